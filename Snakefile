@@ -1,0 +1,342 @@
+"""Warpbook: every kernel built, checked, timed and profiled, and the report of it.
+
+    snakemake --cores 1 report      reports/out/<study>.pdf and .html
+    snakemake --cores 1 measure     this machine's run: results/run/
+    snakemake --cores 1 archive     that run packed: reports/runs/<run_id>.zip
+    snakemake --cores 1 check       correctness of every variant, nothing timed
+"""
+
+import fcntl
+import shlex
+import sys
+from pathlib import Path
+
+sys.path.insert(0, "scripts")
+from warpbook import config as configuration, data, networks, plan as planning, variants
+from warpbook.errors import UserError
+
+configfile: "config.yaml"
+
+try:
+    CONFIG = configuration.load(config, list(variants.discover()))
+    PLAN = planning.make(CONFIG)
+    PLAN.gpu_sources
+except UserError as error:
+    sys.exit(f"error: {error}")
+
+PYTHON = sys.executable
+MODULES = "scripts/warpbook"
+MEASURING = CONFIG.measuring.model_dump_json()
+DEVICE = PLAN.device.uuid_sha256 if PLAN.device else ""
+DEVICES = ["cpu", "gpu"] if PLAN.device else ["cpu"]
+
+# Modules that decide what a part of a run holds: a change in one makes the part again.
+SHARED = [f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "bench", "checking", "reference")]
+GPU = [f"{MODULES}/gpu.py", f"{MODULES}/harness.cu", f"{MODULES}/building.py"]
+INFERENCE = [f"{MODULES}/inference.py", f"{MODULES}/layers.cu", f"{MODULES}/weights.py", f"{MODULES}/data.py"]
+
+
+wildcard_constraints:
+    network="|".join(networks.NETWORKS),
+    weights="[a-z]+",
+    device="cpu|gpu",
+    tool="cupti",
+    variant=r"\w+",
+    study="|".join(CONFIG.studies),
+
+
+def files_of(variant):
+    """Source files of a variant, and its builds where it has CUDA C++."""
+    found = PLAN.variants[variant]
+    builds = [f"results/builds/{variant}"] if found.cuda_source and found.device in DEVICES else []
+    return [*map(str, found.files), *builds]
+
+
+def modules_of(device):
+    return [*SHARED, *(GPU if device == "gpu" else [])]
+
+
+def baseline_check(wildcards):
+    """The correctness of a variant's baseline, which is timed in turn with it."""
+    baseline = PLAN.variants[wildcards.variant].header.builds_on
+    known = baseline in PLAN.variants and not PLAN.variants[wildcards.variant].problem
+    path = f"results/parts/correctness/{wildcards.device}/{wildcards.network}/{baseline}.csv"
+    return [path] if known else []
+
+
+def baseline_files(wildcards):
+    baseline = PLAN.variants[wildcards.variant].header.builds_on
+    return files_of(baseline) if baseline in PLAN.variants else []
+
+
+def labels_of(wildcards):
+    """Reference labels of a network's first weight set, where its weights are here."""
+    sets = PLAN.weight_sets(wildcards.network)
+    return [f"results/data/{wildcards.network}-{sets[0]}.labels.npy"] if sets else []
+
+
+def parts(kind, ending, with_weights=False):
+    """Paths of one kind of part for every variant of every network of this command.
+
+    What runs the whole network needs its weights; those of sp19 are imported by whoever has them.
+    """
+    return [
+        f"results/parts/{kind}/{device}/{network}/{variant}{ending}"
+        for network in PLAN.networks
+        if PLAN.weight_sets(network) or not with_weights
+        for device in DEVICES
+        for variant in PLAN.variants_of(network, device)
+    ]
+
+
+# One Snakemake at a time in this folder. A lock of the operating system's goes with the process, however it ends; Snakemake's
+# own would stay behind a killed one and stop the next.
+onstart:
+    Path("results").mkdir(exist_ok=True)
+    LOCK = open("results/.lock", "w")
+    try:
+        fcntl.flock(LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("error: another snakemake works in this folder; wait for it to end")
+
+
+ALL_BUILDS = expand("results/builds/{variant}", variant=PLAN.built)
+
+
+rule report:
+    """The report of the chosen study."""
+    input:
+        expand("reports/out/{study}.{format}", study=CONFIG.chosen, format=["pdf", "html"]),
+    default_target: True
+
+
+rule measure:
+    """This machine's run for the chosen study."""
+    input:
+        "results/run",
+
+
+rule archive:
+    """This machine's run, packed."""
+    input:
+        "results/archived.txt",
+
+
+rule check:
+    """Correctness of every variant, nothing timed: one table, and failure where a variant failed."""
+    input:
+        program="scripts/report_checks.py",
+        builds=ALL_BUILDS,
+        correctness=parts("correctness", ".csv"),
+    message:
+        "Correctness of every variant"
+    shell:
+        "{PYTHON} {input.program} --builds {input.builds} --correctness {input.correctness}"
+
+
+rule prepare_data:
+    """Fashion-MNIST's test images, resized for one network."""
+    input:
+        program="scripts/prepare_data.py",
+        modules=[f"{MODULES}/data.py", f"{MODULES}/networks.py"],
+    output:
+        "results/data/{network}.npz",
+    message:
+        "Fashion-MNIST for {wildcards.network}"
+    shell:
+        "{PYTHON} {input.program} --network {wildcards.network} --out {output}"
+
+
+rule label_images:
+    """The label of every test image, by a float64 network: what variants' labels are counted against."""
+    input:
+        program="scripts/label_images.py",
+        modules=[f"{MODULES}/reference.py", f"{MODULES}/networks.py"],
+        images="results/data/{network}.npz",
+        weights=lambda wildcards: f"weights/{networks.find(wildcards.network).model(wildcards.weights)}.npz",
+    output:
+        "results/data/{network}-{weights}.labels.npy",
+    message:
+        "Reference labels of {wildcards.network} in float64"
+    shell:
+        "{PYTHON} {input.program} --network {wildcards.network} --weights {wildcards.weights} --out {output}"
+
+
+rule build_variant:
+    """One variant for every architecture: a cubin each, and a row for each kernel."""
+    input:
+        program="scripts/build_variant.py",
+        modules=[f"{MODULES}/{name}.py" for name in ("building", "variants", "tables")],
+        sources=lambda wildcards: [str(path) for path in PLAN.variants[wildcards.variant].files],
+    output:
+        directory("results/builds/{variant}"),
+    params:
+        architectures=PLAN.architectures,
+    message:
+        "Building {wildcards.variant}"
+    shell:
+        "{PYTHON} {input.program} --variant {wildcards.variant} --architectures {params.architectures} --out {output}"
+
+
+rule probe_machine:
+    """This machine, and what its GPU can do at most."""
+    input:
+        program="scripts/probe_machine.py",
+        modules=[f"{MODULES}/devices.py", *(GPU if PLAN.device else [])],
+    output:
+        "results/parts/machine.json",
+    params:
+        gpu="yes" if PLAN.device else "no",
+        device=DEVICE,
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    message:
+        "Describing this machine"
+    shell:
+        "{PYTHON} {input.program} --gpu {params.gpu} --out {output}"
+
+
+rule check_variant:
+    """One variant's correctness on a network: a row for each test."""
+    input:
+        program="scripts/check_variant.py",
+        modules=lambda wildcards: [*modules_of(wildcards.device), *INFERENCE],
+        variant=lambda wildcards: files_of(wildcards.variant),
+        images="results/data/{network}.npz",
+        labels=labels_of,
+    output:
+        "results/parts/correctness/{device}/{network}/{variant}.csv",
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        labels=lambda wildcards, input: f"--labels {input.labels}" if input.labels else "",
+        timeout=CONFIG.measuring.timeout_s,
+        device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
+    resources:
+        gpu=lambda wildcards: int(wildcards.device == "gpu"),
+    message:
+        "Checking {wildcards.variant} on {wildcards.network}"
+    shell:
+        "{PYTHON} {input.program} --device {wildcards.device} --network {wildcards.network}"
+        " --variant {wildcards.variant} --sizes {params.sizes} {params.labels} --timeout {params.timeout} --out {output}"
+
+
+rule measure_variant:
+    """One variant in turn with its baseline on every layer at every size: a row for each sample."""
+    input:
+        program="scripts/measure_variant.py",
+        modules=lambda wildcards: [
+            *modules_of(wildcards.device),
+            *(f"{MODULES}/{name}.py" for name in ("timing", "estimates", "clocks")),
+        ],
+        variant=lambda wildcards: files_of(wildcards.variant),
+        baseline=baseline_files,
+        machine="results/parts/machine.json",
+        correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
+        baseline_correctness=baseline_check,
+    output:
+        "results/parts/samples/{device}/{network}/{variant}.csv.gz",
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        measuring=shlex.quote(MEASURING),
+        baseline=lambda wildcards, input: (
+            f"--baseline-correctness {input.baseline_correctness}" if input.baseline_correctness else ""
+        ),
+        device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    message:
+        "Timing {wildcards.variant} on {wildcards.network}"
+    shell:
+        "{PYTHON} {input.program} --device {wildcards.device} --network {wildcards.network}"
+        " --variant {wildcards.variant} --sizes {params.sizes} --measuring {params.measuring}"
+        " --correctness {input.correctness} {params.baseline} --machine {input.machine} --out {output}"
+
+
+rule run_program:
+    """The whole inference program with one variant: a row for each run."""
+    input:
+        program="scripts/run_program.py",
+        inference="scripts/infer.py",
+        modules=lambda wildcards: [*modules_of(wildcards.device), *INFERENCE],
+        variant=lambda wildcards: files_of(wildcards.variant),
+        images="results/data/{network}.npz",
+        correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
+    output:
+        "results/parts/programs/{device}/{network}/{variant}.csv",
+    params:
+        sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
+        weights=lambda wildcards: PLAN.weight_sets(wildcards.network),
+        measuring=shlex.quote(MEASURING),
+        device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    message:
+        "Running the whole program with {wildcards.variant} on {wildcards.network}"
+    shell:
+        "{PYTHON} {input.program} --network {wildcards.network} --weights {params.weights}"
+        " --variant {wildcards.variant} --sizes {params.sizes} --measuring {params.measuring}"
+        " --correctness {input.correctness} --out {output}"
+
+
+rule trace_program:
+    """The inference program profiled with one variant: a row for each kernel, copy and API call."""
+    input:
+        program="scripts/trace_program.py",
+        inference="scripts/infer.py",
+        modules=[f"{MODULES}/cupti_trace.py", *SHARED, *GPU, *INFERENCE],
+        variant=lambda wildcards: files_of(wildcards.variant),
+        images="results/data/{network}.npz",
+        correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+    output:
+        "results/parts/activities/{tool}/gpu/{network}/{variant}.csv.gz",
+    params:
+        sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
+        timeout=CONFIG.measuring.timeout_s,
+        device=DEVICE,
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    message:
+        "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
+    shell:
+        "{PYTHON} {input.program} --network {wildcards.network} --variant {wildcards.variant}"
+        " --sizes {params.sizes} --timeout {params.timeout} --correctness {input.correctness} --out {output}"
+
+
+rule assemble_run:
+    """All parts of this machine's run, as its tables."""
+    input:
+        modules=[f"{MODULES}/{name}.py" for name in ("summaries", "estimates", "tables", "runs")],
+        machine="results/parts/machine.json",
+        builds=ALL_BUILDS,
+        correctness=parts("correctness", ".csv"),
+        samples=parts("samples", ".csv.gz"),
+        programs=parts("programs", ".csv", with_weights=True),
+        activities=[path for path in parts("activities/cupti", ".csv.gz", with_weights=True) if "/gpu/" in path],
+    output:
+        directory("results/run"),
+    params:
+        config=CONFIG.model_dump(mode="json"),
+        sizes={network: PLAN.sizes(network) for network in PLAN.networks},
+    message:
+        "Putting the run together"
+    script:
+        "scripts/assemble_run.py"
+
+
+rule archive_run:
+    """The run as one zip, and the profilers' own files as another."""
+    input:
+        modules=[f"{MODULES}/tables.py", f"{MODULES}/runs.py"],
+        run="results/run",
+    output:
+        "results/archived.txt",
+    params:
+        folder=CONFIG.archive or "reports/runs",
+    message:
+        "Archiving the run"
+    script:
+        "scripts/archive_run.py"

@@ -1,0 +1,47 @@
+"""
+title:     cuDNN in FP32, through PyTorch
+idea:      What a PyTorch user gets with TF32 switched off. cuDNN tries its algorithms on the
+           first call, which is not timed, and keeps the fastest.
+expect:    Hard to beat where a layer has arithmetic to block (many input maps); less so on a
+           first layer, whose single input map leaves implicit GEMM little to reuse.
+builds_on: direct
+device:    gpu
+peer:      true
+requires:  torch
+method:    any
+reference: https://docs.nvidia.com/deeplearning/cudnn/
+"""
+
+import cupy
+import torch
+from torch.nn import functional
+
+TF32 = False
+
+
+def prepare(layer, images):
+    torch.backends.cudnn.benchmark = True
+
+    def call(x, w, y):
+        torch.backends.cudnn.allow_tf32 = TF32
+        return cupy.from_dlpack(functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)))
+
+    return call
+
+
+def load(network, parameters):
+    """The whole network in PyTorch: images (n, 1, side, side) on the host to predicted labels (n,)."""
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = TF32
+    weights = {name: torch.from_numpy(array).cuda() for name, array in parameters.items()}
+
+    @torch.inference_mode()
+    def predict(images):
+        x = torch.from_numpy(images).cuda()
+        x = functional.max_pool2d(torch.tanh(functional.conv2d(x, weights["conv1.weight"])), 2)
+        for conv in network.convs[1:]:
+            x = functional.conv2d(x, weights[f"{conv.name}.weight"])
+        x = torch.tanh(functional.linear(x.flatten(1), weights["fc1.weight"], weights["fc1.bias"]))
+        return functional.linear(x, weights["fc2.weight"], weights["fc2.bias"]).argmax(1).cpu().numpy()
+
+    return predict

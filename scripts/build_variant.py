@@ -1,0 +1,23 @@
+"""Compile one variant for every architecture; a variant that does not compile gives rows that say why."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from warpbook import building, variants
+from warpbook.errors import exit_status
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--architectures", nargs="+", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    for made in building.build_all(variants.read(arguments.variant), arguments.architectures, arguments.out):
+        if made.cubin is None:
+            print(f"{made.variant} for {made.arch}: {made.log}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,69 @@
+"""Run a network of the course once over Fashion-MNIST and print what the course's scripts print.
+
+    python scripts/infer.py --network fa18 --variant direct --device gpu 10000
+
+A convolution's Op Time is the call alone, in seconds, host-device copies left out. Exit status 2, and one line, for a
+variant, network, size or device that is not there.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from warpbook import data, inference, networks, variants, weights
+from warpbook.errors import UserError, exit_status
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", default="fa18", help=f"one of {', '.join(networks.NETWORKS)}")
+    parser.add_argument("--weights", help="which set of the network's weights; its first by default")
+    parser.add_argument("--variant", required=True, help="stem of a file in kernels/")
+    parser.add_argument("--device", choices=("cpu", "gpu"), help="where the variant runs, checked against the variant")
+    parser.add_argument("--predictions", type=Path, help="write the predicted labels to this .npy file")
+    parser.add_argument("size", nargs="?", default="10000", help="images to infer, 1 to 10000")
+    arguments = parser.parse_args()
+
+    network = networks.find(arguments.network)
+    variant = variants.find(arguments.variant, variants.discover())
+    if not arguments.size.isdigit() or not 1 <= int(arguments.size) <= data.IMAGES:
+        raise UserError(f"size {arguments.size!r} is no whole number from 1 to {data.IMAGES}")
+    size = int(arguments.size)
+    if arguments.device not in (None, variant.device):
+        others = [name for name, other in variants.discover().items() if other.device == arguments.device]
+        raise UserError(f"{variant.name} runs on the {variant.device}, not the {arguments.device}; there: {', '.join(others)}")
+    if variant.problem:
+        raise UserError(variant.problem)
+    for conv in network.convs:
+        if reason := variant.unsupported(conv, size):
+            raise UserError(reason)
+    if variant.device == "gpu":
+        from warpbook import gpu
+
+        gpu.require()
+
+    weight_set = arguments.weights or network.weight_sets[0]
+    parameters = weights.load(network, weight_set)
+
+    print("Loading fashion-mnist data...", end=" ", flush=True)
+    images, labels = data.load(network)
+    print("done", flush=True)
+    print("Loading model...", end=" ", flush=True)
+    predict = inference.load(variant, network, parameters)
+    print("done\nNew Inference", flush=True)
+    predicted, op_times = predict(images[:size])
+    for op_time in op_times:
+        print(f"Op Time: {op_time:.6f}")
+    accuracy = round(float((predicted == labels[:size]).mean()), 4)
+    if op_times:
+        print(f"Correctness: {accuracy} Model: {network.model(weight_set)}")
+    else:
+        print(f"EvalMetric: {{'accuracy': {accuracy}}}")
+    if arguments.predictions:
+        import numpy as np
+
+        np.save(arguments.predictions, predicted)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

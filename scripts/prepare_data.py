@@ -1,0 +1,20 @@
+"""Find or download Fashion-MNIST's test images, check them, and resize them for one network."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from warpbook import data, networks
+from warpbook.errors import exit_status
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    data.prepare(networks.find(arguments.network), arguments.out)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,119 @@
+"""Describe this machine and measure what its GPU can do at most, for the lower bounds."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from warpbook import building, devices, exclusive
+from warpbook.errors import exit_status
+from warpbook.files import written_whole
+
+PACKAGES = (
+    "snakemake", "cupy-cuda13x", "cupy-cuda12x", "numpy", "pandas", "numba", "onnxruntime", "torch", "cupti-python",
+    "nvidia-ml-py", "cuda-bindings", "matplotlib", "jinja2", "weasyprint",
+)  # fmt: skip
+COPY_BYTES = 1 << 30
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that decide or show figures, of those that are installed."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def cpu() -> dict[str, Any]:
+    """Model, cores that this process may use, and memory of the host."""
+    model = platform.processor() or platform.machine()
+    memory = None
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+        memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
+    except OSError:
+        pass
+    return {"model": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": memory and round(memory, 1)}
+
+
+def gpu(device: devices.Device) -> dict[str, Any]:
+    """The GPU's facts, the bandwidth it copies with, and its peak rates."""
+    import cupy
+
+    from warpbook import estimates
+    from warpbook.gpu import GpuBench
+
+    bench = GpuBench()
+    source, target = (cupy.empty(COPY_BYTES, cupy.uint8) for _ in range(2))
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    times = []
+    for number in range(23):
+        start.record()
+        target.data.copy_from_device_async(source.data, COPY_BYTES)
+        stop.record()
+        stop.synchronize()
+        if number >= 3:
+            times.append(cupy.cuda.get_elapsed_time(start, stop))
+    copy = estimates.median(times)
+    facts = bench.clock.facts()
+    clock_ghz = (facts["sm_clock_max_mhz"] or cupy.cuda.runtime.deviceGetAttribute(13, 0) / 1e3) / 1e3
+    limits = devices.LIMITS.get(device.arch)
+    rates = {
+        "fp32": limits and limits.fp32_flop_per_cycle,
+        "tf32": limits and limits.tf32_flop_per_cycle,
+        "fp16": limits and limits.fp16_flop_per_cycle,
+        "bf16": limits and limits.fp16_flop_per_cycle,
+    }
+    return {
+        "name": device.name,
+        "arch": device.arch,
+        "uuid_sha256": device.uuid_sha256,
+        "driver_cuda": device.driver_cuda,
+        "runtime_cuda": cupy.cuda.runtime.runtimeGetVersion(),
+        "multiprocessors": bench.multiprocessors,
+        "memory_bytes": bench.memory_bytes,
+        "l2_bytes": bench.l2_bytes,
+        # Bytes read and written, both.
+        "copy_gb_per_s": 2 * COPY_BYTES / copy.value / 1e6,
+        "copy_gb_per_s_ci": [2 * COPY_BYTES / copy.high / 1e6, 2 * COPY_BYTES / copy.low / 1e6],
+        "peak_gflop_per_s": {name: rate and rate * bench.multiprocessors * clock_ghz for name, rate in rates.items()},
+        **facts,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", choices=("yes", "no"), required=True, help="whether to measure a GPU")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    machine: dict[str, Any] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "packages": versions(),
+        "compiler": building.compiler(),
+        "cpu": cpu(),
+        "gpu": None,
+    }
+    if arguments.gpu == "yes":
+        from warpbook.gpu import require
+
+        with exclusive.machine():
+            machine["gpu"] = gpu(require())
+    with written_whole(arguments.out) as temporary:
+        temporary.write_text(json.dumps(machine, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,42 @@
+"""Print what checking found, a line for each variant and network, and fail when a variant failed."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+from warpbook import tables
+from warpbook.errors import exit_status
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--builds", type=Path, nargs="*", default=[], help="folders of builds")
+    parser.add_argument("--correctness", type=Path, nargs="*", default=[])
+    arguments = parser.parse_args()
+    failed = 0
+    for folder in arguments.builds:
+        builds = tables.BUILDS.read(folder / "builds.csv")
+        broken = builds[~builds.ok]
+        failed += len(broken)
+        for row in builds[builds.ok].itertuples():
+            print(f"built   {row.variant:24} {row.arch:8} {row.kernel}: {row.registers} registers, {row.shared_bytes} bytes shared")
+        for row in broken.itertuples():
+            print(f"FAILED  {row.variant:24} {row.arch:8} {row.log}")
+    frames = [tables.CORRECTNESS.read(path) for path in arguments.correctness]
+    correctness = pd.concat(frames) if frames else tables.CORRECTNESS.empty()
+    for (variant, network), tests in correctness.groupby(["variant", "network"], sort=False):
+        failure = tables.failure(tests)
+        failed += failure is not None
+        place = f"{variant:24} {network:8}"
+        if failure:
+            print(f"FAILED  {place} {failure['status']}: {failure['reason']}")
+        else:
+            worst = tests.worst_ratio.max()
+            labels = int(tests.mismatched_labels.max()) if tests.mismatched_labels.notna().any() else "no"
+            print(f"checked {place} {tests.ok.sum()} tests, error at most {worst:.2g} of its tolerance, {labels} labels differ")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

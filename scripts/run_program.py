@@ -1,0 +1,97 @@
+"""Run the whole inference program at each size and record what GNU time reports of it: a row for each run."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from warpbook import exclusive, networks, tables, variants
+from warpbook.config import Measuring
+from warpbook.errors import exit_status
+
+PROGRAM = Path(__file__).with_name("infer.py")
+_ACCURACY = re.compile(r"(?:Correctness:|'accuracy':) ([0-9.]+)")
+
+
+def run_once(command: list[str], timeout_s: float) -> dict[str, Any]:
+    """Columns of PROGRAMS for one run of a command: its own times and peak memory, as the kernel accounts them."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        began = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, stderr=err)
+        killer = threading.Timer(timeout_s, process.kill)
+        killer.start()
+        _, exit_code, usage = os.wait4(process.pid, 0)
+        elapsed = time.perf_counter() - began
+        timed_out = not killer.is_alive()
+        killer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(exit_code)
+        out.seek(0)
+        err.seek(0)
+        output, complaint = out.read(), err.read().strip()
+    accuracy = _ACCURACY.search(output)
+    status, reason = "ok", ""
+    if timed_out:
+        status, reason = "timed_out", f"the program was still running after {timeout_s:g} s (timeout_s in config.yaml)"
+    elif process.returncode != 0 or not accuracy:
+        last = complaint.splitlines()[-1] if complaint else f"exit status {process.returncode}"
+        status, reason = "launch_failed", f"the program failed: {last.removeprefix('error: ')}"
+    return {
+        "user_s": usage.ru_utime,
+        "system_s": usage.ru_stime,
+        "elapsed_s": elapsed,
+        "max_rss_kib": usage.ru_maxrss,
+        "accuracy": float(accuracy.group(1)) if accuracy else None,
+        "output": output,
+        "status": status,
+        "reason": reason,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--weights", nargs="+", required=True)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--sizes", type=int, nargs="+", required=True)
+    parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
+    parser.add_argument("--correctness", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    network, variant = networks.find(arguments.network), variants.read(arguments.variant)
+    measuring = Measuring.model_validate(json.loads(arguments.measuring))
+    rows: list[dict[str, Any]] = []
+
+    def add(weight_set: str, size: int, run: int, columns: dict[str, Any]) -> None:
+        place = {"variant": variant.name, "network": network.name, "weights": weight_set, "device": variant.device}
+        rows.append({**place, "size": size, "run": run, **columns})
+
+    failure = tables.failure(tables.CORRECTNESS.read(arguments.correctness))
+    with exclusive.machine():
+        for weight_set in arguments.weights:
+            for size in arguments.sizes:
+                if failure:
+                    add(weight_set, size, 0, {**tables.NOT_RUN, **failure})
+                    continue
+                options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
+                command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
+                if not rows:
+                    run_once(command, measuring.timeout_s)  # fills the page cache; not counted
+                spent = 0.0
+                for run in range(measuring.programs.runs):
+                    columns = run_once(command, measuring.timeout_s)
+                    add(weight_set, size, run, columns)
+                    spent += columns["elapsed_s"]
+                    if spent > measuring.programs.patience_s or columns["status"] != "ok":
+                        break
+    tables.PROGRAMS.write(rows, arguments.out)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

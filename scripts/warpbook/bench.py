@@ -1,0 +1,154 @@
+"""Where a variant is tried: buffers that are guarded and poisoned, inputs drawn fresh, results held against float64.
+
+`Bench` is what checking and timing need of a device; `CpuBench` is it in NumPy, `gpu.GpuBench` on a CUDA device.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from warpbook import reference
+from warpbook.networks import ConvLayer
+from warpbook.variants import Operation, Variant
+
+POISON = 0x7FC0DEAD  # a quiet NaN with a payload that no arithmetic makes
+GUARD_WORDS = 1 << 14  # 64 KiB on either side; keeps the alignment that allocators give
+
+# CPU variants are given at most so many images a call, so that ten thousand images need no more memory than a hundred.
+CPU_CHUNK = 100
+
+SHORT_CALL_MS = 100
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A float32 array inside a larger buffer of words whose margins hold POISON."""
+
+    words: Any
+    values: Any
+
+    @property
+    def margins(self) -> tuple[Any, Any]:
+        return self.words[:GUARD_WORDS], self.words[-GUARD_WORDS:]
+
+    @property
+    def inner(self) -> Any:
+        return self.words[GUARD_WORDS:-GUARD_WORDS]
+
+
+class Bench(Protocol):
+    """A device as checking sees it."""
+
+    reference_name: str
+
+    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
+        """The variant's operation, built and loaded."""
+        ...
+
+    def guarded(self, shape: tuple[int, ...]) -> Guarded:
+        """A poisoned array with poisoned margins."""
+        ...
+
+    def fill(self, words: Any, pattern: int) -> None: ...
+
+    def draw(self, values: Any, seed: int, integers: bool) -> None:
+        """Fresh values decided by `seed`: integers from -4 to 4, or reals in [-1, 1) with full mantissas."""
+        ...
+
+    def changed(self, words: Any, pattern: int) -> int:
+        """How many words differ from the pattern."""
+        ...
+
+    def hash_now(self, values: Any) -> Any:
+        """Order a hash of an array, after what was ordered before it and without waiting for anything else."""
+        ...
+
+    def hash_value(self, ordered: Any) -> int:
+        """The hash that was ordered."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for everything, on every stream; raises where the device reports a fault."""
+        ...
+
+    def compare(self, layer: ConvLayer, x: Any, w: Any, y: Any) -> reference.Difference: ...
+
+    def batches(self, images: int) -> list[int]:
+        """How many images each call of an operation gets, for so many in all."""
+        ...
+
+    def timers(self, call: Operation, x: Any, w: Any, y: Any) -> "Timers":
+        """A timer for each (state, kind) that the device has."""
+        ...
+
+    def read_clock(self) -> tuple[float | None, bool]:
+        """SM clock in MHz now (None on a CPU), and whether a slowdown is active."""
+        ...
+
+
+Timers = dict[tuple[str, str], Callable[[], float]]
+"""For each (state, kind): takes one sample of it, in milliseconds."""
+
+
+class CpuBench:
+    """The host, in NumPy."""
+
+    reference_name = "NumPy float64"
+
+    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
+        return variant.prepare(layer, images)
+
+    def guarded(self, shape: tuple[int, ...]) -> Guarded:
+        words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, POISON, np.uint32)
+        return Guarded(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
+
+    def fill(self, words: np.ndarray, pattern: int) -> None:
+        words[...] = pattern
+
+    def draw(self, values: np.ndarray, seed: int, integers: bool) -> None:
+        generator = np.random.default_rng(seed)
+        if integers:
+            values[...] = generator.integers(-4, 5, values.shape)
+        else:
+            values[...] = generator.integers(-(1 << 24), 1 << 24, values.shape) * 2.0**-24
+
+    def changed(self, words: np.ndarray, pattern: int) -> int:
+        return int((words != pattern).sum())
+
+    def hash_now(self, values: np.ndarray) -> int:
+        return hash(values.tobytes())
+
+    def hash_value(self, ordered: int) -> int:
+        return ordered
+
+    def synchronize(self) -> None:
+        pass
+
+    def compare(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> reference.Difference:
+        return reference.difference(x, w, y)
+
+    def batches(self, images: int) -> list[int]:
+        whole, rest = divmod(images, CPU_CHUNK)
+        return [CPU_CHUNK] * whole + ([rest] if rest else [])
+
+    def timers(self, call: Operation, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Timers:
+        last_ms = 0.0
+
+        def op() -> float:
+            nonlocal last_ms
+            # What ran before may have been another variant: worker threads sleep and caches hold other things. A long call
+            # is its own warm-up.
+            if last_ms < SHORT_CALL_MS:
+                call(x, w, y)
+            began = time.perf_counter()
+            call(x, w, y)
+            last_ms = (time.perf_counter() - began) * 1e3
+            return last_ms
+
+        return {("hot", "op"): op}
+
+    def read_clock(self) -> tuple[float | None, bool]:
+        return None, False

@@ -1,0 +1,193 @@
+"""Correctness of a variant: the same tests on the CPU and on the GPU, written so that a kernel cannot pass by chance.
+
+Before each call the output is poisoned and ringed with guard bands, and the inputs are drawn fresh. After it the harness
+looks for outputs never written, writes outside, changed inputs and work still going on, and compares every output with the
+float64 convolution. Two calls with different inputs go through the same prepared operation, so that an answer replayed
+from the first is wrong in the second.
+"""
+
+import faulthandler
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from warpbook import reference
+from warpbook.bench import GUARD_WORDS, POISON, Bench, Guarded
+from warpbook.errors import UserError
+from warpbook.networks import ConvLayer
+from warpbook.variants import Variant
+
+Row = dict[str, Any]
+
+# No two extents equal, none a multiple of a tile: shapes that square-minded indexing gets wrong. Tiny ones among them.
+RAGGED_LAYERS = (
+    (ConvLayer("3x19x23 * 5@4x4", 3, 19, 23, 5, 4), 2),
+    (ConvLayer("2x33x18 * 7@5x5", 2, 33, 18, 7, 5), 3),
+    (ConvLayer("1x9x7 * 2@1x1", 1, 9, 7, 2, 1), 1),
+    (ConvLayer("5x12x41 * 3@7x7", 5, 12, 41, 3, 7), 17),
+    (ConvLayer("4x5x6 * 1@5x5", 4, 5, 6, 1, 5), 1),
+)
+
+NOT_COMPARED: Row = {
+    "reference": "", "max_abs_err": None, "rel_l2_err": None, "tolerance": None, "worst_ratio": None, "mismatched_labels": None,
+}
+
+
+class Failed(Exception):
+    """A variant's failure: a status of the tables, and the reason."""
+
+    def __init__(self, status: str, reason: str):
+        super().__init__(reason)
+        self.status = status
+
+
+def first_line(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+@contextmanager
+def faults_named(variant: Variant, doing: str) -> Iterator[None]:
+    """Turn whatever a variant raises while `doing` something into Failed.
+
+    Its own code may raise anything; a CUDA fault makes every later call of the process raise too.
+    """
+    try:
+        yield
+    except Failed:
+        raise
+    except UserError as error:
+        raise Failed("compile_failed", str(error)) from error
+    except Exception as error:
+        out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        status = "unsupported" if out_of_memory else "launch_failed"
+        raise Failed(status, f"{variant.name}, {doing}: {first_line(error)}") from error
+
+
+@contextmanager
+def deadline(seconds: float, on_expiry: Callable[[], None]) -> Iterator[None]:
+    """End this process, after `on_expiry`, when the block lasts longer than `seconds`.
+
+    A kernel that never ends cannot be interrupted from Python: the wait for it is inside the driver.
+    """
+
+    def expire() -> None:
+        on_expiry()
+        sys.stdout.flush()
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(0)
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def checked_call(bench: Bench, variant: Variant, operation: Any, x: Guarded, w: Guarded, y: Guarded) -> Any:
+    """Call an operation on guarded buffers, y poisoned first; the array that holds the result.
+
+    Raises Failed where the call faults, writes outside its output, changes an input, goes on after it returned, or leaves
+    outputs unwritten.
+    """
+    bench.fill(y.inner, POISON)
+    with faults_named(variant, "called"):
+        bench.synchronize()
+        before = [bench.hash_value(bench.hash_now(buffer.words)) for buffer in (x, w)]
+        returned = operation(x.values, w.values, y.values)
+        result = y.values if returned is None else returned
+        early = bench.hash_now(result)
+        bench.synchronize()
+        late = bench.hash_now(result)
+        if bench.hash_value(early) != bench.hash_value(late):
+            raise Failed("wrong_result", f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for")
+        for name, buffer, hashed in zip("xw", (x, w), before, strict=True):
+            if bench.hash_value(bench.hash_now(buffer.words)) != hashed:
+                raise Failed("wrong_result", f"{variant.name} changes its input {name}, or the memory around it")
+        outside = sum(bench.changed(margin, POISON) for margin in y.margins)
+        if outside:
+            raise Failed(
+                "wrong_result", f"{variant.name} writes outside its output: {outside} words of the {GUARD_WORDS} on either side changed"
+            )
+        if result.shape != y.values.shape:
+            raise Failed("wrong_result", f"{variant.name} returns shape {result.shape}, expected {y.values.shape}")
+        if returned is None:
+            total = int(np.prod(y.values.shape))
+            unwritten = total - bench.changed(y.inner, POISON)
+            if unwritten:
+                raise Failed("wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten")
+    return result
+
+
+def judged(variant: Variant, layer: ConvLayer, found: reference.Difference, integers: bool) -> Row:
+    """The columns of CORRECTNESS that say how far off a result is and whether that passes.
+
+    On small integers every sum is exact, so nothing but equality passes (TF32 and FP16 hold such integers exactly too). On
+    reals an output's error is held against its own magnitude, or for a method that is not direct against the largest.
+    """
+    unit = 0.0 if integers and variant.header.method == "direct" else reference.unit_error(layer, variant)
+    tolerance = unit * found.max_magnitude
+    if variant.header.method == "direct":
+        ratio = found.worst_unit / unit if unit else (0.0 if found.max_abs_err == 0 else float("inf"))
+    else:
+        ratio = found.max_abs_err / tolerance if tolerance else float("inf")
+    reason = ""
+    if found.not_finite:
+        reason = f"{variant.name}: {found.not_finite} outputs are NaN or infinite"
+    elif ratio > 1:
+        limit = "must be exact on small integers" if not unit else f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
+        reason = f"{variant.name} is wrong on {layer}: largest error {found.max_abs_err:.3g} {limit}"
+    return {
+        "max_abs_err": found.max_abs_err,
+        "rel_l2_err": found.rel_l2_err,
+        "tolerance": tolerance,
+        "worst_ratio": ratio,
+        "mismatched_labels": None,
+        "ok": not reason,
+        "status": "wrong_result" if reason else "ok",
+        "reason": reason,
+    }
+
+
+def check_layer(bench: Bench, variant: Variant, layer: ConvLayer, images: int) -> list[Row]:
+    """Rows (the columns of CORRECTNESS from `layer` on, without `device`) for one layer at one size.
+
+    An unsupported layer gives one row that says so; a failure ends the layer's tests with the row that names it.
+    """
+    place = {"layer": layer.name, "size": images}
+
+    def row(test: str, **columns: Any) -> Row:
+        return {**place, "test": test, **NOT_COMPARED, **columns}
+
+    reason = variant.problem or variant.unsupported(layer, images)
+    if reason:
+        status = "compile_failed" if variant.problem else "unsupported"
+        return [row("integers", ok=False, status=status, reason=reason)]
+    rows = []
+    test = "integers"
+    try:
+        with faults_named(variant, "prepared"):
+            operation = bench.prepare(variant, layer, images)
+            x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
+            y = bench.guarded(layer.y_shape(images))
+        for test in ("integers", "reals"):
+            seed = secrets.randbits(63)
+            bench.draw(x.values, seed, test == "integers")
+            bench.draw(w.values, ~seed & (1 << 63) - 1, test == "integers")
+            result = checked_call(bench, variant, operation, x, w, y)
+            found = bench.compare(layer, x.values, w.values, result)
+            rows.append(row(test, **judged(variant, layer, found, test == "integers"), reference=bench.reference_name))
+            if not rows[-1]["ok"]:
+                break
+    except Failed as failure:
+        rows.append(row(test, ok=False, status=failure.status, reason=str(failure)))
+    return rows

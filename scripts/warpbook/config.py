@@ -1,0 +1,172 @@
+"""config.yaml as a frozen model: every key known, every value checked before any job runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from warpbook import data, networks
+from warpbook.errors import UserError, nearest
+
+FILE = Path(__file__).parents[2] / "config.yaml"
+SECTIONS = Path(__file__).parents[2] / "reports" / "sections"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Series(_Model):
+    """When a series of timing samples may end: see `timing.in_turn`."""
+
+    warmup: int = Field(ge=0, le=100)
+    min_samples: int = Field(ge=1, le=10_000)
+    max_samples: int = Field(ge=1, le=10_000)
+    budget_s: float = Field(gt=0, le=3600)
+    patience_s: float = Field(gt=0, le=3600)
+
+
+class Programs(_Model):
+    """How often the whole inference program is run at each size: `runs` times, or until `patience_s` is spent."""
+
+    runs: int = Field(ge=1, le=100)
+    patience_s: float = Field(gt=0, le=3600)
+
+
+class Measuring(_Model):
+    """The measuring policy: part of the identity of every figure measured under it."""
+
+    relative_noise: float = Field(gt=0, lt=1)
+    same_within: float = Field(ge=0, lt=1)
+    gpu: Series
+    cpu: Series
+    programs: Programs
+    timeout_s: float = Field(gt=0, le=86_400)
+
+
+class Report(_Model):
+    """What the cover says."""
+
+    title: str
+    authors: list[str] = Field(min_length=1)
+    affiliation: str = ""
+
+
+def _in_dataset(size: int) -> int:
+    if not 1 <= size <= data.IMAGES:
+        raise ValueError(f"{size} is outside 1 to {data.IMAGES}, the images that Fashion-MNIST's t10k holds")
+    return size
+
+
+def _network(name: str) -> str:
+    try:
+        networks.find(name)
+    except UserError as error:
+        raise ValueError(str(error)) from error
+    return name
+
+
+def _section(name: str) -> str:
+    known = [path.name.removesuffix(".html.j2") for path in SECTIONS.glob("*.html.j2")]
+    if name not in known:
+        raise ValueError(f"no section is called {name!r}: {nearest(name, known)}")
+    return name
+
+
+def _ascending(sizes: list[int]) -> list[int]:
+    if sizes != sorted(set(sizes)):
+        raise ValueError(f"{sizes} is not in ascending order without repeats")
+    return sizes
+
+
+def _arch(name: str) -> str:
+    digits = name.removeprefix("sm_").rstrip("af")
+    if not name.startswith("sm_") or not digits.isdigit():
+        raise ValueError(f"{name!r} is no architecture of the form sm_90")
+    if int(digits) < 50:
+        raise ValueError(f"{name} is Kepler or older, which no compiler that CuPy works with targets; sm_50 is the oldest")
+    return name
+
+
+class Study(_Model):
+    """One network, its dataset sizes, the variants to compare and the sections of its report."""
+
+    title: str
+    network: Annotated[str, AfterValidator(_network)]
+    sizes: Annotated[list[Annotated[int, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)]
+    sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
+    variants: list[str] | None = None
+
+
+class Config(_Model):
+    """config.yaml, with what the command line set over it."""
+
+    study: str
+    gpu: str
+    architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
+    report: Report
+    measuring: Measuring
+    studies: dict[str, Study] = Field(min_length=1)
+    archive: str = Field("", description="where `archive` puts the packed run; empty: reports/runs")
+
+    @property
+    def chosen(self) -> dict[str, Study]:
+        """The studies that this command is about, by name."""
+        return self.studies if self.study == "all" else {self.study: self.studies[self.study]}
+
+
+def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
+    """The checked configuration; UserError lists everything wrong with it, a line each, nearest valid names beside."""
+    try:
+        config = Config.model_validate(dict(values))
+    except ValidationError as error:
+        raise UserError("\n".join(["config.yaml:", *(f"  {_explain(detail)}" for detail in error.errors())])) from error
+    problems = []
+    if config.study not in (*config.studies, "all"):
+        problems.append(f"study: no study is called {config.study!r}: {nearest(config.study, [*config.studies, 'all'])}")
+    for name, study in config.studies.items():
+        for variant in study.variants or []:
+            if variant not in known_variants:
+                problems.append(
+                    f"studies.{name}.variants: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+                )
+    if problems:
+        raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
+    return config
+
+
+def read(known_variants: list[str], path: Path = FILE) -> Config:
+    """The checked configuration of a file, with nothing set over it."""
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is not YAML of the form `key: value`")
+    return load(values, known_variants)
+
+
+def _explain(detail: Any) -> str:
+    place = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{place}: unknown key: {nearest(str(detail['loc'][-1]), _keys_at(detail['loc'][:-1]))}"
+    if detail["type"] == "missing":
+        return f"{place}: missing"
+    message = detail["msg"].removeprefix("Value error, ")
+    shown = "" if detail["type"] == "value_error" else f" (it is {detail['input']!r})"
+    return f"{place}: {message}{shown}"
+
+
+def _keys_at(place: tuple[int | str, ...]) -> list[str]:
+    """The keys that the model knows at a place such as ("studies", "fa18")."""
+    model: Any = Config
+    for part in place:
+        if get_origin(model) is dict:
+            model = get_args(model)[1]
+        else:
+            model = model.model_fields[part].annotation
+    return list(model.model_fields)
+
+

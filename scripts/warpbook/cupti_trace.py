@@ -1,0 +1,132 @@
+"""Run a Python program with CUPTI's activity tracing on and write its events as rows of ACTIVITIES.
+
+    python -m warpbook.cupti_trace --variant direct --network fa18 --size 10000 --out events.csv.gz PROGRAM [ARGUMENT ...]
+
+Runs the program in this very process, as `nsys profile python PROGRAM` would in another.
+"""
+
+import argparse
+import ctypes
+import re
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from cupti import cupti
+
+from warpbook import tables
+
+KINDS = (
+    cupti.ActivityKind.CONCURRENT_KERNEL,
+    cupti.ActivityKind.MEMCPY,
+    cupti.ActivityKind.MEMSET,
+    cupti.ActivityKind.RUNTIME,
+    cupti.ActivityKind.DRIVER,
+)
+_COPIES = {
+    cupti.ActivityMemcpyKind.HTOD: "memcpy_htod",
+    cupti.ActivityMemcpyKind.DTOH: "memcpy_dtoh",
+    cupti.ActivityMemcpyKind.DTOD: "memcpy_dtod",
+}
+_COPY_NAMES = {
+    "memcpy_htod": "[CUDA memcpy HtoD]", "memcpy_dtoh": "[CUDA memcpy DtoH]", "memcpy_dtod": "[CUDA memcpy DtoD]",
+    "memcpy_other": "[CUDA memcpy]",
+}  # fmt: skip
+_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
+BUFFER_BYTES = 8 << 20
+
+
+def demangle(name: str) -> str:
+    """A C++ symbol as it was written; the name itself where it is none."""
+    if not name.startswith("_Z"):
+        return name
+    library = ctypes.CDLL("libstdc++.so.6")
+    library.__cxa_demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return name
+    try:
+        return ctypes.string_at(text).decode(errors="replace")
+    finally:
+        ctypes.CDLL(None).free(ctypes.c_void_p(text))
+
+
+def _row(activity: Any) -> dict[str, Any] | None:
+    """An activity as columns of ACTIVITIES, times still on CUPTI's clock."""
+    row: dict[str, Any] = {
+        "start_ns": activity.start, "end_ns": activity.end, "stream": None, "correlation": activity.correlation_id,
+        "grid": "", "block": "", "registers": None, "shared_bytes": None, "bytes": None,
+    }  # fmt: skip
+    kind = activity.kind
+    if kind in (cupti.ActivityKind.RUNTIME, cupti.ActivityKind.DRIVER):
+        runtime = kind == cupti.ActivityKind.RUNTIME
+        domain = cupti.CallbackDomain.RUNTIME_API if runtime else cupti.CallbackDomain.DRIVER_API
+        name = _VERSION.sub("", cupti.get_callback_name(domain, activity.cbid))
+        return {**row, "kind": "api_runtime" if runtime else "api_driver", "name": name}
+    row["stream"] = activity.stream_id
+    if kind == cupti.ActivityKind.CONCURRENT_KERNEL:
+        return {
+            **row,
+            "kind": "kernel",
+            "name": demangle(activity.name),
+            "grid": f"{activity.grid_x}x{activity.grid_y}x{activity.grid_z}",
+            "block": f"{activity.block_x}x{activity.block_y}x{activity.block_z}",
+            "registers": activity.registers_per_thread,
+            "shared_bytes": activity.static_shared_memory + activity.dynamic_shared_memory,
+        }
+    if kind == cupti.ActivityKind.MEMCPY:
+        copy = _COPIES.get(activity.copy_kind, "memcpy_other")
+        return {**row, "kind": copy, "name": _COPY_NAMES[copy], "bytes": activity.bytes}
+    if kind == cupti.ActivityKind.MEMSET:
+        return {**row, "kind": "memset", "name": "[CUDA memset]", "bytes": activity.bytes}
+    return None
+
+
+def trace(program: str, arguments: list[str]) -> tuple[list[dict[str, Any]], int]:
+    """(events in order of start, the program's exit status)."""
+    rows: list[dict[str, Any]] = []
+
+    def completed(activities: list[Any]) -> None:
+        rows.extend(row for row in map(_row, activities) if row)
+
+    cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), completed)
+    for kind in KINDS:
+        cupti.activity_enable(kind)
+    sys.argv = [program, *arguments]
+    status = 0
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    finally:
+        cupti.activity_flush_all(1)
+        for kind in KINDS:
+            cupti.activity_disable(kind)
+    rows.sort(key=lambda row: row["start_ns"])
+    return rows, status
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--size", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    rows, status = trace(arguments.program, arguments.arguments)
+    if status:
+        return status
+    origin = rows[0]["start_ns"] if rows else 0
+    place = {"tool": "cupti", "variant": arguments.variant, "network": arguments.network, "size": arguments.size}
+    for number, row in enumerate(rows):
+        row |= {**place, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}
+    tables.ACTIVITIES.write(rows, arguments.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Which CUDA device this machine has, asked of the driver itself: cheap, and no CuPy needed."""
+
+import ctypes
+import hashlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Device:
+    """The CUDA device that everything here uses: the first one visible."""
+
+    name: str
+    arch: str
+    uuid_sha256: str
+    driver_cuda: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one multiprocessor of an architecture holds, and what it can do in a cycle.
+
+    Source: CUDA C++ Programming Guide, technical specifications by compute capability; the tensor rate is dense TF32's.
+    """
+
+    warps: int
+    blocks: int
+    shared_bytes: int
+    reserved_shared_bytes: int
+    fp32_flop_per_cycle: int
+    tf32_flop_per_cycle: int | None = None
+    fp16_flop_per_cycle: int | None = None
+
+
+LIMITS = {
+    "sm_50": Limits(64, 32, 64 << 10, 0, 256),
+    "sm_52": Limits(64, 32, 96 << 10, 0, 256),
+    "sm_60": Limits(64, 32, 64 << 10, 0, 128),
+    "sm_61": Limits(64, 32, 96 << 10, 0, 256),
+    "sm_70": Limits(64, 32, 96 << 10, 0, 128, None, 1024),
+    "sm_75": Limits(32, 16, 64 << 10, 0, 128, None, 1024),
+    "sm_80": Limits(64, 32, 164 << 10, 1024, 128, 1024, 2048),
+    "sm_86": Limits(48, 16, 100 << 10, 1024, 256, 512, 1024),
+    "sm_87": Limits(48, 16, 164 << 10, 1024, 256, 512, 1024),
+    "sm_89": Limits(48, 24, 100 << 10, 1024, 256, 512, 1024),
+    "sm_90": Limits(64, 32, 228 << 10, 1024, 256, 2048, 4096),
+    "sm_100": Limits(64, 32, 228 << 10, 1024, 256),
+    "sm_120": Limits(48, 24, 100 << 10, 1024, 256),
+}
+
+
+def probe() -> Device | str:
+    """The first CUDA device, or a sentence saying what was looked for and not found."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no CUDA driver: libcuda.so.1 is not on the loader's path"
+    status = cuda.cuInit(0)
+    if status != 0:
+        return f"the CUDA driver answers cuInit with error {status}: no usable device"
+    count = ctypes.c_int()
+    if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return "the CUDA driver counts no devices (is CUDA_VISIBLE_DEVICES empty?)"
+    handle = ctypes.c_int()
+    name = ctypes.create_string_buffer(100)
+    uuid = (ctypes.c_ubyte * 16)()
+    version = ctypes.c_int()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    calls = [
+        cuda.cuDeviceGet(ctypes.byref(handle), 0),
+        cuda.cuDeviceGetName(name, len(name), handle),
+        cuda.cuDeviceGetUuid(uuid, handle),
+        cuda.cuDriverGetVersion(ctypes.byref(version)),
+        cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, handle),  # compute capability, major
+        cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, handle),  # and minor
+    ]
+    if any(calls):
+        return f"the CUDA driver fails to describe device 0 (errors {calls})"
+    return Device(
+        name=name.value.decode(),
+        arch=f"sm_{major.value}{minor.value}",
+        uuid_sha256=hashlib.sha256(bytes(uuid)).hexdigest(),
+        driver_cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
+    )
+
+
+def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tuple[float, str]:
+    """Theoretical occupancy (0 to 1) of a block of `threads`, and what limits it: warps, blocks, registers or shared memory.
+
+    Allocation granularities as in CUDA's occupancy calculator: registers by 256 a warp, warps by 4, shared memory by 128
+    bytes (256 before sm_80).
+    """
+    limits = LIMITS[arch]
+    major = int(arch.removeprefix("sm_")) // 10
+    warps = -(-threads // 32)
+    by_limit = {"warps": limits.warps // warps, "blocks": limits.blocks}
+    if registers:
+        per_warp = -(-registers * 32 // 256) * 256
+        by_limit["registers"] = (65_536 // per_warp) // 4 * 4 // warps
+    grain = 128 if major >= 8 else 256
+    shared = -(-(shared_bytes + limits.reserved_shared_bytes) // grain) * grain
+    if shared:
+        by_limit["shared memory"] = limits.shared_bytes // shared
+    limiter = min(by_limit, key=lambda name: by_limit[name])
+    return by_limit[limiter] * warps / limits.warps, limiter

@@ -1,0 +1,200 @@
+"""The GPU as the harness uses it: modules loaded, buffers guarded, results compared in float64 on the device."""
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+
+from warpbook import building, clocks, devices
+from warpbook.bench import GUARD_WORDS, POISON, Guarded, Timers
+from warpbook.errors import UserError
+from warpbook.networks import ConvLayer
+from warpbook.reference import Difference
+from warpbook.variants import Operation, Variant
+
+# Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
+_BLOCKS, _THREADS = 1056, 256
+
+# About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event.
+SPIN_CYCLES = 200_000
+
+
+def require() -> devices.Device:
+    """The CUDA device; UserError says what was looked for when there is none."""
+    found = devices.probe()
+    if isinstance(found, str):
+        raise UserError(f"no CUDA device here: {found}")
+    return found
+
+
+def load_module(cubin: bytes) -> cupy.RawModule:
+    """A CUDA module from a cubin in memory. CuPy reads modules from files, and only when one is first used."""
+    handle, path = tempfile.mkstemp(suffix=".cubin")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(cubin)
+        module = cupy.RawModule(path=path)
+        module.compile()
+        return module
+    finally:
+        os.unlink(path)
+
+
+@cache
+def own_module(name: str, arch: str) -> cupy.RawModule:
+    """One of the project's own .cu files beside this one, compiled for the device in hand."""
+    source = Path(__file__).with_name(f"{name}.cu")
+    cubin, log = building.compile_source(source.read_text(), source.name, building.options(arch, []))
+    if cubin is None:
+        raise UserError(f"{source.name} does not compile for {arch}:\n{log}")
+    return load_module(cubin)
+
+
+def variant_module(variant: Variant, arch: str) -> cupy.RawModule | None:
+    """A variant's module for the device, or None for a peer, which has no kernels of ours."""
+    if variant.cuda_source is None:
+        return None
+    return load_module(building.cubin_for(variant, arch))
+
+
+def _page_locked_like(array: cupy.ndarray) -> np.ndarray:
+    memory = cupy.cuda.alloc_pinned_memory(array.nbytes)
+    return np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+
+
+class GpuBench:
+    """The first CUDA device."""
+
+    reference_name = "float64 on the device"
+
+    def __init__(self) -> None:
+        self.device = require()
+        module = own_module("harness", self.device.arch)
+        names = ("draw", "fill", "count_changed", "hash", "compare", "spin")
+        self._kernels = {name: module.get_function(name) for name in names}
+        self._modules: dict[str, cupy.RawModule | None] = {}
+        self.clock = clocks.Clock(self.device)
+        properties = cupy.cuda.runtime.getDeviceProperties(0)
+        self.l2_bytes = int(properties["l2CacheSize"])
+        self.multiprocessors = int(properties["multiProcessorCount"])
+        self.memory_bytes = int(properties["totalGlobalMem"])
+        # Twice the L2, so that nothing of what was there before remains.
+        self._flushed = cupy.empty(max(2 * self.l2_bytes, 1 << 20) // 4, np.uint32)
+
+    def _launch(self, name: str, *arguments: Any) -> None:
+        self._kernels[name]((_BLOCKS,), (_THREADS,), arguments)
+
+    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
+        if variant.name not in self._modules:
+            self._modules[variant.name] = variant_module(variant, self.device.arch)
+        return variant.prepare(layer, images, self._modules[variant.name])
+
+    def guarded(self, shape: tuple[int, ...]) -> Guarded:
+        words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)
+        self.fill(words, POISON)
+        return Guarded(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
+
+    def fill(self, words: cupy.ndarray, pattern: int) -> None:
+        self._launch("fill", words, np.uint64(words.size), np.uint32(pattern))
+
+    def draw(self, values: cupy.ndarray, seed: int, integers: bool) -> None:
+        self._launch("draw", values, np.uint64(values.size), np.uint64(seed), np.int32(integers))
+
+    def changed(self, words: cupy.ndarray, pattern: int) -> int:
+        partial = cupy.empty(_BLOCKS, np.uint64)
+        self._launch("count_changed", words, np.uint64(words.size), np.uint32(pattern), partial)
+        return int(partial.get().sum())
+
+    def hash_now(self, values: cupy.ndarray) -> cupy.ndarray:
+        partial = cupy.empty(_BLOCKS, np.uint64)
+        self._launch("hash", values, np.uint64(values.nbytes // 4), partial)
+        return partial
+
+    def hash_value(self, ordered: cupy.ndarray) -> int:
+        return int(ordered.get().sum(dtype=np.uint64))
+
+    def synchronize(self) -> None:
+        cupy.cuda.runtime.deviceSynchronize()
+
+    def compare(self, layer: ConvLayer, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Difference:
+        partial = cupy.empty((_BLOCKS, 6), np.float64)
+        extents = [np.int32(extent) for extent in (len(x), layer.C, layer.H, layer.W, layer.M, layer.K)]
+        self._launch("compare", x, w, y, *extents, partial)
+        rows = partial.get()
+        return Difference(
+            max_abs_err=float(rows[:, 0].max()),
+            worst_unit=float(rows[:, 1].max()),
+            rel_l2_err=math.sqrt(rows[:, 2].sum() / (rows[:, 3].sum() or 1)),
+            max_magnitude=float(rows[:, 4].max()),
+            not_finite=int(rows[:, 5].copy().view(np.uint64).sum()),
+        )
+
+    def batches(self, images: int) -> list[int]:
+        return [images]
+
+    def timers(self, call: Operation, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Timers:
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        x_host, w_host, y_host = (_page_locked_like(array) for array in (x, w, y))
+        x.get(out=x_host)
+        w.get(out=w_host)
+
+        def gpu() -> float:
+            self.spin(SPIN_CYCLES)
+            start.record()
+            call(x, w, y)
+            stop.record()
+            stop.synchronize()
+            return cupy.cuda.get_elapsed_time(start, stop)
+
+        def op() -> float:
+            self.synchronize()
+            began = time.perf_counter()
+            call(x, w, y)
+            self.synchronize()
+            return (time.perf_counter() - began) * 1e3
+
+        def layer() -> float:
+            self.synchronize()
+            began = time.perf_counter()
+            x.set(x_host)
+            w.set(w_host)
+            returned = call(x, w, y)
+            (y if returned is None else returned).get(out=y_host)
+            self.synchronize()
+            return (time.perf_counter() - began) * 1e3
+
+        def after(prepare: Callable[[], object], timer: Callable[[], float]) -> Callable[[], float]:
+            def prepared() -> float:
+                prepare()
+                return timer()
+
+            return prepared
+
+        def repeat() -> None:
+            call(x, w, y)
+
+        return {
+            ("cold", "gpu"): after(self.flush_l2, gpu),
+            ("hot", "gpu"): after(repeat, gpu),
+            ("cold", "op"): after(self.flush_l2, op),
+            ("hot", "op"): after(repeat, op),
+            ("cold", "layer"): after(self.flush_l2, layer),
+        }
+
+    def read_clock(self) -> tuple[float | None, bool]:
+        return self.clock.read()
+
+    def flush_l2(self) -> None:
+        """Overwrite the L2 cache, so that the next call finds none of its data there."""
+        self.fill(self._flushed, 0)
+
+    def spin(self, cycles: int) -> None:
+        """Keep the device busy for so many clock cycles, while the host queues what comes behind."""
+        self._kernels["spin"]((1,), (1,), (np.int64(cycles),))

@@ -1,0 +1,115 @@
+// What the harness itself runs on the device: drawing inputs, poisoning and inspecting buffers, the float64
+// reference, and the two kernels that prepare a timing sample. Nothing here is under test.
+
+typedef unsigned int word;
+typedef unsigned long long word64;
+
+// A bijective mix of 64 bits (SplitMix64's finalizer): enough to make every buffer's content its own.
+__device__ word64 mixed(word64 v)
+{
+    v += 0x9e3779b97f4a7c15ull;
+    v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9ull;
+    v = (v ^ (v >> 27)) * 0x94d049bb133111ebull;
+    return v ^ (v >> 31);
+}
+
+// Fresh inputs. integers: -4 ... 4, whose sums of products are exact in float32; else uniform in [-1, 1) with full mantissas.
+extern "C" __global__ void draw(float* values, word64 count, word64 seed, int integers)
+{
+    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < count; i += (word64)gridDim.x * blockDim.x) {
+        const word64 bits = mixed(seed ^ mixed(i));
+        values[i] = integers ? (float)((int)(bits % 9) - 4) : (float)((int)(bits >> 39) - (1 << 24)) * 0x1p-24f;
+    }
+}
+
+extern "C" __global__ void fill(word* words, word64 count, word pattern)
+{
+    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < count; i += (word64)gridDim.x * blockDim.x)
+        words[i] = pattern;
+}
+
+// partial[block] = words of this block's share that differ from the pattern.
+extern "C" __global__ void count_changed(const word* words, word64 count, word pattern, word64* partial)
+{
+    __shared__ word64 changed;
+    if (threadIdx.x == 0) changed = 0;
+    __syncthreads();
+    word64 mine = 0;
+    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < count; i += (word64)gridDim.x * blockDim.x)
+        mine += words[i] != pattern;
+    if (mine) atomicAdd(&changed, mine);
+    __syncthreads();
+    if (threadIdx.x == 0) partial[blockIdx.x] = changed;
+}
+
+// partial[block] = sum of mixed(word, place): two buffers with the same sums hold the same words in the same places.
+extern "C" __global__ void hash(const word* words, word64 count, word64* partial)
+{
+    __shared__ word64 sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    word64 mine = 0;
+    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < count; i += (word64)gridDim.x * blockDim.x)
+        mine += mixed(((word64)words[i] << 32) ^ mixed(i));
+    atomicAdd(&sum, mine);
+    __syncthreads();
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+struct Difference {
+    double max_abs_err, worst_ratio, square_err, square_ref, max_magnitude;
+    word64 not_finite;
+};
+
+// Compares y with the float64 convolution of x and w. magnitude is the sum of |x||w| behind an output, its error's natural unit;
+// worst_ratio is the largest error over that unit. One output a thread and step; partial[block] for the host to merge.
+extern "C" __global__ void compare(
+    const float* x, const float* w, const float* y, int N, int C, int H, int W, int M, int K, Difference* partial)
+{
+    const int H_out = H - K + 1, W_out = W - K + 1;
+    const word64 outputs = (word64)N * M * H_out * W_out;
+    Difference mine = {0, 0, 0, 0, 0, 0};
+    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < outputs; i += (word64)gridDim.x * blockDim.x) {
+        const int column = i % W_out;
+        const int row = i / W_out % H_out;
+        const int map = i / ((word64)W_out * H_out) % M;
+        const word64 image = i / ((word64)W_out * H_out * M);
+        double sum = 0, magnitude = 0;
+        for (int c = 0; c < C; ++c)
+            for (int p = 0; p < K; ++p)
+                for (int q = 0; q < K; ++q) {
+                    const double product = (double)x[((image * C + c) * H + row + p) * W + column + q]
+                                         * (double)w[(((word64)map * C + c) * K + p) * K + q];
+                    sum += product;
+                    magnitude += fabs(product);
+                }
+        const double err = fabs((double)y[i] - sum);
+        if (!isfinite(err)) { ++mine.not_finite; continue; }
+        mine.max_abs_err = fmax(mine.max_abs_err, err);
+        if (err > 0) mine.worst_ratio = fmax(mine.worst_ratio, err / magnitude);
+        mine.max_magnitude = fmax(mine.max_magnitude, magnitude);
+        mine.square_err += err * err;
+        mine.square_ref += sum * sum;
+    }
+    __shared__ Difference all[256];
+    all[threadIdx.x] = mine;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int t = 1; t < blockDim.x; ++t) {
+            mine.max_abs_err = fmax(mine.max_abs_err, all[t].max_abs_err);
+            mine.worst_ratio = fmax(mine.worst_ratio, all[t].worst_ratio);
+            mine.max_magnitude = fmax(mine.max_magnitude, all[t].max_magnitude);
+            mine.square_err += all[t].square_err;
+            mine.square_ref += all[t].square_ref;
+            mine.not_finite += all[t].not_finite;
+        }
+        partial[blockIdx.x] = mine;
+    }
+}
+
+// Keeps the device busy for `cycles` clock cycles, while the host queues what is to be timed behind it.
+extern "C" __global__ void spin(long long cycles)
+{
+    const long long start = clock64();
+    while (clock64() - start < cycles) {}
+}

@@ -1,0 +1,122 @@
+"""What a command measures and where its GPU figures come from, decided before any job runs."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from warpbook import devices, networks, runs, variants, weights
+from warpbook.config import Config, Study
+from warpbook.devices import Device
+from warpbook.errors import UserError
+from warpbook.runs import Run
+from warpbook.variants import Variant
+
+
+@dataclass(frozen=True)
+class GpuSource:
+    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere, and the sentence that says why."""
+
+    device: Device | None
+    archived: Run | None
+    why: str
+    refused: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The studies of a command, their variants, and the device in hand."""
+
+    config: Config
+    variants: dict[str, Variant]
+    probed: Device | str
+
+    @property
+    def device(self) -> Device | None:
+        """The CUDA device to measure on; None where none answers or the configuration does not want one."""
+        wanted = self.config.gpu in ("auto", "live")
+        return self.probed if wanted and isinstance(self.probed, Device) else None
+
+    @cached_property
+    def architectures(self) -> list[str]:
+        """Architectures to build for: those configured, and that of the device in hand."""
+        own = [self.device.arch] if self.device and self.device.arch not in self.config.architectures else []
+        return [*self.config.architectures, *own]
+
+    @property
+    def networks(self) -> list[str]:
+        """Networks of the chosen studies, each once."""
+        return list(dict.fromkeys(study.network for study in self.config.chosen.values()))
+
+    def studies_of(self, network: str) -> list[Study]:
+        return [study for study in self.config.chosen.values() if study.network == network]
+
+    def sizes(self, network: str) -> list[int]:
+        """Sizes that any chosen study wants of a network."""
+        return sorted({size for study in self.studies_of(network) for size in study.sizes})
+
+    def variants_of(self, network: str, device: str) -> list[str]:
+        """Variants of a device that any chosen study wants of a network, baselines before what builds on them."""
+        wanted: set[str] = set()
+        for study in self.studies_of(network):
+            wanted.update(study.variants or self.variants)
+        # A baseline is measured too, so that nothing is compared with what was not checked.
+        for name in reversed(self.variants):
+            if name in wanted and self.variants[name].header.builds_on in self.variants:
+                wanted.add(self.variants[name].header.builds_on)
+        return [name for name, variant in self.variants.items() if name in wanted and variant.device == device]
+
+    @property
+    def built(self) -> list[str]:
+        """Variants with CUDA C++ to build, or with a header that could not be read."""
+        return [name for name, variant in self.variants.items() if variant.cuda_source or variant.problem]
+
+    def program_sizes(self, network: str, variant: str) -> list[int]:
+        """Sizes at which the whole program is run: all for the CPU, for peers and for starting points; else the largest."""
+        header = self.variants[variant].header
+        sizes = self.sizes(network)
+        return sizes if header.device == "cpu" or header.peer or not header.builds_on else sizes[-1:]
+
+    def weight_sets(self, network: str) -> list[str]:
+        """Weight sets of a network that are here; sp19's are imported by whoever has them."""
+        known = networks.find(network)
+        return [name for name in known.weight_sets if weights.path_of(known, name).exists()]
+
+    @cached_property
+    def gpu_sources(self) -> dict[str, GpuSource]:
+        """Where each chosen study's GPU figures come from.
+
+        Raises UserError where the configuration demands a device or a run that is not there.
+        """
+        return {name: self._gpu_source(study) for name, study in self.config.chosen.items()}
+
+    def _gpu_source(self, study: Study) -> GpuSource:
+        gpu = self.config.gpu
+        if gpu == "none":
+            return GpuSource(None, None, "the configuration asks for no GPU figures (gpu: none)")
+        if gpu in ("auto", "live"):
+            if isinstance(self.probed, Device):
+                return GpuSource(self.probed, None, f"measured on this machine's {self.probed.name}")
+            if gpu == "live":
+                raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.probed}")
+            run, refused = runs.newest_archived(study.network)
+            if run is None:
+                return GpuSource(None, None, f"{self.probed}, and no archived run holds {study.network}", refused)
+            return GpuSource(None, run, f"{self.probed}; taken from the newest archived run of {study.network}", refused)
+        run = runs.find_archived(gpu)
+        if run.problem:
+            raise UserError(f"gpu: {run.problem}")
+        if study.network not in run.record["networks"]:
+            held = ", ".join(run.record["networks"])
+            raise UserError(f"gpu: the archived run {gpu} holds {held}, not {study.network}")
+        return GpuSource(None, run, "taken from the archived run that the configuration names")
+
+    @property
+    def cited(self) -> list[Path]:
+        """Archived runs that the chosen studies cite."""
+        found = [source.archived.path for source in self.gpu_sources.values() if source.archived]
+        return list(dict.fromkeys(found))
+
+
+def make(config: Config) -> Plan:
+    """The plan for a configuration on this machine."""
+    return Plan(config, variants.discover(), devices.probe())

@@ -1,0 +1,102 @@
+"""The float64 reference that every result is held against, computed apart from the code under test."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from warpbook.networks import ConvLayer, Network
+from warpbook.variants import PRECISIONS, Variant
+
+# Rounding errors of a long sum behave as a random walk: beyond this many standard deviations they do not go.
+# (Higham and Mary, A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019.)
+DEVIATIONS = 10
+
+
+def convolve_by_definition(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """y (N, M, H-K+1, W-K+1) in float64 from x (N, C, H, W) and w (M, C, K, K): the course's seven loops, slow and obvious."""
+    N, C, H, W = x.shape
+    M, _, K, _ = w.shape
+    y = np.zeros((N, M, H - K + 1, W - K + 1))
+    for n in range(N):
+        for m in range(M):
+            for h in range(H - K + 1):
+                for v in range(W - K + 1):
+                    for c in range(C):
+                        for p in range(K):
+                            for q in range(K):
+                                y[n, m, h, v] += float(x[n, c, h + p, v + q]) * float(w[m, c, p, q])
+    return y
+
+
+def convolve(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The same convolution in float64 by windows and one matrix product."""
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), w.shape[2:], axis=(2, 3))
+    return np.tensordot(windows, w.astype(np.float64), axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a float32 result differs from the float64 reference.
+
+    `magnitude` of an output is the sum of |x||w| behind it, the natural unit of its rounding error; `worst_unit` is the
+    largest error in that unit. Values that are not finite are counted and left out of the rest.
+    """
+
+    max_abs_err: float
+    worst_unit: float
+    rel_l2_err: float
+    max_magnitude: float
+    not_finite: int
+
+
+def difference(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Difference:
+    """The difference between y and the float64 convolution of x and w."""
+    expected, magnitude = convolve(x, w), convolve(np.abs(x), np.abs(w))
+    err = np.abs(y - expected)
+    finite = np.isfinite(err)
+    err, expected, magnitude = err[finite], expected[finite], magnitude[finite]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        units = np.where(err > 0, err / magnitude, 0.0)
+    return Difference(
+        max_abs_err=float(err.max(initial=0)),
+        worst_unit=float(units.max(initial=0)),
+        rel_l2_err=float(np.linalg.norm(err) / (np.linalg.norm(expected) or 1)),
+        max_magnitude=float(magnitude.max(initial=0)),
+        not_finite=int((~finite).sum()),
+    )
+
+
+def unit_error(layer: ConvLayer, variant: Variant) -> float:
+    """Largest error allowed to an output, as a share of the sum of |x||w| behind it.
+
+    n = C*K*K products and additions in the accumulation's unit roundoff u: at most (n + 1) u (Higham, Accuracy and
+    Stability of Numerical Algorithms, section 3.1), and statistically `DEVIATIONS` * sqrt(n + 1) u, whichever is less; twice
+    the operands' unit roundoff besides where the precision class rounds them first.
+    """
+    accumulation, operand = PRECISIONS[variant.header.precision]
+    terms = layer.accumulation + 1
+    return min(terms, DEVIATIONS * math.sqrt(terms)) * accumulation + 2 * operand
+
+
+def logits(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+    """Logits (n, 10) of images (n, 1, side, side), everything in float64."""
+    x = images.astype(np.float64)
+    for number, conv in enumerate(network.convs):
+        x = convolve(x, parameters[f"{conv.name}.weight"])
+        if number == 0:
+            n, maps, height, width = x.shape
+            x = np.tanh(x.reshape(n, maps, height // 2, 2, width // 2, 2).max(axis=(3, 5)))
+    x = np.tanh(x.reshape(len(x), -1) @ parameters["fc1.weight"].T.astype(np.float64) + parameters["fc1.bias"])
+    return x @ parameters["fc2.weight"].T.astype(np.float64) + parameters["fc2.bias"]
+
+
+def labels(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+    """Predicted labels (n,) of images (n, 1, side, side), computed in float64, a hundred images at a time."""
+    parts = [images[start : start + 100] for start in range(0, len(images), 100)]
+    return np.concatenate([logits(network, parameters, part).argmax(axis=1) for part in parts]).astype(np.uint8)
+
+
+def labels_allowed_to_differ(variant: Variant, images: int) -> int:
+    """Predictions that rounding may turn: those of images whose two best classes all but tie."""
+    return max(1, images // (1000 if variant.header.precision == "fp32" else 100))

@@ -286,7 +286,8 @@ rule trace_program:
     input:
         program="scripts/trace_program.py",
         inference="scripts/infer.py",
-        modules=[f"{MODULES}/cupti_trace.py", *SHARED, *GPU, *INFERENCE],
+        tracer="scripts/trace_with_cupti.py",
+        modules=[*SHARED, *GPU, *INFERENCE],
         variant=lambda wildcards: files_of(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",

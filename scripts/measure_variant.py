@@ -81,6 +81,8 @@ def main() -> None:
     else:
         from warpbook.bench import CpuBench as bench_type
     with exclusive.machine():
+        for used in [variant, *([baseline] if baseline else [])]:
+            used.preload()
         bench = bench_type()
         for doing in places:
             layer, images = doing

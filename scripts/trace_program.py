@@ -1,14 +1,12 @@
 """Profile the inference program at each size with CUPTI in process: every kernel, copy and API call, a row for each."""
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from warpbook import exclusive, tables
 from warpbook.errors import exit_status
 
@@ -24,24 +22,36 @@ def main() -> None:
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    traced: list[pd.DataFrame] = []
-    if not tables.failure(tables.CORRECTNESS.read(arguments.correctness)):
-        with exclusive.machine(), tempfile.TemporaryDirectory() as scratch:
-            for size in arguments.sizes:
-                out = Path(scratch) / f"{size}.csv.gz"
-                place = ["--variant", arguments.variant, "--network", arguments.network]
-                program = [str(SCRIPTS / "infer.py"), *place, "--device", "gpu", str(size)]
-                traced_place = [*place, "--size", str(size), "--out", str(out)]
-                command: list[Any] = [sys.executable, "-m", "warpbook.cupti_trace", *traced_place, *program]
-                environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}  # where `python -m warpbook...` is found
-                try:
-                    subprocess.run(command, env=environment, timeout=arguments.timeout, check=True)
-                except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-                    print(f"no profile of {arguments.variant} at {size} images: {error}", file=sys.stderr)
-                else:
-                    traced.append(tables.ACTIVITIES.read(out))
-    frame = pd.concat(traced) if traced else tables.ACTIVITIES.empty()
-    tables.ACTIVITIES.write(frame.to_dict("records"), arguments.out)
+    rows: list[dict[str, Any]] = []
+
+    def fail(size: int, reason: str) -> None:
+        """A row that stands for a profile that could not be had."""
+        place = {"tool": "cupti", "variant": arguments.variant, "network": arguments.network, "size": size, "event": 0}
+        nothing = dict.fromkeys(("stream", "correlation", "registers", "shared_bytes", "bytes"))
+        rows.append({**place, "kind": "failed", "name": reason, "start_ns": 0, "end_ns": 0, "grid": "", "block": "", **nothing})
+
+    failure = tables.failure(tables.CORRECTNESS.read(arguments.correctness))
+    with exclusive.machine(), tempfile.TemporaryDirectory() as scratch:
+        for size in arguments.sizes:
+            if failure:
+                fail(size, failure["reason"])
+                continue
+            out = Path(scratch) / f"{size}.csv.gz"
+            place = ["--variant", arguments.variant, "--network", arguments.network]
+            program = [SCRIPTS / "infer.py", *place, "--device", "gpu", str(size)]
+            command = [sys.executable, SCRIPTS / "trace_with_cupti.py", *place, "--size", str(size), "--out", out, *program]
+            try:
+                subprocess.run(command, timeout=arguments.timeout, check=True, text=True, capture_output=True)
+                rows += tables.ACTIVITIES.read(out).to_dict("records")
+            except subprocess.TimeoutExpired:
+                fail(size, f"still running after {arguments.timeout:g} s (timeout_s in config.yaml)")
+            except subprocess.CalledProcessError as error:
+                words = error.stderr.strip().splitlines()
+                fail(size, f"profiling failed: {words[-1] if words else f'exit status {error.returncode}'}")
+    tables.ACTIVITIES.write(rows, arguments.out)
+    for row in rows:
+        if row["kind"] == "failed":
+            print(f"no profile of {arguments.variant} at {row['size']} images: {row['name']}")
 
 
 if __name__ == "__main__":

@@ -71,10 +71,9 @@ class Plan:
         return [name for name, variant in self.variants.items() if variant.cuda_source or variant.problem]
 
     def program_sizes(self, network: str, variant: str) -> list[int]:
-        """Sizes at which the whole program is run: all for the CPU, for peers and for starting points; else the largest."""
-        header = self.variants[variant].header
+        """Sizes at which the whole program is run and profiled: all for starting points, else the largest."""
         sizes = self.sizes(network)
-        return sizes if header.device == "cpu" or header.peer or not header.builds_on else sizes[-1:]
+        return sizes[-1:] if self.variants[variant].header.builds_on else sizes
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here; sp19's are imported by whoever has them."""

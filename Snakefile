@@ -341,3 +341,24 @@ rule archive_run:
         "Archiving the run"
     script:
         "scripts/archive_run.py"
+
+
+rule render_report:
+    """A study's report, from this machine's run and the archived run that it cites."""
+    input:
+        modules=[
+            f"{MODULES}/{name}.py"
+            for name in ("rendering", "evidence", "figures", "units", "estimates", "plan", "runs", "devices", "variants")
+        ],
+        templates=sorted(str(path) for ending in ("*.j2", "*/*.j2", "*/*.css") for path in Path("reports").glob(ending)),
+        run="results/run",
+        cited=[str(path) for path in PLAN.cited],
+    output:
+        html="reports/out/{study}.html",
+        pdf="reports/out/{study}.pdf",
+    params:
+        config=CONFIG.model_dump(mode="json"),
+    message:
+        "Rendering the report of {wildcards.study}"
+    script:
+        "scripts/render_report.py"

@@ -75,7 +75,6 @@ def main() -> None:
         write()
 
     with checking.deadline(arguments.timeout, hung):
-        variant.preload()
         bench = bench_for(arguments.device)
         # A CPU variant never gets more than a chunk at a time, so that larger sizes would repeat the same call.
         sizes = [size for size in arguments.sizes if arguments.device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]

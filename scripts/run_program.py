@@ -81,8 +81,6 @@ def main() -> None:
                     continue
                 options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
                 command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
-                if not rows:
-                    run_once(command, measuring.timeout_s)  # fills the page cache; not counted
                 spent = 0.0
                 for run in range(measuring.programs.runs):
                     columns = run_once(command, measuring.timeout_s)

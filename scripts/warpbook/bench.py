@@ -135,7 +135,7 @@ class CpuBench:
         return [CPU_CHUNK] * whole + ([rest] if rest else [])
 
     def timers(self, call: Operation, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Timers:
-        last_ms = 0.0
+        last_ms = float("inf")
 
         def op() -> float:
             nonlocal last_ms

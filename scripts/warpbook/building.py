@@ -54,21 +54,27 @@ def compile_source(source: str, name: str, told: list[str]) -> tuple[bytes | Non
     from cuda.pathfinder import find_nvidia_header_directory
 
     include = find_nvidia_header_directory("cudart")
-    told = [*told, "--ptxas-options=-v", *([f"--include-path={include}"] if include else [])]
+    # Without the cache: a program taken from it has no log, and the log is where the kernels' resources are.
+    told = [*told, "--no-cache", "--ptxas-options=-v", *([f"--include-path={include}"] if include else [])]
     program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
     try:
         encoded = [option.encode() for option in told]
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
-        log = b" " * _checked(nvrtc.nvrtcGetProgramLogSize(program))
+        log = _buffer(_checked(nvrtc.nvrtcGetProgramLogSize(program)))
         _checked(nvrtc.nvrtcGetProgramLog(program, log))
         text = log.rstrip(b"\0 ").decode(errors="replace").strip()
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return None, text or str(status)
-        cubin = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
+        cubin = _buffer(_checked(nvrtc.nvrtcGetCUBINSize(program)))
         _checked(nvrtc.nvrtcGetCUBIN(program, cubin))
         return cubin, text
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _buffer(size: int) -> bytes:
+    """A bytes object for NVRTC to write into. Never of one byte: Python shares those, and all would change at once."""
+    return b" " * max(size, 2)
 
 
 def _checked(result: tuple) -> Any:

@@ -10,6 +10,9 @@ import numpy as np
 _T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
 SMALLEST_RANKED = 6
 
+# Bootstrap resamples, drawn with a fixed seed so that the same samples give the same report.
+_DRAWS, _SEED = 2000, 408
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -72,23 +75,50 @@ def paired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
     return median(np.asarray(numerators, dtype=float) / np.asarray(denominators, dtype=float))
 
 
-def unpaired_ratio(numerators: np.ndarray, denominators: np.ndarray, seed: int = 408) -> Estimate:
-    """Ratio of two medians measured apart, with a bootstrap percentile interval; NaN when either has one sample.
+def unpaired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
+    """Ratio of two medians measured apart, with a bootstrap interval.
 
     The interval knows the samples' spread and not a drift between the two measurements.
     """
-    above, below = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
-    n = min(len(above), len(below))
-    if n == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    value = float(np.median(above) / np.median(below))
+    return ratio_of_sums([np.asarray(numerators, dtype=float)], [np.asarray(denominators, dtype=float)], paired=False)
+
+
+def sum_of_medians(series: list[np.ndarray]) -> Estimate:
+    """Sum of the medians of several series, with a bootstrap interval; NaN where a series has a single sample."""
+    generator = np.random.default_rng(_SEED)
+    value = float(sum(np.median(samples) for samples in series))
+    n = min(len(samples) for samples in series)
     if n == 1:
         return Estimate(value, math.nan, math.nan, 1)
-    generator = np.random.default_rng(seed)
-    draws = 2000
-    resampled = [np.median(generator.choice(side, (draws, len(side))), axis=1) for side in (above, below)]
-    low, high = np.quantile(resampled[0] / resampled[1], [0.025, 0.975])
-    return Estimate(value, float(low), float(high), n)
+    drawn = sum(_resampled_medians(samples, generator.integers(len(samples), size=(_DRAWS, len(samples)))) for samples in series)
+    return _around(value, drawn, n)
+
+
+def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
+    """Ratio of two sums of medians, with a bootstrap interval; NaN where a series has a single sample.
+
+    `paired`: sample i of a numerator and of its denominator were taken in one round, and are drawn together.
+    """
+    generator = np.random.default_rng(_SEED)
+    value = float(sum(map(np.median, numerators)) / sum(map(np.median, denominators)))
+    n = min(len(samples) for samples in [*numerators, *denominators])
+    if n == 1:
+        return Estimate(value, math.nan, math.nan, 1)
+    above, below = np.zeros(_DRAWS), np.zeros(_DRAWS)
+    for top, bottom in zip(numerators, denominators, strict=True):
+        drawn = generator.integers(len(top), size=(_DRAWS, len(top)))
+        above += _resampled_medians(top, drawn)
+        below += _resampled_medians(bottom, drawn if paired else generator.integers(len(bottom), size=(_DRAWS, len(bottom))))
+    return _around(value, above / below, n)
+
+
+def _resampled_medians(samples: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    return np.median(samples[drawn], axis=1)
+
+
+def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
 def verdict(speedup: Estimate, same_within: float) -> str:

@@ -12,21 +12,27 @@ extern "C" __global__ void max_pool_tanh(const float* x, float* y, long long cou
     }
 }
 
-// y (N, outputs) = x (N, inputs) times w (outputs, inputs) transposed, plus b; tanh of it when asked. 16x16 threads, a 16x16 tile of y.
+// y (N, outputs) = x (N, inputs) times w (outputs, inputs) transposed, plus b; tanh of it when asked. 16x16 threads, a 16x16
+// tile of y; each step brings 64 inputs, so that four loads of either operand are in flight in every thread.
 extern "C" __global__ void fully_connected(
     const float* x, const float* w, const float* b, float* y, int N, int inputs, int outputs, int apply_tanh)
 {
-    __shared__ float x_tile[16][17], w_tile[16][17];
+    __shared__ float x_tile[16][65], w_tile[16][65];
     const int image = blockIdx.y * 16 + threadIdx.y;
     const int output = blockIdx.x * 16 + threadIdx.x;
     const int output_loaded = blockIdx.x * 16 + threadIdx.y;
     float sum = 0.0f;
-    for (int start = 0; start < inputs; start += 16) {
-        const int input = start + threadIdx.x;
-        x_tile[threadIdx.y][threadIdx.x] = image < N && input < inputs ? x[(long long)image * inputs + input] : 0.0f;
-        w_tile[threadIdx.y][threadIdx.x] = output_loaded < outputs && input < inputs ? w[(long long)output_loaded * inputs + input] : 0.0f;
+    for (int start = 0; start < inputs; start += 64) {
+        #pragma unroll
+        for (int part = 0; part < 64; part += 16) {
+            const int column = part + threadIdx.x;
+            const int input = start + column;
+            x_tile[threadIdx.y][column] = image < N && input < inputs ? x[(long long)image * inputs + input] : 0.0f;
+            w_tile[threadIdx.y][column] = output_loaded < outputs && input < inputs ? w[(long long)output_loaded * inputs + input] : 0.0f;
+        }
         __syncthreads();
-        for (int i = 0; i < 16; ++i) sum += x_tile[threadIdx.y][i] * w_tile[threadIdx.x][i];
+        #pragma unroll
+        for (int i = 0; i < 64; ++i) sum += x_tile[threadIdx.y][i] * w_tile[threadIdx.x][i];
         __syncthreads();
     }
     if (image < N && output < outputs) {

@@ -94,20 +94,20 @@ class Plan:
             return GpuSource(None, None, "the configuration asks for no GPU figures (gpu: none)")
         if gpu in ("auto", "live"):
             if isinstance(self.probed, Device):
-                return GpuSource(self.probed, None, f"measured on this machine's {self.probed.name}")
+                return GpuSource(self.probed, None, f"this machine's {self.probed.name}")
             if gpu == "live":
                 raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.probed}")
             run, refused = runs.newest_archived(study.network)
             if run is None:
-                return GpuSource(None, None, f"{self.probed}, and no archived run holds {study.network}", refused)
-            return GpuSource(None, run, f"{self.probed}; taken from the newest archived run of {study.network}", refused)
+                return GpuSource(None, None, f"there is no GPU here ({self.probed}), and no archived run holds {study.network}", refused)
+            return GpuSource(None, run, f"the newest archived run of {study.network}, for there is no GPU here ({self.probed})", refused)
         run = runs.find_archived(gpu)
         if run.problem:
             raise UserError(f"gpu: {run.problem}")
         if study.network not in run.record["networks"]:
             held = ", ".join(run.record["networks"])
             raise UserError(f"gpu: the archived run {gpu} holds {held}, not {study.network}")
-        return GpuSource(None, run, "taken from the archived run that the configuration names")
+        return GpuSource(None, run, "the archived run that the configuration names")
 
     @property
     def cited(self) -> list[Path]:

@@ -296,3 +296,9 @@ def failure(correctness: "pd.DataFrame") -> dict[str, str] | None:
 
 
 RUN_TABLES = (BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, ACTIVITIES, COUNTERS)
+
+
+def shared_columns() -> dict[str, Column]:
+    """Columns that two tables or more have with the same meaning."""
+    every = [item for table in RUN_TABLES for item in table.columns.items()]
+    return {name: column for name, column in every if every.count((name, column)) > 1}

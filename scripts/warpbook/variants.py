@@ -6,7 +6,6 @@ docstring of a .py alone) is YAML and the only place where a variant's facts are
 """
 
 import ast
-import contextlib
 import hashlib
 import importlib.util
 import json
@@ -145,16 +144,6 @@ class Variant:
         except Exception as error:  # a variant's own code: whatever it raises is its failure, not ours
             raise UserError(f"{self.launcher} does not import: {type(error).__name__}: {error}") from error
         return module
-
-    def preload(self) -> None:
-        """Import a framework's module now, if that is what the launcher is.
-
-        PyTorch does not import in a process that has loaded NVRTC, which exports C++ symbols of its own. Whatever goes
-        wrong here is found, and named, when the variant is prepared.
-        """
-        if self.header.peer and not self.problem and not self.missing:
-            with contextlib.suppress(UserError):
-                _ = self.module
 
     def prepare(self, layer: ConvLayer, images: int, kernels: Any = None) -> Operation:
         """The variant's operation for one layer and batch size; `kernels` is its loaded CUDA module.

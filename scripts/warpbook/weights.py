@@ -132,7 +132,7 @@ def read_mxnet(path: Path) -> dict[str, np.ndarray]:
 
 
 def match(arrays: dict[str, np.ndarray], network: Network) -> dict[str, np.ndarray]:
-    """A network's parameters from foreign arrays, found by shape: every shape in a network is its own.
+    """A network's parameters, float32, from foreign arrays, found by shape: every shape in a network is its own.
 
     Raises UserError, listing what fits nothing, when a parameter has no array or more than one.
     """
@@ -144,5 +144,5 @@ def match(arrays: dict[str, np.ndarray], network: Network) -> dict[str, np.ndarr
             raise UserError(
                 f"{network.name}'s {name} {shape} fits {len(fitting)} of the arrays offered ({offered}); is this {network.name}?"
             )
-        found[name] = arrays[fitting[0]]
+        found[name] = np.array(arrays[fitting[0]], np.float32)
     return found

@@ -1,0 +1,416 @@
+"""What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside.
+
+CPU figures come from this machine's run, GPU figures from this machine or from an archived run. A recorded figure is used
+only while it is still about the same thing: the variant's sources, the compile options, the study's shapes and the measuring policy.
+Everything else is listed with its reason, and is in no table, chart or headline.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from warpbook import building, estimates, networks, runs, tables, timing
+from warpbook.config import Config, Study
+from warpbook.estimates import Estimate
+from warpbook.networks import ConvLayer
+from warpbook.plan import GpuSource, Plan
+from warpbook.runs import Run
+from warpbook.variants import Variant
+
+# The state that figures are quoted in: a GPU call finds its data in memory, not in the cache; a CPU call repeats.
+STATE = {"gpu": "cold", "cpu": "hot"}
+GPU_KINDS = ("kernel", "memcpy_htod", "memcpy_dtoh", "memcpy_dtod", "memcpy_other", "memset")
+API_KINDS = ("api_runtime", "api_driver")
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Time of one variant over another's, how it was had, and what it allows to say."""
+
+    ratio: Estimate
+    paired: bool
+    verdict: str
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """One line of a profile, as nvprof has it: times in ns."""
+
+    name: str
+    share: float
+    total_ns: int
+    calls: int
+    avg_ns: float
+    min_ns: int
+    max_ns: int
+
+
+class Evidence:
+    """The figures of one study."""
+
+    def __init__(self, plan: Plan, study: str, local: Run):
+        self.plan = plan
+        self.config: Config = plan.config
+        self.name = study
+        self.study: Study = plan.config.studies[study]
+        self.network = networks.find(self.study.network)
+        self.source: GpuSource = plan.gpu_sources[study]
+        self.local = local
+        self.gpu_run: Run | None = local if self.source.device else self.source.archived
+
+    # What was measured where
+
+    @property
+    def layers(self) -> tuple[ConvLayer, ...]:
+        return self.network.convs
+
+    @property
+    def sizes(self) -> list[int]:
+        return self.study.sizes
+
+    @property
+    def largest(self) -> int:
+        return self.sizes[-1]
+
+    @property
+    def cited(self) -> list[Run]:
+        """The runs that the report draws on, this machine's first."""
+        return [self.local, *([self.gpu_run] if self.gpu_run and self.gpu_run is not self.local else [])]
+
+    def run_of(self, device: str) -> Run | None:
+        """The run that a device's figures come from."""
+        return self.local if device == "cpu" else self.gpu_run
+
+    def device_name(self, device: str) -> str:
+        """The name of the hardware that a device's figures were measured on."""
+        run = self.run_of(device)
+        if run is None:
+            return "no GPU"
+        machine = run.record["machine"]
+        if device == "gpu":
+            return machine["gpu"]["name"]
+        return f"{machine['cpu']['model'].replace('(R)', '')}, {machine['cpu']['cores']} cores"
+
+    def wanted(self, device: str) -> list[Variant]:
+        """Variants of a device that the study compares, baselines first."""
+        names = self.study.variants or list(self.plan.variants)
+        return [self.plan.variants[name] for name in self.plan.variants if name in names and self.plan.variants[name].device == device]
+
+    def stale(self, variant: Variant) -> str:
+        """Why a variant's recorded figures are no longer about what stands here; empty when they are, or there are none."""
+        run = self.run_of(variant.device)
+        if run is None or variant.name not in run.record["variants"] or self.network.name not in run.record["networks"]:
+            return ""
+        record, policy = run.record, run.record["measuring"]
+        if record["variants"][variant.name]["source_sha256"] != variant.source_sha256:
+            return "its sources changed after it was measured"
+        if record["networks"][self.network.name]["shapes_sha256"] != self.network.shapes_sha256:
+            return "the network's shapes changed after it was measured"
+        now = self.config.measuring.model_dump(mode="json")
+        for key in ("relative_noise", variant.device):
+            if policy[key] != now[key]:
+                return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
+        if record["protocol"] != timing.PROTOCOL:
+            return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
+        builds = run.table(tables.BUILDS)
+        own = builds[builds.variant == variant.name]
+        for arch, told in zip(own.arch, own.options, strict=True):
+            if told != " ".join(building.options(arch, variant.defines)):
+                return f"the compile options differ: it was built with `{told}`"
+        return ""
+
+    def _frame(self, table: tables.Table) -> pd.DataFrame:
+        """Rows of the study's network and variants from the runs cited, each from its device's run, stale ones left out."""
+        frames = []
+        for device in ("cpu", "gpu"):
+            run = self.run_of(device)
+            if run is None:
+                continue
+            frame = run.table(table)
+            frame = frame[frame.network == self.network.name]
+            if "device" in frame:
+                frame = frame[frame.device == device]
+            elif device == "cpu":
+                continue  # only GPU programs are profiled
+            usable = [variant.name for variant in self.wanted(device) if not self.stale(variant)]
+            frames.append(frame[frame.variant.isin(usable)].assign(run_id=run.run_id))
+        return pd.concat(frames, ignore_index=True) if frames else table.empty().assign(run_id="")
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        frame = self._frame(tables.SAMPLES)
+        return frame[frame["size"].isin(self.sizes)]
+
+    @cached_property
+    def op_times(self) -> pd.DataFrame:
+        frame = self._frame(tables.OP_TIMES)
+        return frame[frame["size"].isin(self.sizes)]
+
+    @cached_property
+    def correctness(self) -> pd.DataFrame:
+        frame = self._frame(tables.CORRECTNESS)
+        # CPU variants are tested chunk by chunk, at sizes that a study need not name.
+        return frame[frame["size"].isin(self.sizes) | (frame.device == "cpu") | ~frame.layer.isin(self._places)]
+
+    @property
+    def _places(self) -> list[str]:
+        return ["", *(layer.name for layer in self.layers)]
+
+    @cached_property
+    def programs(self) -> pd.DataFrame:
+        frame = self._frame(tables.PROGRAMS)
+        return frame[frame["size"].isin(self.sizes)]
+
+    @cached_property
+    def activities(self) -> pd.DataFrame:
+        frame = self._frame(tables.ACTIVITIES)
+        return frame[frame["size"].isin(self.sizes)]
+
+    @cached_property
+    def builds(self) -> pd.DataFrame:
+        """Builds made here, which need no GPU, of the variants that the study compares."""
+        frame = self.local.table(tables.BUILDS)
+        return frame[frame.variant.isin([variant.name for variant in self.wanted("gpu")])]
+
+    # Which variants can be shown
+
+    @cached_property
+    def set_aside(self) -> pd.DataFrame:
+        """Variants without a figure, or with layers without one: variant, device, layer, size, status, reason."""
+        rows: list[dict[str, Any]] = []
+
+        def add(variant: Variant, status: str, reason: str, layer: str = "", size: int | None = None) -> None:
+            rows.append({"variant": variant.name, "device": variant.device, "layer": layer, "size": size, "status": status, "reason": reason})
+
+        for device in ("gpu", "cpu"):
+            run = self.run_of(device)
+            for variant in self.wanted(device):
+                broken = self.builds[(self.builds.variant == variant.name) & ~self.builds.ok]
+                if variant.problem:
+                    add(variant, "compile_failed", variant.problem)
+                elif len(broken):
+                    add(variant, "compile_failed", f"for {', '.join(broken.arch)}: {broken.log.iloc[0].splitlines()[0] if broken.log.iloc[0] else 'no words'}")
+                elif run is None:
+                    add(variant, "not_measured", self.source.why)
+                elif reason := self.stale(variant):
+                    add(variant, "stale", f"recorded in {run.run_id}, but {reason}")
+                elif self.network.name not in run.record["networks"] or variant.name not in set(self.op_times.variant):
+                    add(variant, "not_measured", f"the run {run.run_id} holds no figure of it")
+                else:
+                    own = self.op_times[self.op_times.variant == variant.name]
+                    for row in own[own.status != "ok"].drop_duplicates("reason").itertuples():
+                        add(variant, row.status, row.reason, row.layer, row.size)
+        return pd.DataFrame(rows, columns=["variant", "device", "layer", "size", "status", "reason"])
+
+    def measured(self, device: str, peers: bool | None = None) -> list[Variant]:
+        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when told."""
+        found = []
+        for variant in self.wanted(device):
+            if peers is not None and variant.header.peer != peers:
+                continue
+            if all(self.op(variant.name, layer.name, self.largest) for layer in self.layers):
+                found.append(variant)
+        return found
+
+    @property
+    def naive(self) -> Variant | None:
+        """The GPU variant that optimizations start from: the first that builds on nothing."""
+        return next((variant for variant in self.measured("gpu", peers=False) if not variant.header.builds_on), None)
+
+    @property
+    def naive_cpu(self) -> Variant | None:
+        return next((variant for variant in self.measured("cpu", peers=False) if not variant.header.builds_on), None)
+
+    @property
+    def best(self) -> Variant | None:
+        """The GPU variant of ours whose op times, all layers at the largest size, add up to the least."""
+        return self._least(self.measured("gpu", peers=False))
+
+    @property
+    def best_cpu(self) -> Variant | None:
+        return self._least(self.measured("cpu", peers=False))
+
+    @property
+    def best_peer(self) -> Variant | None:
+        """The fastest FP32 library on the GPU: what our FP32 variants compete with."""
+        return self._least([variant for variant in self.measured("gpu", peers=True) if variant.header.precision == "fp32"])
+
+    def framework(self, device: str) -> Variant | None:
+        """The peer that runs whole networks on a device: milestone 1's framework."""
+        return next((variant for variant in self.wanted(device) if variant.header.peer and not self.program(variant.name, self.largest).empty), None)
+
+    def _least(self, candidates: list[Variant]) -> Variant | None:
+        return min(candidates, key=lambda variant: self.total(variant.name, self.largest).value, default=None)
+
+    # Figures
+
+    def _series(self, variant: str, layer: str, size: int, kind: str, state: str, job: str | None = None) -> np.ndarray:
+        return self._by_series.get((job or variant, variant, layer, size, state, kind), np.empty(0))
+
+    @cached_property
+    def _by_series(self) -> dict[tuple[str, str, str, int, str, str], np.ndarray]:
+        """Times by (job, variant, layer, size, state, kind), NaN where throttled, so that pairs stay in step."""
+        sound = self.samples[self.samples.status == "ok"]
+        times = sound.time_ms.where(~sound.throttled)
+        keys = ["job", "variant", "layer", "size", "state", "kind"]
+        return {key: group.to_numpy() for key, group in times.groupby([sound[key] for key in keys])}
+
+    def state_of(self, variant: str) -> str:
+        return STATE[self.plan.variants[variant].device]
+
+    def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
+        """Median time in ms of one layer, with its interval; None where there is no sound figure."""
+        times = self._series(variant, layer, size, kind, state or self.state_of(variant))
+        times = times[~np.isnan(times)]
+        return estimates.median(times) if len(times) else None
+
+    def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
+        """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
+        series = [self._series(variant, layer.name, size, kind, self.state_of(variant)) for layer in self.layers]
+        series = [times[~np.isnan(times)] for times in series]
+        return estimates.sum_of_medians(series) if all(map(len, series)) else None
+
+    def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """(baseline's times, variant's times) of the same rounds of the variant's job; None where there are none."""
+        state = self.state_of(variant)
+        mine = self._series(variant, layer, size, kind, state)
+        theirs = self._series(over, layer, size, kind, state, job=variant)
+        if not len(theirs) or len(mine) != len(theirs):
+            return None
+        sound = ~np.isnan(mine) & ~np.isnan(theirs)
+        return (theirs[sound], mine[sound]) if sound.any() else None
+
+    def before(self, variant: str, layer: str, size: int) -> Estimate | None:
+        """Op time of what a variant builds on, from the samples taken in turn with it; its own where there are none."""
+        over = self.plan.variants[variant].header.builds_on
+        pairs = self._pairs(variant, over, layer, size, "op")
+        return estimates.median(pairs[0]) if pairs else self.op(over, layer, size)
+
+    def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
+        """How many times faster a variant is on one layer than `over` (by default what it builds on).
+
+        Paired where both were timed in turn, else the ratio of two series of their own, of one device or two.
+        """
+        over = over or self.plan.variants[variant].header.builds_on
+        if not over:
+            return None
+        pairs = self._pairs(variant, over, layer, size, kind)
+        if pairs:
+            ratio = estimates.paired_ratio(*pairs)
+        else:
+            sides = [self._series(name, layer, size, kind, self.state_of(name)) for name in (over, variant)]
+            sides = [times[~np.isnan(times)] for times in sides]
+            if not all(map(len, sides)):
+                return None
+            ratio = estimates.unpaired_ratio(*sides)
+        return Speedup(ratio, pairs is not None, estimates.verdict(ratio, self.config.measuring.same_within))
+
+    def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
+        """The same for the sum over all layers."""
+        over = over or self.plan.variants[variant].header.builds_on
+        if not over:
+            return None
+        pairs = [self._pairs(variant, over, layer.name, size, kind) for layer in self.layers]
+        if all(pairs):
+            ratio = estimates.ratio_of_sums([pair[0] for pair in pairs], [pair[1] for pair in pairs], paired=True)
+        else:
+            sides = [
+                [self._series(name, layer.name, size, kind, self.state_of(name)) for layer in self.layers] for name in (over, variant)
+            ]
+            sides = [[times[~np.isnan(times)] for times in side] for side in sides]
+            if not all(len(times) for side in sides for times in side):
+                return None
+            ratio = estimates.ratio_of_sums(*sides, paired=False)
+        return Speedup(ratio, all(pairs), estimates.verdict(ratio, self.config.measuring.same_within))
+
+    def bound_ms(self, layer: ConvLayer, size: int) -> float | None:
+        """The hardware's lower bound for FP32 on the GPU of the GPU's run: bytes at its copy rate, operations at its peak."""
+        if self.gpu_run is None or self.gpu_run.gpu is None:
+            return None
+        gpu = self.gpu_run.gpu
+        return timing.lower_bound_ms(layer, size, gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"])
+
+    def total_bound_ms(self, size: int) -> float | None:
+        bounds = [self.bound_ms(layer, size) for layer in self.layers]
+        return None if None in bounds else sum(bounds)
+
+    def bound_by(self, layer: ConvLayer, size: int) -> str:
+        """Which of the two makes the lower bound: `memory bandwidth` or `FP32 arithmetic`."""
+        assert self.gpu_run is not None and self.gpu_run.gpu is not None
+        moved = timing.lower_bound_ms(layer, size, self.gpu_run.gpu["copy_gb_per_s"], None)
+        return "memory bandwidth" if moved == self.bound_ms(layer, size) else "FP32 arithmetic"
+
+    def program(self, variant: str, size: int, weight_set: str | None = None) -> pd.DataFrame:
+        """The runs of the whole program with one variant at one size."""
+        frame = self.programs
+        chosen = weight_set or self.network.weight_sets[0]
+        return frame[(frame.variant == variant) & (frame["size"] == size) & (frame.weights == chosen) & (frame.status == "ok")]
+
+    def correct(self, variant: str) -> dict[str, Any] | None:
+        """A variant's tests in sum: how many, worst error over its tolerance, labels that differ; None where there are none."""
+        tests = self.correctness[self.correctness.variant == variant]
+        if tests.empty:
+            return None
+        supported = tests[tests.status != "unsupported"]
+        labels = supported[supported.test == "labels"].mismatched_labels
+        return {
+            "tests": len(supported),
+            "passed": int(supported.ok.sum()),
+            "worst_ratio": supported.worst_ratio.max(),
+            "rel_l2_err": supported.rel_l2_err.max(),
+            "labels": int(labels.max()) if labels.notna().any() else None,
+            "failure": tables.failure(tests),
+        }
+
+    def tests(self, test: str, variant: str | None = None, size: int | None = None) -> pd.DataFrame:
+        """Tests of one kind on the network itself (ragged shapes left out), of one variant and size where named."""
+        frame = self.correctness[(self.correctness.test == test) & self.correctness.layer.isin(self._places)]
+        if variant is not None:
+            frame = frame[frame.variant == variant]
+        return frame if size is None else frame[frame["size"] == size]
+
+    def profile(self, variant: str, size: int, kinds: tuple[str, ...]) -> list[ProfileRow]:
+        """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
+        frame = self.activities
+        events = frame[(frame.variant == variant) & (frame["size"] == size) & frame.kind.isin(kinds)]
+        if events.empty:
+            return []
+        spans = (events.end_ns - events.start_ns).groupby(events.name)
+        table = spans.agg(["sum", "count", "mean", "min", "max"]).sort_values("sum", ascending=False)
+        whole = table["sum"].sum()
+        return [
+            ProfileRow(str(name), row["sum"] / whole, int(row["sum"]), int(row["count"]), row["mean"], int(row["min"]), int(row["max"]))
+            for name, row in table.iterrows()
+        ]
+
+    def profile_problem(self, variant: str, size: int) -> str:
+        """Why there is no profile of a program; empty when there is one."""
+        frame = self.activities
+        events = frame[(frame.variant == variant) & (frame["size"] == size)]
+        if events.empty:
+            return "it was not profiled in the run that the figures come from"
+        failed = events[events.kind == "failed"]
+        return "" if failed.empty else str(failed.name.iloc[0])
+
+
+def most_of(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:
+    """The first rows that together exceed a share of the whole."""
+    taken, covered = [], 0.0
+    for row in rows:
+        taken.append(row)
+        covered += row.share
+        if covered > share:
+            break
+    return taken
+
+
+def load(plan: Plan, study: str, local: Run) -> Evidence:
+    """The evidence of a study; UserError where the local run is damaged."""
+    if local.problem:
+        raise runs.UserError(local.problem)
+    return Evidence(plan, study, local)
+
+

@@ -1,0 +1,295 @@
+"""The report's charts: evidence in, one SVG out. A variant keeps its colour and marker; axes carry name and unit; spread is drawn."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from warpbook import units
+from warpbook.estimates import Estimate
+from warpbook.evidence import GPU_KINDS, Evidence
+from warpbook.variants import Variant
+
+FONTS = Path(__file__).parents[2] / "reports" / "fonts"
+WIDTH_IN = 6.54  # the text's width on A4
+INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
+OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a2a", "#b0478f", "#5c7d1d", "#3f5ba9")
+CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
+PEERS = ("#3d444d", "#8b949e", "#b3bac2")
+MARKERS = "osD^vPX<>h"
+
+
+def _style() -> None:
+    for path in FONTS.glob("*.ttf"):
+        font_manager.fontManager.addfont(path)
+    mpl.rcParams.update(
+        {
+            "font.family": "IBM Plex Sans",
+            "font.size": 8,
+            "axes.titlesize": 8.5,
+            "axes.titleweight": 600,
+            "axes.titlelocation": "left",
+            "axes.labelsize": 8,
+            "axes.labelcolor": MUTED,
+            "axes.edgecolor": MUTED,
+            "axes.linewidth": 0.6,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "xtick.color": MUTED,
+            "ytick.color": MUTED,
+            "xtick.labelsize": 7.5,
+            "ytick.labelsize": 7.5,
+            "grid.color": RULE,
+            "grid.linewidth": 0.5,
+            "lines.linewidth": 1.3,
+            "lines.markersize": 4,
+            "legend.frameon": False,
+            "legend.fontsize": 7.5,
+            "text.color": INK,
+            "svg.fonttype": "path",
+            "svg.hashsalt": "warpbook",
+        }
+    )
+
+
+def look_of(evidence: Evidence, variant: Variant) -> tuple[str, str]:
+    """(colour, marker) of a variant: the same in every chart of every study."""
+    alike = [
+        other
+        for other in evidence.plan.variants.values()
+        if (other.device, other.header.peer) == (variant.device, variant.header.peer)
+    ]
+    place = alike.index(variant)
+    colours = PEERS if variant.header.peer else OURS if variant.device == "gpu" else CPU
+    return colours[place % len(colours)], MARKERS[place % len(MARKERS)]
+
+
+def _svg(figure: Figure) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    return text.getvalue()
+
+
+def _errors(estimates: list[Estimate]) -> list[list[float]]:
+    """Distances to the interval's ends, for errorbar; none where there is no interval."""
+    low = [0.0 if estimate.low != estimate.low else estimate.value - estimate.low for estimate in estimates]
+    high = [0.0 if estimate.high != estimate.high else estimate.high - estimate.value for estimate in estimates]
+    return [low, high]
+
+
+def _log_axis(axis: mpl.axis.Axis, formatter: Callable[[float, int], str]) -> None:
+    axis.set_major_locator(LogLocator(10, numticks=12))
+    axis.set_major_formatter(FuncFormatter(formatter))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _size_axis(axes: Axes, sizes: list[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    axes.set_xticks(sizes, [units.count(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("Images in the dataset")
+
+
+def _time_axis(axes: Axes) -> None:
+    axes.set_yscale("log")
+    _log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+
+
+def op_times(evidence: Evidence) -> str:
+    """Every GPU variant's op time on each layer at the largest size, with peers and the lower bound."""
+    shown = sorted(evidence.measured("gpu"), key=lambda variant: evidence.total(variant.name, evidence.largest).value)
+    layers = evidence.layers
+    figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.24 * len(shown)), layout="constrained")
+    panels = figure.subplots(1, len(layers), sharey=True, squeeze=False)[0]
+    for axes, layer in zip(panels, layers, strict=True):
+        for place, variant in enumerate(shown):
+            estimate = evidence.op(variant.name, layer.name, evidence.largest)
+            colour, marker = look_of(evidence, variant)
+            axes.plot([0, estimate.value], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
+            axes.errorbar(
+                estimate.value, place, xerr=[[error[0]] for error in _errors([estimate])], fmt=marker, color=colour, capsize=2.5
+            )
+            axes.annotate(
+                units.time(estimate.value), (estimate.value, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=7.5
+            )
+        bound = evidence.bound_ms(layer, evidence.largest)
+        axes.axvline(bound, color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
+        axes.annotate(
+            f"lower bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, color=INK
+        )
+        axes.set_title(f"{layer.name}: {layer}")
+        axes.set_xlim(0, 1.22 * max(evidence.op(variant.name, layer.name, evidence.largest).value for variant in shown))
+        axes.set_ylim(-0.6, len(shown) - 0.1)
+        axes.set_xlabel("Op time, ms")
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+    panels[0].set_yticks(range(len(shown)), [variant.name for variant in shown], color=INK)
+    return _svg(figure)
+
+
+def times_by_size(evidence: Evidence, variants: list[Variant], bound: bool) -> str:
+    """Op time against dataset size, a panel for each layer, logarithmic both ways."""
+    layers = evidence.layers
+    figure = Figure(figsize=(WIDTH_IN, 2.55), layout="constrained")
+    panels = figure.subplots(1, len(layers), sharey=True, squeeze=False)[0]
+    for axes, layer in zip(panels, layers, strict=True):
+        for variant in variants:
+            found = {size: evidence.op(variant.name, layer.name, size) for size in evidence.sizes}
+            found = {size: estimate for size, estimate in found.items() if estimate}
+            colour, marker = look_of(evidence, variant)
+            values = [estimate.value for estimate in found.values()]
+            axes.errorbar(list(found), values, yerr=_errors(list(found.values())), color=colour, marker=marker, capsize=2, label=variant.name)
+        if bound and evidence.bound_ms(layer, evidence.largest):
+            bounds = [evidence.bound_ms(layer, size) for size in evidence.sizes]
+            axes.plot(evidence.sizes, bounds, color=INK, linewidth=0.9, linestyle=(0, (3, 2)), label="lower bound (GPU)")
+        axes.set_title(f"{layer.name}: {layer}")
+        _size_axis(axes, evidence.sizes)
+        _time_axis(axes)
+    panels[0].set_ylabel("Op time")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+    return _svg(figure)
+
+
+def speedup_by_size(evidence: Evidence, variant: Variant, others: list[Variant]) -> str:
+    """How many times faster one variant is than others, all layers together, against dataset size."""
+    figure = Figure(figsize=(WIDTH_IN, 2.3), layout="constrained")
+    axes = figure.subplots()
+    ends = []
+    for other in others:
+        found = {size: evidence.total_speedup(variant.name, size, over=other.name) for size in evidence.sizes}
+        found = {size: speedup.ratio for size, speedup in found.items() if speedup}
+        if not found:
+            continue
+        colour, marker = look_of(evidence, other)
+        values = [ratio.value for ratio in found.values()]
+        axes.errorbar(list(found), values, yerr=_errors(list(found.values())), color=colour, marker=marker, capsize=2)
+        ends.append((values[-1], other.name, colour))
+    axes.set_yscale("log")
+    _log_axis(axes.yaxis, lambda value, _: f"{value:g}×")
+    _size_axis(axes, evidence.sizes)
+    axes.axhline(1, color=INK, linewidth=0.9)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    axes.set_ylabel(f"Speedup of {variant.name}")
+    _end_labels(axes, evidence.sizes[-1], ends)
+    return _svg(figure)
+
+
+def _end_labels(axes: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
+    """Name lines at their right ends, moved apart where they would cover each other."""
+    axes.figure.canvas.draw()
+    least = 0.0
+    for value, name, colour in sorted(ends):
+        y = axes.transData.transform((x, value))[1]
+        y = max(y, least)
+        least = y + 10 * axes.figure.dpi / 72
+        inverse = axes.transData.inverted().transform((0, y))[1]
+        axes.annotate(
+            f"over {name}: {units.ratio(value)}", (x, inverse), xytext=(9, 0), textcoords="offset points", va="center", color=colour, fontsize=7.5, annotation_clip=False
+        )
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right * (right / left) ** 0.32)
+
+
+def paired_speedups(evidence: Evidence, variant: Variant) -> str:
+    """A variant's speedup over its baseline on each layer at each size, with the interval and the verdict."""
+    rows = [(layer, size) for layer in evidence.layers for size in evidence.sizes]
+    found = [(layer, size, evidence.speedup(variant.name, layer.name, size)) for layer, size in rows]
+    found = [row for row in found if row[2]]
+    figure = Figure(figsize=(WIDTH_IN, 0.55 + 0.17 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    same = evidence.config.measuring.same_within
+    axes.axvspan(1 - same, 1 + same, color=RULE, alpha=0.6, linewidth=0)
+    axes.axvline(1, color=INK, linewidth=0.9)
+    colours = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#b07d00"}
+    for place, (_, _, speedup) in enumerate(reversed(found)):
+        colour = colours[speedup.verdict]
+        filled = {"markerfacecolor": colour if speedup.paired else "white"}
+        axes.errorbar(speedup.ratio.value, place, xerr=[[error[0]] for error in _errors([speedup.ratio])], fmt="o", color=colour, capsize=2, **filled)
+        axes.annotate(
+            f"{units.ratio(speedup.ratio.value)}  {speedup.verdict}", (1.005, place), xycoords=("axes fraction", "data"), va="center", fontsize=7.5, color=colour
+        )
+    labels = [f"{layer.name}, {units.count(size)} images" for layer, size, _ in reversed(found)]
+    axes.set_yticks(range(len(found)), labels, color=INK)
+    axes.tick_params(axis="y", length=0)
+    low = min([0.97, *(speedup.ratio.value for *_, speedup in found)])
+    high = max([1.03, *(speedup.ratio.value for *_, speedup in found)])
+    if high / low > 5:
+        axes.set_xscale("log")
+        _log_axis(axes.xaxis, lambda value, _: f"{value:g}×")
+    margin = (high / low) ** 0.08
+    axes.set_xlim(low / margin, high * margin)
+    axes.set_ylim(-0.6, len(found) - 0.4)
+    axes.set_xlabel(f"Speedup over {variant.header.builds_on} (times faster)")
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.spines["left"].set_visible(False)
+    return _svg(figure)
+
+
+def program_parts(evidence: Evidence, variant: Variant) -> str:
+    """Where the device's time of the profiled program goes at each size: copies and kernels, as shares."""
+    figure = Figure(figsize=(WIDTH_IN, 0.75 + 0.3 * len(evidence.sizes)), layout="constrained")
+    axes = figure.subplots()
+    profiles = {size: evidence.profile(variant.name, size, GPU_KINDS) for size in evidence.sizes}
+    profiles = {size: rows for size, rows in profiles.items() if rows}
+    names = list(dict.fromkeys(row.name for rows in reversed(profiles.values()) for row in rows))
+    colours = dict(zip(names, (*OURS, *CPU, *PEERS) * 5, strict=False))
+    for place, rows in enumerate(reversed(profiles.values())):
+        left = 0.0
+        for row in sorted(rows, key=lambda row: names.index(row.name)):
+            axes.barh(place, row.share, left=left, height=0.62, color=colours[row.name], label=row.name if place == 0 else None)
+            if row.share > 0.07:
+                axes.annotate(units.percent(row.share, 0), (left + row.share / 2, place), ha="center", va="center", color="white", fontsize=7.5)
+            left += row.share
+        total = sum(row.total_ns for row in rows) / 1e6
+        axes.annotate(units.time(total), (1.0, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
+    axes.set_yticks(range(len(profiles)), [f"{units.count(size)} images" for size in reversed(profiles)], color=INK)
+    axes.set_xlim(0, 1.09)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    axes.set_xlabel("Share of the device's busy time (total at the right)")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=5, handlelength=1)
+    return _svg(figure)
+
+
+def times_bound(evidence: Evidence) -> str:
+    """How many times its lower bound each GPU variant takes on each layer at the largest size."""
+    shown = sorted(evidence.measured("gpu"), key=lambda variant: evidence.total(variant.name, evidence.largest).value)
+    figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.21 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    for place, variant in enumerate(shown):
+        colour, _ = look_of(evidence, variant)
+        for layer, marker in zip(evidence.layers, MARKERS, strict=False):
+            times = evidence.op(variant.name, layer.name, evidence.largest, kind="gpu").value / evidence.bound_ms(layer, evidence.largest)
+            axes.plot(times, place, marker, color=colour)
+            axes.annotate(units.ratio(times), (times, place), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=6.5, color=MUTED)
+    axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
+    axes.set_xscale("log")
+    _log_axis(axes.xaxis, lambda value, _: f"{value:g}×")
+    axes.set_yticks(range(len(shown)), [variant.name for variant in shown], color=INK)
+    axes.set_ylim(-0.6, len(shown) - 0.2)
+    for layer, marker in zip(evidence.layers, MARKERS, strict=False):
+        axes.plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {evidence.bound_by(layer, evidence.largest)})")
+    figure.legend(loc="outside lower center", ncols=3)
+    axes.set_xlabel("Kernel time over the hardware's lower bound")
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return _svg(figure)
+
+
+_style()

@@ -1,0 +1,236 @@
+"""A study's evidence as HTML and PDF. Nothing is measured here, and nothing is typed that was measured."""
+
+import base64
+import html
+import logging
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from warpbook import building, devices, evidence, figures, reference, tables, units, weights
+from warpbook.errors import UserError
+from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow
+
+FOLDER = Path(__file__).parents[2] / "reports"
+NAME_WIDTH = 110
+
+
+@dataclass
+class Headings:
+    """The headings of a report in the order rendered, numbered as the stylesheet numbers them."""
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    _counts: dict[str, int] = field(default_factory=lambda: {"chapter": 0, "appendix": 0, "section": 0})
+
+    def __call__(self, level: int, id: str, title: str, numbered: bool = True, lettered: bool = False) -> Markup:
+        """An h1 or h2 with its place in the contents."""
+        if level == 1:
+            self._counts["section"] = 0
+            if numbered:
+                self._counts["appendix" if lettered else "chapter"] += 1
+        else:
+            self._counts["section"] += 1
+        letter = chr(ord("A") + self._counts["appendix"] - 1)
+        chapter = letter if lettered else str(self._counts["chapter"])
+        number = "" if not numbered else chapter if level == 1 else f"{chapter}.{self._counts['section']}"
+        self.entries.append({"level": level, "id": id, "title": title, "number": number})
+        kind = "" if not numbered else ' class="lettered"' if lettered else ' class="numbered"'
+        return Markup(f'<h{level} id="{html.escape(id)}"{kind}>{html.escape(title)}</h{level}>')
+
+
+def data_uri(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without its template and function arguments, which can fill a page."""
+    if name.startswith("["):
+        return name
+    depth, kept = 0, []
+    for character in name.removeprefix("void "):
+        depth -= character in ">)"
+        if depth == 0 and character not in ">)":
+            kept.append(character)
+        if character in "<(":
+            kept.append("…" if depth == 0 else "")
+            depth += 1
+        if character in ">)" and depth == 0:
+            kept.append(character)
+    return "".join(kept).replace("(…)", "")
+
+
+def profile_rows(rows: list[ProfileRow], program_s: float | None = None) -> list[list[Any]]:
+    """Profile rows as cells: name, share, [share of the program,] time, calls, average, least, most."""
+    return [
+        [
+            short_name(row.name),
+            units.percent(row.share, 2),
+            *([units.percent(row.total_ns / 1e9 / program_s, 2)] if program_s else []),
+            units.nvprof_time(row.total_ns),
+            row.calls,
+            units.nvprof_time(row.avg_ns),
+            units.nvprof_time(row.min_ns),
+            units.nvprof_time(row.max_ns),
+        ]
+        for row in rows
+    ]
+
+
+def nvprof_table(ev: Evidence, variant: str, size: int) -> str:
+    """A program's whole profile in fixed width, as nvprof prints it."""
+    lines = [f"{'Type':>16}  {'Time(%)':>7}  {'Time':>9}  {'Calls':>6}  {'Avg':>9}  {'Min':>9}  {'Max':>9}  Name"]
+    for kind, kinds in (("GPU activities:", GPU_KINDS), ("API calls:", API_KINDS)):
+        for place, row in enumerate(ev.profile(variant, size, kinds)):
+            times = "  ".join(f"{units.nvprof_time(ns):>9}" for ns in (row.avg_ns, row.min_ns, row.max_ns))
+            name = row.name if len(row.name) <= NAME_WIDTH else row.name[: NAME_WIDTH - 1] + "…"
+            head = kind if place == 0 else ""
+            lines.append(f"{head:>16}  {100 * row.share:6.2f}%  {units.nvprof_time(row.total_ns):>9}  {row.calls:>6}  {times}  {name}")
+    return "\n".join(lines)
+
+
+def occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
+    """Theoretical occupancy of a built kernel and its limit, for variants that declare one block shape."""
+    launch = ev.plan.variants[row.variant].header.launch
+    if not row.ok or launch is None or row.kernel != "conv_forward" or row.arch not in devices.LIMITS:
+        return None
+    x, y, z = launch.threads
+    return devices.occupancy(row.arch, x * y * z, int(row.registers), int(row.shared_bytes))
+
+
+def built(ev: Evidence, variant: str) -> dict[str, Any] | None:
+    """Resources of a variant's conv_forward for the architecture of the GPU cited; None for peers and failures."""
+    gpu = ev.gpu_run.gpu if ev.gpu_run else None
+    arch = gpu["arch"] if gpu else ev.config.architectures[-1]
+    rows = ev.builds[(ev.builds.variant == variant) & (ev.builds.arch == arch) & (ev.builds.kernel == "conv_forward")]
+    if rows.empty:
+        return None
+    row = rows.iloc[0]
+    share, limiter = occupancy(ev, row) or (None, "unknown")
+    return {**row.to_dict(), "occupancy": share, "limiter": limiter}
+
+
+def invariant(ev: Evidence) -> str:
+    """Whether gpu <= op <= layer <= program holds for every variant at the largest size, as a sentence."""
+    broken = []
+    for variant in ev.measured("gpu"):
+        runs = ev.program(variant.name, ev.largest)
+        program_ms = runs.elapsed_s.median() * 1e3 if len(runs) else float("inf")
+        for layer in ev.layers:
+            times = [ev.op(variant.name, layer.name, ev.largest, kind=kind) for kind in ("gpu", "op", "layer")]
+            values = [*(estimate.value for estimate in times if estimate), program_ms]
+            if values != sorted(values):
+                broken.append(f"{variant.name} on {layer.name}")
+    if broken:
+        return f"The order gpu ≤ op ≤ layer ≤ program is broken for {', '.join(broken)}: do not trust these times."
+    return "The order gpu ≤ op ≤ layer ≤ program holds for every one."
+
+
+def clock_span(ev: Evidence, run: Any) -> str:
+    """SM clocks read while a run's samples were taken, and how many were taken under a slowdown."""
+    samples = run.table(tables.SAMPLES)
+    samples = samples[(samples.network == ev.network.name) & (samples.status == "ok")]
+    clocks = samples.sm_clock_mhz.dropna()
+    if clocks.empty:
+        return "not read: no GPU samples" if run.gpu is None else "not read: NVML did not answer"
+    spread = f"{clocks.min():.0f} to {clocks.max():.0f} MHz, median {clocks.median():.0f}"
+    return f"{spread}; {int(samples.throttled.sum())} of {len(samples)} samples under a slowdown"
+
+
+def environment(ev: Evidence, headings: Headings) -> Environment:
+    """The template environment: undefined names raise, and what sections call is here."""
+    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=True)
+    env.filters |= {
+        "data_uri": data_uri,
+        "time": units.time,
+        "milliseconds": units.milliseconds,
+        "significant": units.significant,
+        "scientific": units.scientific,
+        "seconds": units.seconds,
+        "spread": units.spread,
+        "ratio": units.ratio,
+        "ratio_interval": units.ratio_interval,
+        "percent": units.percent,
+        "count": units.count,
+        "mebibytes": units.mebibytes,
+        "billions": lambda value: units.significant(value / 1e9, 3),
+        "megabytes": lambda value: units.significant(value / 1e6, 3),
+        "flops": lambda layer, images: layer.flops(images),
+    }
+    env.globals |= {
+        "ev": ev,
+        "heading": headings,
+        "headings": headings.entries,
+        "figures": figures,
+        "gnu_time": units.gnu_time,
+        "most_of": evidence.most_of,
+        "profile_rows": profile_rows,
+        "nvprof_table": nvprof_table,
+        "occupancy": lambda row: occupancy(ev, row),
+        "built": lambda variant: built(ev, variant),
+        "invariant": invariant,
+        "clock_span": clock_span,
+        "GPU_KINDS": GPU_KINDS,
+        "API_KINDS": API_KINDS,
+        "run_tables": tables.RUN_TABLES,
+        "shared_columns": tables.shared_columns(),
+        "options": building.OPTIONS,
+        "deviations": reference.DEVIATIONS,
+    }
+    return env
+
+
+def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
+    """The report as one HTML document, stylesheets within."""
+    env = environment(ev, Headings())
+    sheets = [(FOLDER / "style" / f"{name}.css").read_text() for name in ("tokens", "page", "type", "parts")]
+    stories = {
+        weight_set: weights.provenance(ev.network, weight_set) for weight_set in ev.plan.weight_sets(ev.network.name)
+    }
+    configuration = yaml.safe_dump(ev.config.model_dump(mode="json", exclude={"studies"}), sort_keys=False, width=100)
+    study = yaml.safe_dump({ev.name: ev.study.model_dump(mode="json", exclude_none=True)}, sort_keys=False, width=100)
+    return env.get_template("report.html.j2").render(
+        made=made,
+        commit=commit,
+        dirty=dirty,
+        stylesheets=[Markup(sheet) for sheet in sheets],
+        stories=stories,
+        configuration=f"{configuration}studies:\n" + "".join(f"  {line}\n" for line in study.splitlines()),
+    )
+
+
+def to_pdf(document: str, target: Path) -> None:
+    """Write HTML as a tagged PDF. Raises UserError where Pango is missing or WeasyPrint found something wrong."""
+    complaints: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            complaints.append(record.getMessage())
+
+    try:
+        import weasyprint
+    except OSError as error:
+        raise UserError(f"WeasyPrint cannot load Pango ({error}); install it with: apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0") from error
+    handler = Collector(logging.WARNING)
+    weasyprint.LOGGER.addHandler(handler)
+    try:
+        page = weasyprint.HTML(string=document, base_url=str(FOLDER / "style") + "/")
+        page.write_pdf(target, pdf_variant="pdf/ua-1")
+    finally:
+        weasyprint.LOGGER.removeHandler(handler)
+    if complaints:
+        raise UserError("WeasyPrint could not draw everything:\n" + "\n".join(f"  {line}" for line in complaints[:20]))
+
+
+def standalone(document: str) -> str:
+    """HTML with its fonts inside, so that the file can be sent alone."""
+    for path in sorted((FOLDER / "fonts").glob("*.ttf")):
+        font = base64.b64encode(path.read_bytes()).decode()
+        document = document.replace(f'url("../fonts/{path.name}")', f'url("data:font/ttf;base64,{font}")')
+    return document
+
+

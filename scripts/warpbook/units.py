@@ -1,0 +1,114 @@
+"""Numbers for people: the only place that rounds and rescales."""
+
+import math
+
+from warpbook.estimates import Estimate
+
+MISSING = "–"
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits and no exponent: 3.778, 22.40, 1134, 0.0108."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{decimals}f}"
+    return f"{value:,.0f}".replace(",", "\u2009") if decimals == 0 and abs(value) >= 10_000 else text
+
+
+def milliseconds(value: float | None, digits: int = 4) -> str:
+    """A time in ms, without its unit, for a table whose head names it."""
+    return MISSING if value is None else significant(value, digits)
+
+
+def time(ms: float | None, digits: int = 4) -> str:
+    """A time in the unit that suits it: 8.97 µs, 3.778 ms, 15.27 s."""
+    if ms is None or math.isnan(ms):
+        return MISSING
+    for scale, unit in ((1e3, "s"), (1.0, "ms"), (1e-3, "µs")):
+        if abs(ms) >= scale:
+            return f"{significant(ms / scale, digits)}\u202f{unit}"
+    return f"{significant(ms * 1e6, digits)}\u202fns"
+
+
+def spread(estimate: Estimate | None) -> str:
+    """Half the interval's width in percent of the value: ±0.3 %. Empty where there is no interval."""
+    if estimate is None or not math.isfinite(estimate.low):
+        return ""
+    noise = 100 * estimate.relative_noise
+    return f"±{noise:.1f}\u202f%" if noise >= 0.05 else "±<0.1\u202f%"
+
+
+def interval_ms(estimate: Estimate | None) -> str:
+    """The interval of a time in ms: [3.771, 3.785]."""
+    if estimate is None or not math.isfinite(estimate.low):
+        return ""
+    return f"[{significant(estimate.low)}, {significant(estimate.high)}]"
+
+
+def ratio(value: float | None) -> str:
+    """A speedup: 1.14×, 12.9×, 1 523×."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if value >= 1000:
+        return f"{value:,.0f}×".replace(",", "\u2009")
+    return f"{significant(value, 3)}×"
+
+
+def ratio_interval(estimate: Estimate | None) -> str:
+    """The interval of a speedup, with enough digits to tell its ends apart: [1.138, 1.142]."""
+    if estimate is None or not math.isfinite(estimate.low):
+        return "no interval"
+    width = max(estimate.high - estimate.low, 1e-3)
+    decimals = min(3, max(0, 1 - math.floor(math.log10(width))))
+    return f"[{estimate.low:.{decimals}f}, {estimate.high:.{decimals}f}]"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share of 1 in percent."""
+    return MISSING if share is None or math.isnan(share) else f"{100 * share:.{digits}f}\u202f%"
+
+
+def nvprof_time(ns: float) -> str:
+    """A time as nvprof prints it: 1.97931s, 118.49ms, 3.7341ms, 949.53us, 897ns."""
+    if ns >= 1e9:
+        return f"{ns / 1e9:.5f}s"
+    for scale, unit in ((1e6, "ms"), (1e3, "us")):
+        if ns >= scale:
+            value = ns / scale
+            return f"{value:.{4 - math.floor(math.log10(value))}f}{unit}"
+    return f"{ns:.0f}ns"
+
+
+def gnu_time(user_s: float, system_s: float, elapsed_s: float, max_rss_kib: int) -> str:
+    """The first line of GNU time's report: 13.16user 12.04system 0:11.76elapsed 214%CPU (0avgtext+0avgdata 2830016maxresident)k."""
+    minutes, seconds = divmod(elapsed_s, 60)
+    cpu = 100 * (user_s + system_s) / elapsed_s
+    return (
+        f"{user_s:.2f}user {system_s:.2f}system {minutes:.0f}:{seconds:05.2f}elapsed {cpu:.0f}%CPU "
+        f"(0avgtext+0avgdata {max_rss_kib}maxresident)k"
+    )
+
+
+def mebibytes(kib: float | None) -> str:
+    """Memory given in KiB, in MiB."""
+    return MISSING if kib is None or math.isnan(kib) else f"{kib / 1024:.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """A time in s, without its unit, to hundredths as GNU time has it."""
+    return MISSING if value is None or math.isnan(value) else f"{value:.2f}"
+
+
+def scientific(value: float | None) -> str:
+    """A small number with two significant digits: 2.8e-07; 0 when it is."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def count(value: int) -> str:
+    """A whole number with thin spaces between thousands, from 10 000 on."""
+    return f"{value:,}".replace(",", "\u2009") if value >= 10_000 else str(value)

@@ -15,14 +15,16 @@ LIMIT_BYTES = 15 << 20
 
 def pack(files: dict[str, Path], target: Path) -> None:
     """Write a zip of files by their names in it, the same bytes for the same contents."""
-    with written_whole(target) as temporary:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
-            for name, path in files.items():
-                entry = zipfile.ZipInfo(name, date_time=(2000, 1, 1, 0, 0, 0))
-                entry.compress_type = zipfile.ZIP_STORED if name.endswith(".gz") else zipfile.ZIP_DEFLATED
-                entry.external_attr = 0o644 << 16
-                with packed.open(entry, "w") as out, open(path, "rb") as source:
-                    shutil.copyfileobj(source, out)
+    with (
+        written_whole(target) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed,
+    ):
+        for name, path in files.items():
+            entry = zipfile.ZipInfo(name, date_time=(2000, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_STORED if name.endswith(".gz") else zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            with packed.open(entry, "w") as out, open(path, "rb") as source:
+                shutil.copyfileobj(source, out)
 
 
 def archive(folder: Path, target_folder: Path) -> list[Path]:
@@ -33,7 +35,9 @@ def archive(folder: Path, target_folder: Path) -> list[Path]:
     names = ["run.json", *(table.name for table in tables.RUN_TABLES)]
     size = sum((folder / name).stat().st_size for name in names if name.endswith(".gz"))
     if size > LIMIT_BYTES:
-        raise UserError(f"{folder}: the compressed tables take {size / 2**20:.1f} MiB; an archive holds {LIMIT_BYTES >> 20} MiB")
+        raise UserError(
+            f"{folder}: the compressed tables take {size / 2**20:.1f} MiB; an archive holds {LIMIT_BYTES >> 20} MiB"
+        )
     made = [target_folder / f"{run.run_id}.zip"]
     pack({name: folder / name for name in names}, made[0])
     own = sorted(path for path in (folder / "profiles").rglob("*") if path.is_file())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
 from warpbook import networks, provenance, runs, summaries, tables, timing, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import sha256, written_whole
@@ -24,7 +25,11 @@ def gather(table: Table, paths: list[Path]) -> pd.DataFrame:
 def describe_variants() -> dict[str, Any]:
     """Every variant's identity and header, so that a run can be read without the code that made it."""
     return {
-        name: {"source_sha256": variant.source_sha256, "problem": variant.problem, **variant.header.model_dump(mode="json")}
+        name: {
+            "source_sha256": variant.source_sha256,
+            "problem": variant.problem,
+            **variant.header.model_dump(mode="json"),
+        }
         for name, variant in variants.discover().items()
     }
 
@@ -49,7 +54,11 @@ def run_id_of(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
 
 
 def assemble(
-    machine: dict[str, Any], parts: dict[Table, list[Path]], config: dict[str, Any], sizes: dict[str, list[int]], out: Path
+    machine: dict[str, Any],
+    parts: dict[Table, list[Path]],
+    config: dict[str, Any],
+    sizes: dict[str, list[int]],
+    out: Path,
 ) -> None:
     """Write a run's folder from the parts of each table; `sizes` are those of each network that was measured."""
     ended = datetime.now(UTC)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from warpbook import checking, data, inference, networks, reference, tables, variants, weights
 from warpbook.bench import CPU_CHUNK, Bench, CpuBench
 from warpbook.checking import Row
@@ -41,7 +42,7 @@ def check_labels(variant: Variant, network: networks.Network, expected: np.ndarr
         allowed = reference.labels_allowed_to_differ(variant, size)
         reason = ""
         if mismatched > allowed:
-            reason = f"{variant.name} gives {mismatched} of {size} images another label than the reference; {allowed} may differ"
+            reason = f"{variant.name} labels {mismatched} of {size} images unlike the reference; {allowed} may differ"
         judged = {"ok": not reason, "status": "wrong_result" if reason else "ok", "reason": reason}
         rows.append(
             row(size, **judged, reference="NumPy float64", tolerance=float(allowed), mismatched_labels=mismatched)

@@ -1,6 +1,6 @@
 """Import the parameters of an MXNet model (.params) as weights/<model>.npz, and say how well they predict.
 
-    python scripts/import_weights.py ece408-0002.params --network sp19
+python scripts/import_weights.py ece408-0002.params --network sp19
 """
 
 import argparse
@@ -28,7 +28,10 @@ def main() -> None:
     predict = inference.load(variants.read("simd"), network, parameters)
     right = predict(images)[0] == labels
     accuracy = {str(size): float(right[:size].mean()) for size in SIZES}
-    story = {"imported_from": f"imported from an MXNet file of SHA-256 {sha256(arguments.params)[:16]}", "accuracy": accuracy}
+    story = {
+        "imported_from": f"imported from an MXNet file of SHA-256 {sha256(arguments.params)[:16]}",
+        "accuracy": accuracy,
+    }
     weights.save(parameters, story, target)
     print(f"{target}: correctness {', '.join(f'{value:.4f} at {size}' for size, value in accuracy.items())}")
 

@@ -31,7 +31,9 @@ def main() -> None:
     size = int(arguments.size)
     if arguments.device not in (None, variant.device):
         others = [name for name, other in variants.discover().items() if other.device == arguments.device]
-        raise UserError(f"{variant.name} runs on the {variant.device}, not the {arguments.device}; there: {', '.join(others)}")
+        raise UserError(
+            f"{variant.name} runs on the {variant.device}, not the {arguments.device}; there: {', '.join(others)}"
+        )
     if variant.problem:
         raise UserError(variant.problem)
     for conv in network.convs:

@@ -11,17 +11,17 @@ shift
 say() { printf 'install: %s\n' "$*" >&2; }
 stop() { say "$@"; exit 1; }
 
-# A Python of 3.11 or later: the one named in PYTHON, else the newest found.
+# A Python of 3.11 or later: the one named in PYTHON, else the machine's own, else another.
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 python=
-for candidate in ${PYTHON:-} python3.14 python3.13 python3.12 python3.11 python3; do
+for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
     if is_new_enough "$candidate"; then python=$candidate; break; fi
 done
 [ -n "$python" ] || stop "no Python 3.11 or later is on the PATH (python3 is $(python3 --version 2>&1 || true)); install one, or name it: make PYTHON=/path/to/python3.12"
 
 # System packages, by what must be there for them not to be needed.
 missing=()
-"$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=("$(basename "$("$python" -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")')")-venv")
+"$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=("$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')")
 has_library() { "$python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1" 2>/dev/null; }
 has_library libpango-1.0.so.0 || missing+=(libpango-1.0-0)
 has_library libpangoft2-1.0.so.0 || missing+=(libpangoft2-1.0-0)
@@ -47,5 +47,5 @@ fi
 [ -x "$folder/bin/python" ] || { say "making $folder with $("$python" --version)"; "$python" -m venv "$folder"; }
 for lock in "$@"; do
     say "installing from $lock"
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
+    "$folder/bin/python" -m pip install -qq --disable-pip-version-check --require-hashes -r "$lock"
 done

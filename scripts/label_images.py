@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+
 from warpbook import data, networks, reference, weights
 from warpbook.errors import exit_status
 from warpbook.files import written_whole

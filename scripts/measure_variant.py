@@ -28,8 +28,8 @@ def below_bound(
     if fastest >= bound:
         return ""
     return (
-        f"{variant.name}, {layer.name}, {images} images: a sample of {fastest:.4g} ms is below the hardware's lower bound of "
-        f"{bound:.4g} ms; the call cannot have done its work"
+        f"{variant.name}, {layer.name}, {images} images: a sample of {fastest:.4g} ms is below the hardware's lower "
+        f"bound of {bound:.4g} ms; the call cannot have done its work"
     )
 
 
@@ -60,7 +60,9 @@ def main() -> None:
         """Put one row in place of a layer's samples."""
         rows[:] = [row for row in rows if (row["layer"], row["size"]) != (layer.name, images)]
         nothing = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
-        rows.append({"variant": variant.name, "layer": layer.name, "size": images, **nothing, "stop_reason": "", **failure})
+        rows.append(
+            {"variant": variant.name, "layer": layer.name, "size": images, **nothing, "stop_reason": "", **failure}
+        )
 
     def write() -> None:
         shared = {"job": variant.name, "network": network.name, "device": arguments.device}
@@ -92,8 +94,8 @@ def main() -> None:
                 continue
             paired = []
             if baseline and not baseline.unsupported(layer, images):
-                # A baseline so slow that few pairs fit the budget would cost the variant its own precision: it is then measured
-                # in its own job alone.
+                # A baseline so slow that few pairs fit the budget would cost the variant its own precision: it is
+                # then measured in its own job alone.
                 last = [row for row in rows if row["variant"] == baseline.name and row["layer"] == layer.name]
                 expected_s = last[-1]["time_ms"] / 1e3 * images / last[-1]["size"] if last else 0.0
                 if PAIRS * expected_s < series.budget_s:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+
 from warpbook import tables
 from warpbook.errors import exit_status
 
@@ -20,7 +21,8 @@ def main() -> int:
         broken = builds[~builds.ok]
         failed += len(broken)
         for row in builds[builds.ok].itertuples():
-            print(f"built   {row.variant:24} {row.arch:8} {row.kernel}: {row.registers} registers, {row.shared_bytes} bytes shared")
+            resources = f"{row.registers} registers, {row.shared_bytes} bytes shared"
+            print(f"built   {row.variant:24} {row.arch:8} {row.kernel}: {resources}")
         for row in broken.itertuples():
             print(f"FAILED  {row.variant:24} {row.arch:8} {row.log}")
     frames = [tables.CORRECTNESS.read(path) for path in arguments.correctness]
@@ -34,7 +36,8 @@ def main() -> int:
         else:
             worst = tests.worst_ratio.max()
             labels = int(tests.mismatched_labels.max()) if tests.mismatched_labels.notna().any() else "no"
-            print(f"checked {place} {tests.ok.sum()} tests, error at most {worst:.2g} of its tolerance, {labels} labels differ")
+            words = f"{tests.ok.sum()} tests, error at most {worst:.2g} of its tolerance, {labels} labels differ"
+            print(f"checked {place} {words}")
     return 1 if failed else 0
 
 

@@ -28,7 +28,9 @@ def main() -> None:
         """A row that stands for a profile that could not be had."""
         place = {"tool": "cupti", "variant": arguments.variant, "network": arguments.network, "size": size, "event": 0}
         nothing = dict.fromkeys(("stream", "correlation", "registers", "shared_bytes", "bytes"))
-        rows.append({**place, "kind": "failed", "name": reason, "start_ns": 0, "end_ns": 0, "grid": "", "block": "", **nothing})
+        rows.append(
+            {**place, "kind": "failed", "name": reason, "start_ns": 0, "end_ns": 0, "grid": "", "block": "", **nothing}
+        )
 
     failure = tables.failure(tables.CORRECTNESS.read(arguments.correctness))
     with exclusive.machine(), tempfile.TemporaryDirectory() as scratch:
@@ -39,7 +41,16 @@ def main() -> None:
             out = Path(scratch) / f"{size}.csv.gz"
             place = ["--variant", arguments.variant, "--network", arguments.network]
             program = [SCRIPTS / "infer.py", *place, "--device", "gpu", str(size)]
-            command = [sys.executable, SCRIPTS / "trace_with_cupti.py", *place, "--size", str(size), "--out", out, *program]
+            command = [
+                sys.executable,
+                SCRIPTS / "trace_with_cupti.py",
+                *place,
+                "--size",
+                str(size),
+                "--out",
+                out,
+                *program,
+            ]
             try:
                 subprocess.run(command, timeout=arguments.timeout, check=True, text=True, capture_output=True)
                 rows += tables.ACTIVITIES.read(out).to_dict("records")

@@ -1,6 +1,7 @@
 """Run a Python program with CUPTI's activity tracing on and write its events as rows of ACTIVITIES.
 
-    python scripts/trace_with_cupti.py --variant direct --network fa18 --size 10000 --out events.csv.gz PROGRAM [ARGUMENT ...]
+    python scripts/trace_with_cupti.py --variant direct --network fa18 --size 10000 --out events.csv.gz PROGRAM
+    [ARGUMENT ...]
 
 Runs the program in this very process, as `nsys profile python PROGRAM` would in another.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cupti import cupti
+
 from warpbook import tables
 
 KINDS = (

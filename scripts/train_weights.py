@@ -14,6 +14,7 @@ import sys
 import numpy as np
 import torch
 from torch import nn
+
 from warpbook import data, networks, weights
 from warpbook.errors import exit_status
 
@@ -92,7 +93,9 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
             step += 1
             recent = [*recent[-19:], float((logits.argmax(1) == target).float().mean())]
             if step % 100 == 0:
-                print(f"epoch {epoch} step {step}/{steps} loss {float(loss):.4f} recent {np.mean(recent):.4f}", flush=True)
+                print(
+                    f"epoch {epoch} step {step}/{steps} loss {float(loss):.4f} recent {np.mean(recent):.4f}", flush=True
+                )
             if low and len(recent) == 20 and np.mean(recent) >= LOW_ACCURACY:
                 break
         else:
@@ -125,9 +128,7 @@ def main() -> None:
     torch.set_num_threads(os.cpu_count() or 1)
     model, story = train(network, weight_set == "low", arguments.seed, arguments.epochs)
 
-    parameters = {
-        name: weights.rounded(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()
-    }
+    parameters = {name: weights.rounded(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()}
     with torch.no_grad():  # judge what is stored, not what was trained
         stored = {name: torch.from_numpy(array.astype(np.float32)) for name, array in parameters.items()}
         stored["conv1.weight"] = stored["conv1.weight"] * 255.0

@@ -139,8 +139,8 @@ class CpuBench:
 
         def op() -> float:
             nonlocal last_ms
-            # What ran before may have been another variant: worker threads sleep and caches hold other things. A long call
-            # is its own warm-up.
+            # What ran before may have been another variant: worker threads sleep and caches hold other things. A long
+            # call is its own warm-up.
             if last_ms < SHORT_CALL_MS:
                 call(x, w, y)
             began = time.perf_counter()

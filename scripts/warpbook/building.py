@@ -124,7 +124,7 @@ def build(variant: Variant, arch: str) -> Build:
     cubin, log = None, variant.problem
     if not variant.problem:
         if not supported(arch):
-            log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install another CUDA's extra"
+            log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install the other CUDA"
         else:
             assert variant.cuda_source is not None
             source = variant.cuda_source
@@ -168,5 +168,3 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
     if made.cubin is None:
         raise UserError(f"{variant.name} does not compile for {arch}:\n{made.log}")
     return made.cubin
-
-

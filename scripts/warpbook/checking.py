@@ -1,9 +1,9 @@
 """Correctness of a variant: the same tests on the CPU and on the GPU, written so that a kernel cannot pass by chance.
 
-Before each call the output is poisoned and ringed with guard bands, and the inputs are drawn fresh. After it the harness
-looks for outputs never written, writes outside, changed inputs and work still going on, and compares every output with the
-float64 convolution. Two calls with different inputs go through the same prepared operation, so that an answer replayed
-from the first is wrong in the second.
+Before each call the output is poisoned and ringed with guard bands, and the inputs are drawn fresh. After it the
+harness looks for outputs never written, writes outside, changed inputs and work still going on, and compares every
+output with the float64 convolution. Two calls with different inputs go through the same prepared operation, so that
+an answer replayed from the first is wrong in the second.
 """
 
 import faulthandler
@@ -35,7 +35,12 @@ RAGGED_LAYERS = (
 )
 
 NOT_COMPARED: Row = {
-    "reference": "", "max_abs_err": None, "rel_l2_err": None, "tolerance": None, "worst_ratio": None, "mismatched_labels": None,
+    "reference": "",
+    "max_abs_err": None,
+    "rel_l2_err": None,
+    "tolerance": None,
+    "worst_ratio": None,
+    "mismatched_labels": None,
 }
 
 
@@ -96,8 +101,8 @@ def deadline(seconds: float, on_expiry: Callable[[], None]) -> Iterator[None]:
 def checked_call(bench: Bench, variant: Variant, operation: Any, x: Guarded, w: Guarded, y: Guarded) -> Any:
     """Call an operation on guarded buffers, y poisoned first; the array that holds the result.
 
-    Raises Failed where the call faults, writes outside its output, changes an input, goes on after it returned, or leaves
-    outputs unwritten.
+    Raises Failed where the call faults, writes outside its output, changes an input, goes on after it returned, or
+    leaves outputs unwritten.
     """
     bench.fill(y.inner, POISON)
     with faults_named(variant, "called"):
@@ -109,14 +114,18 @@ def checked_call(bench: Bench, variant: Variant, operation: Any, x: Guarded, w: 
         bench.synchronize()
         late = bench.hash_now(result)
         if bench.hash_value(early) != bench.hash_value(late):
-            raise Failed("wrong_result", f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for")
+            raise Failed(
+                "wrong_result",
+                f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for",
+            )
         for name, buffer, hashed in zip("xw", (x, w), before, strict=True):
             if bench.hash_value(bench.hash_now(buffer.words)) != hashed:
                 raise Failed("wrong_result", f"{variant.name} changes its input {name}, or the memory around it")
         outside = sum(bench.changed(margin, POISON) for margin in y.margins)
         if outside:
             raise Failed(
-                "wrong_result", f"{variant.name} writes outside its output: {outside} words of the {GUARD_WORDS} on either side changed"
+                "wrong_result",
+                f"{variant.name} writes outside its output: {outside} of the words around it changed",
             )
         if result.shape != y.values.shape:
             raise Failed("wrong_result", f"{variant.name} returns shape {result.shape}, expected {y.values.shape}")
@@ -131,8 +140,9 @@ def checked_call(bench: Bench, variant: Variant, operation: Any, x: Guarded, w: 
 def judged(variant: Variant, layer: ConvLayer, found: reference.Difference, integers: bool) -> Row:
     """The columns of CORRECTNESS that say how far off a result is and whether that passes.
 
-    On small integers every sum is exact, so nothing but equality passes (TF32 and FP16 hold such integers exactly too). On
-    reals an output's error is held against its own magnitude, or for a method that is not direct against the largest.
+    On small integers every sum is exact, so nothing but equality passes (TF32 and FP16 hold such integers exactly
+    too). On reals an output's error is held against its own magnitude, or for a method that is not direct against the
+    largest.
     """
     unit = 0.0 if integers and variant.header.method == "direct" else reference.unit_error(layer, variant)
     tolerance = unit * found.max_magnitude
@@ -144,7 +154,11 @@ def judged(variant: Variant, layer: ConvLayer, found: reference.Difference, inte
     if found.not_finite:
         reason = f"{variant.name}: {found.not_finite} outputs are NaN or infinite"
     elif ratio > 1:
-        limit = "must be exact on small integers" if not unit else f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
+        limit = (
+            "must be exact on small integers"
+            if not unit
+            else f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
+        )
         reason = f"{variant.name} is wrong on {layer}: largest error {found.max_abs_err:.3g} {limit}"
     return {
         "max_abs_err": found.max_abs_err,

@@ -86,7 +86,9 @@ def _arch(name: str) -> str:
     if not name.startswith("sm_") or not digits.isdigit():
         raise ValueError(f"{name!r} is no architecture of the form sm_90")
     if int(digits) < 50:
-        raise ValueError(f"{name} is Kepler or older, which no compiler that CuPy works with targets; sm_50 is the oldest")
+        raise ValueError(
+            f"{name} is Kepler or older, which no compiler that CuPy works with targets; sm_50 is the oldest"
+        )
     return name
 
 
@@ -125,13 +127,15 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         raise UserError("\n".join(["config.yaml:", *(f"  {_explain(detail)}" for detail in error.errors())])) from error
     problems = []
     if config.study not in (*config.studies, "all"):
-        problems.append(f"study: no study is called {config.study!r}: {nearest(config.study, [*config.studies, 'all'])}")
-    for name, study in config.studies.items():
-        for variant in study.variants or []:
-            if variant not in known_variants:
-                problems.append(
-                    f"studies.{name}.variants: no variant is called {variant!r}: {nearest(variant, known_variants)}"
-                )
+        problems.append(
+            f"study: no study is called {config.study!r}: {nearest(config.study, [*config.studies, 'all'])}"
+        )
+    problems += [
+        f"studies.{name}.variants: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        for name, study in config.studies.items()
+        for variant in study.variants or []
+        if variant not in known_variants
+    ]
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
@@ -168,5 +172,3 @@ def _keys_at(place: tuple[int | str, ...]) -> list[str]:
         else:
             model = model.model_fields[part].annotation
     return list(model.model_fields)
-
-

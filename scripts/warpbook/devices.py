@@ -84,10 +84,11 @@ def probe() -> Device | str:
 
 
 def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tuple[float, str]:
-    """Theoretical occupancy (0 to 1) of a block of `threads`, and what limits it: warps, blocks, registers or shared memory.
+    """Theoretical occupancy (0 to 1) of a block of `threads`, and what limits it: warps, blocks, registers or shared
+    memory.
 
-    Allocation granularities as in CUDA's occupancy calculator: registers by 256 a warp, warps by 4, shared memory by 128
-    bytes (256 before sm_80).
+    Allocation granularities as in CUDA's occupancy calculator: registers by 256 a warp, warps by 4, shared memory by
+    128 bytes (256 before sm_80).
     """
     limits = LIMITS[arch]
     major = int(arch.removeprefix("sm_")) // 10

@@ -51,8 +51,8 @@ def _ranks(n: int) -> tuple[int, int]:
 def median(samples: np.ndarray) -> Estimate:
     """Median of positive samples with a 95 % interval.
 
-    From 6 samples on the interval lies between two order statistics, whatever the distribution. From 2 to 5 it is Student's
-    on the logarithms, around their mean, widened to hold the median.
+    From 6 samples on the interval lies between two order statistics, whatever the distribution. From 2 to 5 it is
+    Student's on the logarithms, around their mean, widened to hold the median.
     """
     values = np.sort(np.asarray(samples, dtype=float))
     n = len(values)
@@ -90,7 +90,9 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
     n = min(len(samples) for samples in series)
     if n == 1:
         return Estimate(value, math.nan, math.nan, 1)
-    drawn = sum(_resampled_medians(samples, generator.integers(len(samples), size=(_DRAWS, len(samples)))) for samples in series)
+    drawn = sum(
+        _resampled_medians(samples, generator.integers(len(samples), size=(_DRAWS, len(samples)))) for samples in series
+    )
     return _around(value, drawn, n)
 
 
@@ -108,7 +110,9 @@ def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], 
     for top, bottom in zip(numerators, denominators, strict=True):
         drawn = generator.integers(len(top), size=(_DRAWS, len(top)))
         above += _resampled_medians(top, drawn)
-        below += _resampled_medians(bottom, drawn if paired else generator.integers(len(bottom), size=(_DRAWS, len(bottom))))
+        below += _resampled_medians(
+            bottom, drawn if paired else generator.integers(len(bottom), size=(_DRAWS, len(bottom)))
+        )
     return _around(value, above / below, n)
 
 
@@ -122,7 +126,8 @@ def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
 
 
 def verdict(speedup: Estimate, same_within: float) -> str:
-    """faster, slower, same or ambiguous: what a speedup (baseline's time over the variant's) and its interval allow to say.
+    """faster, slower, same or ambiguous: what a speedup (baseline's time over the variant's) and its interval allow
+    to say.
 
     same: the whole interval lies within `same_within` of 1. faster, slower: it lies beyond 1. Else ambiguous.
     """

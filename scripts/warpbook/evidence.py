@@ -1,8 +1,8 @@
 """What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside.
 
-CPU figures come from this machine's run, GPU figures from this machine or from an archived run. A recorded figure is used
-only while it is still about the same thing: the variant's sources, the compile options, the study's shapes and the measuring policy.
-Everything else is listed with its reason, and is in no table, chart or headline.
+CPU figures come from this machine's run, GPU figures from this machine or from an archived run. A recorded figure is
+used only while it is still about the same thing: the variant's sources, the compile options, the study's shapes and
+the measuring policy. Everything else is listed with its reason, and is in no table, chart or headline.
 """
 
 from dataclasses import dataclass
@@ -97,10 +97,15 @@ class Evidence:
     def wanted(self, device: str) -> list[Variant]:
         """Variants of a device that the study compares, baselines first."""
         names = self.study.variants or list(self.plan.variants)
-        return [self.plan.variants[name] for name in self.plan.variants if name in names and self.plan.variants[name].device == device]
+        return [
+            self.plan.variants[name]
+            for name in self.plan.variants
+            if name in names and self.plan.variants[name].device == device
+        ]
 
     def stale(self, variant: Variant) -> str:
-        """Why a variant's recorded figures are no longer about what stands here; empty when they are, or there are none."""
+        """Why a variant's recorded figures are no longer about what stands here; empty when they are, or there are
+        none."""
         run = self.run_of(variant.device)
         if run is None or variant.name not in run.record["variants"] or self.network.name not in run.record["networks"]:
             return ""
@@ -123,7 +128,8 @@ class Evidence:
         return ""
 
     def _frame(self, table: tables.Table) -> pd.DataFrame:
-        """Rows of the study's network and variants from the runs cited, each from its device's run, stale ones left out."""
+        """Rows of the study's network and variants from the runs cited, each from its device's run, stale ones left
+        out."""
         frames = []
         for device in ("cpu", "gpu"):
             run = self.run_of(device)
@@ -180,33 +186,40 @@ class Evidence:
     @cached_property
     def set_aside(self) -> pd.DataFrame:
         """Variants without a figure, or with layers without one: variant, device, layer, size, status, reason."""
-        rows: list[dict[str, Any]] = []
-
-        def add(variant: Variant, status: str, reason: str, layer: str = "", size: int | None = None) -> None:
-            rows.append({"variant": variant.name, "device": variant.device, "layer": layer, "size": size, "status": status, "reason": reason})
-
-        for device in ("gpu", "cpu"):
-            run = self.run_of(device)
-            for variant in self.wanted(device):
-                broken = self.builds[(self.builds.variant == variant.name) & ~self.builds.ok]
-                if variant.problem:
-                    add(variant, "compile_failed", variant.problem)
-                elif len(broken):
-                    add(variant, "compile_failed", f"for {', '.join(broken.arch)}: {broken.log.iloc[0].splitlines()[0] if broken.log.iloc[0] else 'no words'}")
-                elif run is None:
-                    add(variant, "not_measured", self.source.why)
-                elif reason := self.stale(variant):
-                    add(variant, "stale", f"recorded in {run.run_id}, but {reason}")
-                elif self.network.name not in run.record["networks"] or variant.name not in set(self.op_times.variant):
-                    add(variant, "not_measured", f"the run {run.run_id} holds no figure of it")
-                else:
-                    own = self.op_times[self.op_times.variant == variant.name]
-                    for row in own[own.status != "ok"].drop_duplicates("reason").itertuples():
-                        add(variant, row.status, row.reason, row.layer, row.size)
+        rows = [
+            {"variant": variant.name, "device": device, **problem}
+            for device in ("gpu", "cpu")
+            for variant in self.wanted(device)
+            for problem in self._problems(variant)
+        ]
         return pd.DataFrame(rows, columns=["variant", "device", "layer", "size", "status", "reason"])
 
+    def _problems(self, variant: Variant) -> list[dict[str, Any]]:
+        """What keeps a variant, or some of its layers, out of the figures."""
+
+        def whole(status: str, reason: str) -> list[dict[str, Any]]:
+            return [{"layer": "", "size": None, "status": status, "reason": reason}]
+
+        if variant.problem:
+            return whole("compile_failed", variant.problem)
+        broken = self.builds[(self.builds.variant == variant.name) & ~self.builds.ok]
+        if len(broken):
+            words = broken.log.iloc[0].splitlines() or ["the compiler said nothing"]
+            return whole("compile_failed", f"for {', '.join(broken.arch)}: {words[0]}")
+        run = self.run_of(variant.device)
+        if run is None:
+            return whole("not_measured", self.source.why)
+        if reason := self.stale(variant):
+            return whole("stale", f"recorded in {run.run_id}, but {reason}")
+        own = self.op_times[self.op_times.variant == variant.name]
+        if own.empty:
+            return whole("not_measured", f"the run {run.run_id} holds no figure of it")
+        failed = own[own.status != "ok"].drop_duplicates("reason")
+        return failed[["layer", "size", "status", "reason"]].to_dict("records")
+
     def measured(self, device: str, peers: bool | None = None) -> list[Variant]:
-        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when told."""
+        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when
+        told."""
         found = []
         for variant in self.wanted(device):
             if peers is not None and variant.header.peer != peers:
@@ -236,11 +249,20 @@ class Evidence:
     @property
     def best_peer(self) -> Variant | None:
         """The fastest FP32 library on the GPU: what our FP32 variants compete with."""
-        return self._least([variant for variant in self.measured("gpu", peers=True) if variant.header.precision == "fp32"])
+        return self._least(
+            [variant for variant in self.measured("gpu", peers=True) if variant.header.precision == "fp32"]
+        )
 
     def framework(self, device: str) -> Variant | None:
         """The peer that runs whole networks on a device: milestone 1's framework."""
-        return next((variant for variant in self.wanted(device) if variant.header.peer and not self.program(variant.name, self.largest).empty), None)
+        return next(
+            (
+                variant
+                for variant in self.wanted(device)
+                if variant.header.peer and not self.program(variant.name, self.largest).empty
+            ),
+            None,
+        )
 
     def _least(self, candidates: list[Variant]) -> Variant | None:
         return min(candidates, key=lambda variant: self.total(variant.name, self.largest).value, default=None)
@@ -318,7 +340,8 @@ class Evidence:
             ratio = estimates.ratio_of_sums([pair[0] for pair in pairs], [pair[1] for pair in pairs], paired=True)
         else:
             sides = [
-                [self._series(name, layer.name, size, kind, self.state_of(name)) for layer in self.layers] for name in (over, variant)
+                [self._series(name, layer.name, size, kind, self.state_of(name)) for layer in self.layers]
+                for name in (over, variant)
             ]
             sides = [[times[~np.isnan(times)] for times in side] for side in sides]
             if not all(len(times) for side in sides for times in side):
@@ -327,7 +350,8 @@ class Evidence:
         return Speedup(ratio, all(pairs), estimates.verdict(ratio, self.config.measuring.same_within))
 
     def bound_ms(self, layer: ConvLayer, size: int) -> float | None:
-        """The hardware's lower bound for FP32 on the GPU of the GPU's run: bytes at its copy rate, operations at its peak."""
+        """The hardware's lower bound for FP32 on the GPU of the GPU's run: bytes at its copy rate, operations at its
+        peak."""
         if self.gpu_run is None or self.gpu_run.gpu is None:
             return None
         gpu = self.gpu_run.gpu
@@ -347,10 +371,13 @@ class Evidence:
         """The runs of the whole program with one variant at one size."""
         frame = self.programs
         chosen = weight_set or self.network.weight_sets[0]
-        return frame[(frame.variant == variant) & (frame["size"] == size) & (frame.weights == chosen) & (frame.status == "ok")]
+        return frame[
+            (frame.variant == variant) & (frame["size"] == size) & (frame.weights == chosen) & (frame.status == "ok")
+        ]
 
     def correct(self, variant: str) -> dict[str, Any] | None:
-        """A variant's tests in sum: how many, worst error over its tolerance, labels that differ; None where there are none."""
+        """A variant's tests in sum: how many, worst error over its tolerance, labels that differ; None where there
+        are none."""
         tests = self.correctness[self.correctness.variant == variant]
         if tests.empty:
             return None
@@ -382,7 +409,15 @@ class Evidence:
         table = spans.agg(["sum", "count", "mean", "min", "max"]).sort_values("sum", ascending=False)
         whole = table["sum"].sum()
         return [
-            ProfileRow(str(name), row["sum"] / whole, int(row["sum"]), int(row["count"]), row["mean"], int(row["min"]), int(row["max"]))
+            ProfileRow(
+                str(name),
+                row["sum"] / whole,
+                int(row["sum"]),
+                int(row["count"]),
+                row["mean"],
+                int(row["min"]),
+                int(row["max"]),
+            )
             for name, row in table.iterrows()
         ]
 
@@ -412,5 +447,3 @@ def load(plan: Plan, study: str, local: Run) -> Evidence:
     if local.problem:
         raise runs.UserError(local.problem)
     return Evidence(plan, study, local)
-
-

@@ -13,8 +13,8 @@ from pathlib import Path
 def machine() -> Iterator[None]:
     """Hold the machine's measuring lock; wait, and say so, while another process holds it.
 
-    The lock goes with the process however it ends. It also keeps a measurement whose Snakemake was killed, and which still
-    runs, from sharing the machine with the one that is started next.
+    The lock goes with the process however it ends. It also keeps a measurement whose Snakemake was killed, and which
+    still runs, from sharing the machine with the one that is started next.
     """
     path = Path(tempfile.gettempdir()) / "warpbook-measuring.lock"
     try:
@@ -25,7 +25,9 @@ def machine() -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"another measurement runs on this machine ({path}); waiting for it to end", file=sys.stderr, flush=True)
+            print(
+                f"another measurement runs on this machine ({path}); waiting for it to end", file=sys.stderr, flush=True
+            )
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:

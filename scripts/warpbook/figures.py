@@ -1,13 +1,17 @@
-"""The report's charts: evidence in, one SVG out. A variant keeps its colour and marker; axes carry name and unit; spread is drawn."""
+"""The report's charts: evidence in, one SVG out. A variant keeps its colour and marker; axes carry name and unit;
+spread is drawn."""
 
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from warpbook import units
@@ -22,6 +26,8 @@ OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
 PEERS = ("#3d444d", "#8b949e", "#b3bac2")
 MARKERS = "osD^vPX<>h"
+DASHED = (0, (3, 2))
+VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
 
 
 def _style() -> None:
@@ -82,10 +88,20 @@ def _errors(estimates: list[Estimate]) -> list[list[float]]:
     return [low, high]
 
 
+def _note(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float] = (6, 0), **style: Any) -> None:
+    """Words beside a point of the data, `offset` points away."""
+    style = {"va": "center", "fontsize": 7.5, **style}
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **style)
+
+
 def _log_axis(axis: mpl.axis.Axis, formatter: Callable[[float, int], str]) -> None:
     axis.set_major_locator(LogLocator(10, numticks=12))
     axis.set_major_formatter(FuncFormatter(formatter))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _times(value: float, _: int) -> str:
+    return f"{value:g}×"
 
 
 def _size_axis(axes: Axes, sizes: list[int]) -> None:
@@ -96,65 +112,80 @@ def _size_axis(axes: Axes, sizes: list[int]) -> None:
     axes.set_xlabel("Images in the dataset")
 
 
-def _time_axis(axes: Axes) -> None:
-    axes.set_yscale("log")
-    _log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
-    axes.grid(axis="y")
+def _value_axis(axes: Axes, which: str) -> None:
+    """Grid lines for the axis that carries values, behind the data."""
+    axes.grid(axis=which)
     axes.set_axisbelow(True)
+
+
+def _name_rows(axes: Axes, names: list[str], top: float = 0.6) -> None:
+    """One row a name, from the bottom up, on an axis without a line."""
+    axes.set_yticks(range(len(names)), names, color=INK)
+    axes.set_ylim(-0.6, len(names) - 1 + top)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _bar_with_error(axes: Axes, estimate: Estimate, place: float, marker: str, colour: str, **style: Any) -> None:
+    """A marker with its horizontal interval."""
+    error = [[end[0]] for end in _errors([estimate])]
+    axes.errorbar(estimate.value, place, xerr=error, fmt=marker, color=colour, capsize=2.2, **style)
+
+
+def _line(axes: Axes, found: dict[int, Estimate], look: tuple[str, str], label: str | None = None) -> None:
+    """A line over dataset sizes with its intervals."""
+    colour, marker = look
+    estimates = list(found.values())
+    values = [estimate.value for estimate in estimates]
+    error = _errors(estimates)
+    axes.errorbar(list(found), values, yerr=error, color=colour, marker=marker, capsize=2, label=label)
+
+
+def _fastest_first(evidence: Evidence) -> list[Variant]:
+    """GPU variants by the sum of their op times at the largest size."""
+    return sorted(evidence.measured("gpu"), key=lambda variant: evidence.total(variant.name, evidence.largest).value)
 
 
 def op_times(evidence: Evidence) -> str:
     """Every GPU variant's op time on each layer at the largest size, with peers and the lower bound."""
-    shown = sorted(evidence.measured("gpu"), key=lambda variant: evidence.total(variant.name, evidence.largest).value)
-    layers = evidence.layers
+    shown, size = _fastest_first(evidence), evidence.largest
     figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.24 * len(shown)), layout="constrained")
-    panels = figure.subplots(1, len(layers), sharey=True, squeeze=False)[0]
-    for axes, layer in zip(panels, layers, strict=True):
-        for place, variant in enumerate(shown):
-            estimate = evidence.op(variant.name, layer.name, evidence.largest)
+    panels = figure.subplots(1, len(evidence.layers), sharey=True, squeeze=False)[0]
+    for axes, layer in zip(panels, evidence.layers, strict=True):
+        times = [evidence.op(variant.name, layer.name, size) for variant in shown]
+        for place, (variant, estimate) in enumerate(zip(shown, times, strict=True)):
             colour, marker = look_of(evidence, variant)
             axes.plot([0, estimate.value], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
-            axes.errorbar(
-                estimate.value, place, xerr=[[error[0]] for error in _errors([estimate])], fmt=marker, color=colour, capsize=2.5
-            )
-            axes.annotate(
-                units.time(estimate.value), (estimate.value, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=7.5
-            )
-        bound = evidence.bound_ms(layer, evidence.largest)
-        axes.axvline(bound, color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
-        axes.annotate(
-            f"lower bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, color=INK
-        )
+            _bar_with_error(axes, estimate, place, marker, colour)
+            _note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
+        bound = evidence.bound_ms(layer, size)
+        axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
+        _note(axes, f"lower bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
         axes.set_title(f"{layer.name}: {layer}")
-        axes.set_xlim(0, 1.22 * max(evidence.op(variant.name, layer.name, evidence.largest).value for variant in shown))
-        axes.set_ylim(-0.6, len(shown) - 0.1)
+        axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times))
         axes.set_xlabel("Op time, ms")
-        axes.grid(axis="x")
-        axes.set_axisbelow(True)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-    panels[0].set_yticks(range(len(shown)), [variant.name for variant in shown], color=INK)
+        _value_axis(axes, "x")
+        _name_rows(axes, [variant.name for variant in shown], top=0.9)
     return _svg(figure)
 
 
 def times_by_size(evidence: Evidence, variants: list[Variant], bound: bool) -> str:
     """Op time against dataset size, a panel for each layer, logarithmic both ways."""
-    layers = evidence.layers
     figure = Figure(figsize=(WIDTH_IN, 2.55), layout="constrained")
-    panels = figure.subplots(1, len(layers), sharey=True, squeeze=False)[0]
-    for axes, layer in zip(panels, layers, strict=True):
+    panels = figure.subplots(1, len(evidence.layers), sharey=True, squeeze=False)[0]
+    for axes, layer in zip(panels, evidence.layers, strict=True):
         for variant in variants:
             found = {size: evidence.op(variant.name, layer.name, size) for size in evidence.sizes}
-            found = {size: estimate for size, estimate in found.items() if estimate}
-            colour, marker = look_of(evidence, variant)
-            values = [estimate.value for estimate in found.values()]
-            axes.errorbar(list(found), values, yerr=_errors(list(found.values())), color=colour, marker=marker, capsize=2, label=variant.name)
+            sound = {size: estimate for size, estimate in found.items() if estimate}
+            _line(axes, sound, look_of(evidence, variant), variant.name)
         if bound and evidence.bound_ms(layer, evidence.largest):
             bounds = [evidence.bound_ms(layer, size) for size in evidence.sizes]
-            axes.plot(evidence.sizes, bounds, color=INK, linewidth=0.9, linestyle=(0, (3, 2)), label="lower bound (GPU)")
+            axes.plot(evidence.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="lower bound (GPU)")
         axes.set_title(f"{layer.name}: {layer}")
         _size_axis(axes, evidence.sizes)
-        _time_axis(axes)
+        axes.set_yscale("log")
+        _log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
+        _value_axis(axes, "y")
     panels[0].set_ylabel("Op time")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
@@ -168,127 +199,111 @@ def speedup_by_size(evidence: Evidence, variant: Variant, others: list[Variant])
     ends = []
     for other in others:
         found = {size: evidence.total_speedup(variant.name, size, over=other.name) for size in evidence.sizes}
-        found = {size: speedup.ratio for size, speedup in found.items() if speedup}
-        if not found:
-            continue
-        colour, marker = look_of(evidence, other)
-        values = [ratio.value for ratio in found.values()]
-        axes.errorbar(list(found), values, yerr=_errors(list(found.values())), color=colour, marker=marker, capsize=2)
-        ends.append((values[-1], other.name, colour))
+        sound = {size: speedup.ratio for size, speedup in found.items() if speedup}
+        if sound:
+            look = look_of(evidence, other)
+            _line(axes, sound, look)
+            ends.append((list(sound.values())[-1].value, other.name, look[0]))
     axes.set_yscale("log")
-    _log_axis(axes.yaxis, lambda value, _: f"{value:g}×")
+    _log_axis(axes.yaxis, _times)
     _size_axis(axes, evidence.sizes)
     axes.axhline(1, color=INK, linewidth=0.9)
-    axes.grid(axis="y")
-    axes.set_axisbelow(True)
+    _value_axis(axes, "y")
     axes.set_ylabel(f"Speedup of {variant.name}")
     _end_labels(axes, evidence.sizes[-1], ends)
     return _svg(figure)
 
 
 def _end_labels(axes: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
-    """Name lines at their right ends, moved apart where they would cover each other."""
-    axes.figure.canvas.draw()
-    least = 0.0
+    """Name lines (value, name, colour) at their right ends, moved apart where they would cover each other."""
+    axes.figure.draw_without_rendering()
+    lowest_free = 0.0
     for value, name, colour in sorted(ends):
-        y = axes.transData.transform((x, value))[1]
-        y = max(y, least)
-        least = y + 10 * axes.figure.dpi / 72
-        inverse = axes.transData.inverted().transform((0, y))[1]
-        axes.annotate(
-            f"over {name}: {units.ratio(value)}", (x, inverse), xytext=(9, 0), textcoords="offset points", va="center", color=colour, fontsize=7.5, annotation_clip=False
-        )
+        y = max(axes.transData.transform((x, value))[1], lowest_free)
+        lowest_free = y + 10 * axes.figure.dpi / 72
+        at = (x, axes.transData.inverted().transform((0, y))[1])
+        _note(axes, f"over {name}: {units.ratio(value)}", at, (9, 0), color=colour, annotation_clip=False)
     left, right = axes.get_xlim()
     axes.set_xlim(left, right * (right / left) ** 0.32)
 
 
 def paired_speedups(evidence: Evidence, variant: Variant) -> str:
     """A variant's speedup over its baseline on each layer at each size, with the interval and the verdict."""
-    rows = [(layer, size) for layer in evidence.layers for size in evidence.sizes]
-    found = [(layer, size, evidence.speedup(variant.name, layer.name, size)) for layer, size in rows]
+    places = [(layer, size) for layer in evidence.layers for size in evidence.sizes]
+    found = [(layer, size, evidence.speedup(variant.name, layer.name, size)) for layer, size in reversed(places)]
     found = [row for row in found if row[2]]
     figure = Figure(figsize=(WIDTH_IN, 0.55 + 0.17 * len(found)), layout="constrained")
     axes = figure.subplots()
     same = evidence.config.measuring.same_within
     axes.axvspan(1 - same, 1 + same, color=RULE, alpha=0.6, linewidth=0)
     axes.axvline(1, color=INK, linewidth=0.9)
-    colours = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#b07d00"}
-    for place, (_, _, speedup) in enumerate(reversed(found)):
-        colour = colours[speedup.verdict]
-        filled = {"markerfacecolor": colour if speedup.paired else "white"}
-        axes.errorbar(speedup.ratio.value, place, xerr=[[error[0]] for error in _errors([speedup.ratio])], fmt="o", color=colour, capsize=2, **filled)
-        axes.annotate(
-            f"{units.ratio(speedup.ratio.value)}  {speedup.verdict}", (1.005, place), xycoords=("axes fraction", "data"), va="center", fontsize=7.5, color=colour
-        )
-    labels = [f"{layer.name}, {units.count(size)} images" for layer, size, _ in reversed(found)]
-    axes.set_yticks(range(len(found)), labels, color=INK)
-    axes.tick_params(axis="y", length=0)
-    low = min([0.97, *(speedup.ratio.value for *_, speedup in found)])
-    high = max([1.03, *(speedup.ratio.value for *_, speedup in found)])
+    for place, (_, _, speedup) in enumerate(found):
+        colour = VERDICTS[speedup.verdict]
+        _bar_with_error(axes, speedup.ratio, place, "o", colour, markerfacecolor=colour if speedup.paired else "white")
+        words = f"{units.ratio(speedup.ratio.value)}  {speedup.verdict}"
+        beside = ("axes fraction", "data")
+        axes.annotate(words, (1.005, place), xycoords=beside, va="center", fontsize=7.5, color=colour)
+    ratios = [speedup.ratio.value for *_, speedup in found]
+    low, high = min([0.97, *ratios]), max([1.03, *ratios])
     if high / low > 5:
         axes.set_xscale("log")
-        _log_axis(axes.xaxis, lambda value, _: f"{value:g}×")
+        _log_axis(axes.xaxis, _times)
     margin = (high / low) ** 0.08
     axes.set_xlim(low / margin, high * margin)
-    axes.set_ylim(-0.6, len(found) - 0.4)
     axes.set_xlabel(f"Speedup over {variant.header.builds_on} (times faster)")
-    axes.grid(axis="x")
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
+    _value_axis(axes, "x")
+    _name_rows(axes, [f"{layer.name}, {units.count(size)} images" for layer, size, _ in found])
     return _svg(figure)
 
 
 def program_parts(evidence: Evidence, variant: Variant) -> str:
     """Where the device's time of the profiled program goes at each size: copies and kernels, as shares."""
-    figure = Figure(figsize=(WIDTH_IN, 0.75 + 0.3 * len(evidence.sizes)), layout="constrained")
-    axes = figure.subplots()
-    profiles = {size: evidence.profile(variant.name, size, GPU_KINDS) for size in evidence.sizes}
+    profiles = {size: evidence.profile(variant.name, size, GPU_KINDS) for size in reversed(evidence.sizes)}
     profiles = {size: rows for size, rows in profiles.items() if rows}
-    names = list(dict.fromkeys(row.name for rows in reversed(profiles.values()) for row in rows))
-    colours = dict(zip(names, (*OURS, *CPU, *PEERS) * 5, strict=False))
-    for place, rows in enumerate(reversed(profiles.values())):
+    figure = Figure(figsize=(WIDTH_IN, 0.75 + 0.3 * len(profiles)), layout="constrained")
+    axes = figure.subplots()
+    names = list(dict.fromkeys(row.name for rows in profiles.values() for row in rows))
+    colours = dict(zip(names, itertools.cycle((*OURS, *CPU, *PEERS)), strict=False))
+    for place, rows in enumerate(profiles.values()):
         left = 0.0
         for row in sorted(rows, key=lambda row: names.index(row.name)):
-            axes.barh(place, row.share, left=left, height=0.62, color=colours[row.name], label=row.name if place == 0 else None)
+            axes.barh(place, row.share, left=left, height=0.62, color=colours[row.name])
             if row.share > 0.07:
-                axes.annotate(units.percent(row.share, 0), (left + row.share / 2, place), ha="center", va="center", color="white", fontsize=7.5)
+                middle = (left + row.share / 2, place)
+                _note(axes, units.percent(row.share, 0), middle, (0, 0), ha="center", color="white")
             left += row.share
-        total = sum(row.total_ns for row in rows) / 1e6
-        axes.annotate(units.time(total), (1.0, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
-    axes.set_yticks(range(len(profiles)), [f"{units.count(size)} images" for size in reversed(profiles)], color=INK)
+        _note(axes, units.time(sum(row.total_ns for row in rows) / 1e6), (1.0, place), (5, 0))
     axes.set_xlim(0, 1.09)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
     axes.set_xlabel("Share of the device's busy time (total at the right)")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=5, handlelength=1)
+    _name_rows(axes, [f"{units.count(size)} images" for size in profiles])
+    figure.legend(
+        [Patch(color=colours[name]) for name in names], names, loc="outside lower center", ncols=5, handlelength=1
+    )
     return _svg(figure)
 
 
 def times_bound(evidence: Evidence) -> str:
     """How many times its lower bound each GPU variant takes on each layer at the largest size."""
-    shown = sorted(evidence.measured("gpu"), key=lambda variant: evidence.total(variant.name, evidence.largest).value)
-    figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.21 * len(shown)), layout="constrained")
+    shown, size = _fastest_first(evidence), evidence.largest
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.23 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    for place, variant in enumerate(shown):
-        colour, _ = look_of(evidence, variant)
-        for layer, marker in zip(evidence.layers, MARKERS, strict=False):
-            times = evidence.op(variant.name, layer.name, evidence.largest, kind="gpu").value / evidence.bound_ms(layer, evidence.largest)
-            axes.plot(times, place, marker, color=colour)
-            axes.annotate(units.ratio(times), (times, place), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=6.5, color=MUTED)
-    axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
-    axes.set_xscale("log")
-    _log_axis(axes.xaxis, lambda value, _: f"{value:g}×")
-    axes.set_yticks(range(len(shown)), [variant.name for variant in shown], color=INK)
-    axes.set_ylim(-0.6, len(shown) - 0.2)
     for layer, marker in zip(evidence.layers, MARKERS, strict=False):
-        axes.plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {evidence.bound_by(layer, evidence.largest)})")
+        for place, variant in enumerate(shown):
+            colour, _ = look_of(evidence, variant)
+            kernels = evidence.op(variant.name, layer.name, size, kind="gpu")
+            if kernels:
+                times = kernels.value / evidence.bound_ms(layer, size)
+                axes.plot(times, place, marker, color=colour)
+                _note(axes, units.ratio(times), (times, place), (0, 7), ha="center", fontsize=6.5, color=MUTED)
+        axes.plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {evidence.bound_by(layer, size)})")
+    axes.axvline(1, color=INK, linewidth=0.9, linestyle=DASHED)
+    axes.set_xscale("log")
+    _log_axis(axes.xaxis, _times)
     figure.legend(loc="outside lower center", ncols=3)
     axes.set_xlabel("Kernel time over the hardware's lower bound")
-    axes.grid(axis="x")
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    _value_axis(axes, "x")
+    _name_rows(axes, [variant.name for variant in shown], top=0.8)
     return _svg(figure)
 
 

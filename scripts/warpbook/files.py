@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         yield temporary
         if temporary.is_dir() and path.is_dir():
             shutil.rmtree(path)
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise _unwritable(path, error) from error
@@ -40,7 +39,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
 
 def _unwritable(path: Path, error: OSError) -> UserError:
-    folder = next((parent for parent in path.parents if parent.exists()), Path("."))
+    folder = next((parent for parent in path.parents if parent.exists()), Path())
     try:
         free = f"{shutil.disk_usage(folder).free / 2**20:.0f} MiB free there; "
     except OSError:

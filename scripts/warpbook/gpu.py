@@ -44,7 +44,7 @@ def load_module(cubin: bytes) -> cupy.RawModule:
         module.compile()
         return module
     finally:
-        os.unlink(path)
+        Path(path).unlink()
 
 
 @cache

@@ -1,7 +1,7 @@
 """Inference of a whole network with one variant's convolution: images to labels, with each convolution's op time.
 
-The other layers are the same for every variant. On the CPU images stream through in chunks, so that memory does not grow
-with the dataset; on the GPU a layer takes all images at once, as the course's programs do.
+The other layers are the same for every variant. On the CPU images stream through in chunks, so that memory does not
+grow with the dataset; on the GPU a layer takes all images at once, as the course's programs do.
 """
 
 import time
@@ -92,7 +92,9 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
             if number == 0:
                 maps, height, width = conv.M, conv.H_out, conv.W_out
                 pooled = cupy.empty((len(images), maps, height // 2, width // 2), np.float32)
-                max_pool_tanh((1056,), (256,), (x, pooled, np.int64(len(images) * maps), np.int32(height), np.int32(width)))
+                max_pool_tanh(
+                    (1056,), (256,), (x, pooled, np.int64(len(images) * maps), np.int32(height), np.int32(width))
+                )
                 x = pooled
         x = dense(x.reshape(len(images), -1), "fc1", apply_tanh=True)
         return dense(x, "fc2", apply_tanh=False).get().argmax(axis=1).astype(np.uint8), op_times

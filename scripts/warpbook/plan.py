@@ -14,7 +14,8 @@ from warpbook.variants import Variant
 
 @dataclass(frozen=True)
 class GpuSource:
-    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere, and the sentence that says why."""
+    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere, and the sentence that says
+    why."""
 
     device: Device | None
     archived: Run | None
@@ -99,8 +100,18 @@ class Plan:
                 raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.probed}")
             run, refused = runs.newest_archived(study.network)
             if run is None:
-                return GpuSource(None, None, f"there is no GPU here ({self.probed}), and no archived run holds {study.network}", refused)
-            return GpuSource(None, run, f"the newest archived run of {study.network}, for there is no GPU here ({self.probed})", refused)
+                return GpuSource(
+                    None,
+                    None,
+                    f"there is no GPU here ({self.probed}), and no archived run holds {study.network}",
+                    refused,
+                )
+            return GpuSource(
+                None,
+                run,
+                f"the newest archived run of {study.network}, for there is no GPU here ({self.probed})",
+                refused,
+            )
         run = runs.find_archived(gpu)
         if run.problem:
             raise UserError(f"gpu: {run.problem}")

@@ -7,7 +7,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def commit() -> tuple[str, bool | None]:
-    """(commit, whether tracked files differ from it or untracked ones stand beside); ("", None) where git cannot tell."""
+    """(commit, whether tracked files differ from it or untracked ones stand beside); ("", None) where git cannot
+    tell."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
         changes = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True)

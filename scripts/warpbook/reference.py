@@ -14,7 +14,8 @@ DEVIATIONS = 10
 
 
 def convolve_by_definition(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """y (N, M, H-K+1, W-K+1) in float64 from x (N, C, H, W) and w (M, C, K, K): the course's seven loops, slow and obvious."""
+    """y (N, M, H-K+1, W-K+1) in float64 from x (N, C, H, W) and w (M, C, K, K): the course's seven loops, slow and
+    obvious."""
     N, C, H, W = x.shape
     M, _, K, _ = w.shape
     y = np.zeros((N, M, H - K + 1, W - K + 1))
@@ -75,8 +76,8 @@ def unit_error(layer: ConvLayer, variant: Variant) -> float:
     """Largest error allowed to an output, as a share of the sum of |x||w| behind it.
 
     n = C*K*K products and additions in the accumulation's unit roundoff u: at most (n + 1) u (Higham, Accuracy and
-    Stability of Numerical Algorithms, section 3.1), and statistically `DEVIATIONS` * sqrt(n + 1) u, whichever is less; twice
-    the operands' unit roundoff besides where the precision class rounds them first.
+    Stability of Numerical Algorithms, section 3.1), and statistically `DEVIATIONS` * sqrt(n + 1) u, whichever is
+    less; twice the operands' unit roundoff besides where the precision class rounds them first.
     """
     accumulation, operand = PRECISIONS[variant.header.precision]
     terms = layer.accumulation + 1

@@ -89,7 +89,8 @@ def nvprof_table(ev: Evidence, variant: str, size: int) -> str:
             times = "  ".join(f"{units.nvprof_time(ns):>9}" for ns in (row.avg_ns, row.min_ns, row.max_ns))
             name = row.name if len(row.name) <= NAME_WIDTH else row.name[: NAME_WIDTH - 1] + "…"
             head = kind if place == 0 else ""
-            lines.append(f"{head:>16}  {100 * row.share:6.2f}%  {units.nvprof_time(row.total_ns):>9}  {row.calls:>6}  {times}  {name}")
+            whole = units.nvprof_time(row.total_ns)
+            lines.append(f"{head:>16}  {100 * row.share:6.2f}%  {whole:>9}  {row.calls:>6}  {times}  {name}")
     return "\n".join(lines)
 
 
@@ -214,7 +215,10 @@ def to_pdf(document: str, target: Path) -> None:
     try:
         import weasyprint
     except OSError as error:
-        raise UserError(f"WeasyPrint cannot load Pango ({error}); install it with: apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0") from error
+        raise UserError(
+            f"WeasyPrint cannot load Pango ({error}); install it with: "
+            "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
+        ) from error
     handler = Collector(logging.WARNING)
     weasyprint.LOGGER.addHandler(handler)
     try:
@@ -232,5 +236,3 @@ def standalone(document: str) -> str:
         font = base64.b64encode(path.read_bytes()).decode()
         document = document.replace(f'url("../fonts/{path.name}")', f'url("data:font/ttf;base64,{font}")')
     return document
-
-

@@ -1,4 +1,5 @@
-"""Runs: everything measured on one machine at one time, as a folder (results/run) or packed (reports/runs/<run_id>.zip)."""
+"""Runs: everything measured on one machine at one time, as a folder (results/run) or packed
+(reports/runs/<run_id>.zip)."""
 
 import io
 import json
@@ -98,7 +99,9 @@ def find_archived(run_id: str, folder: Path = ARCHIVES) -> Run:
     path = folder / f"{run_id}.zip"
     if not path.exists():
         known = [other.stem for other in archived(folder)]
-        raise UserError(f"gpu: no archived run is called {run_id!r}: {nearest(run_id, ['auto', 'live', 'none', *known])}")
+        raise UserError(
+            f"gpu: no archived run is called {run_id!r}: {nearest(run_id, ['auto', 'live', 'none', *known])}"
+        )
     return open_run(path)
 
 

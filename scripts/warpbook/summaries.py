@@ -10,7 +10,8 @@ SERIES = ["variant", "network", "layer", "device", "size", "state", "kind"]
 
 
 def bound_ms(network: str, layer: str, size: int, variant: str, machine: dict[str, Any]) -> float | None:
-    """The hardware's lower bound for a layer on a run's GPU, every byte moved; None where the GPU or its peak is unknown."""
+    """The hardware's lower bound for a layer on a run's GPU, every byte moved; None where the GPU or its peak is
+    unknown."""
     gpu = machine["gpu"]
     if not gpu:
         return None
@@ -21,7 +22,8 @@ def bound_ms(network: str, layer: str, size: int, variant: str, machine: dict[st
 
 
 def op_times(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
-    """OP_TIMES from SAMPLES: one row for each series that a variant's own job took; throttled samples left out and counted."""
+    """OP_TIMES from SAMPLES: one row for each series that a variant's own job took; throttled samples left out and
+    counted."""
     own = samples[samples.job == samples.variant]
     rows = []
     for key, series in own.groupby(SERIES, sort=False):
@@ -40,7 +42,9 @@ def op_times(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
                 "ci_low_ms": estimate.low,
                 "ci_high_ms": estimate.high,
                 "throttled_count": int(series.throttled.sum()),
-                "bound_ms": bound_ms(place["network"], place["layer"], place["size"], place["variant"], machine) if gpu else None,
+                "bound_ms": bound_ms(place["network"], place["layer"], place["size"], place["variant"], machine)
+                if gpu
+                else None,
                 "stop_reason": first.stop_reason,
                 "status": status,
                 "reason": reason,

@@ -67,7 +67,9 @@ class Table:
             raise UserError(f"{origin} cannot be read as {self.name}: {error}") from error
         missing = [name for name in self.columns if name not in frame.columns]
         if missing:
-            raise UserError(f"{origin} lacks the column {missing[0]!r} of {self.name}; it holds {', '.join(frame.columns)}")
+            raise UserError(
+                f"{origin} lacks the column {missing[0]!r} of {self.name}; it holds {', '.join(frame.columns)}"
+            )
         odd = [name for name in frame.columns if name not in self.columns]
         if odd:
             raise UserError(f"{origin} has a column {odd[0]!r} that {self.name} does not know")
@@ -112,9 +114,7 @@ def _typed(texts: "pd.Series", column: Column, origin: str) -> "pd.Series":
             wrong |= values.notna() & (values % 1 != 0)
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
-        raise UserError(
-            f"{origin}, row {row + 2}, column {texts.name}: {texts.iloc[row]!r} is not {column.dtype}"
-        )
+        raise UserError(f"{origin}, row {row + 2}, column {texts.name}: {texts.iloc[row]!r} is not {column.dtype}")
     return values.astype(column.dtype)
 
 
@@ -123,7 +123,10 @@ _NETWORK = Column("string", "network whose shapes it is")
 _LAYER = Column("string", "convolution layer; empty: the whole network")
 _DEVICE = Column("string", "cpu or gpu")
 _SIZE = Column("int64", "images in the dataset")
-_STATUS = Column("string", "ok, or why there is no figure: unsupported, compile_failed, launch_failed, wrong_result, timed_out, refused")
+_STATUS = Column(
+    "string",
+    "ok, or why there is no figure: unsupported, compile_failed, launch_failed, wrong_result, timed_out, refused",
+)
 _REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok")
 _STATE = Column("string", "cold: L2 overwritten before the call; hot: the call repeated on the same buffers")
 _KIND = Column("string", "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies")
@@ -250,7 +253,10 @@ ACTIVITIES = Table(
         "network": _NETWORK,
         "size": _SIZE,
         "event": Column("int64", "number of the event in its program, from 0 in order of start"),
-        "kind": Column("string", "kernel, memcpy_htod, memcpy_dtoh, memcpy_dtod, memset, api_runtime, api_driver, range; failed: no profile"),
+        "kind": Column(
+            "string",
+            "kernel, memcpy_htod, memcpy_dtoh, memcpy_dtod, memset, api_runtime, api_driver, range; failed: no profile",
+        ),
         "name": Column("string", "the profiler's name for it; why, where the profile failed"),
         "start_ns": Column("int64", "start, from the program's first event"),
         "end_ns": Column("int64", "end, on the same clock"),

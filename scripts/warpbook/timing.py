@@ -2,14 +2,15 @@
 
 What a sample of each kind and state brackets:
 
-- `gpu`: two CUDA events around the call. The device is kept busy while the host queues event, call and event, so that no
-  launch latency falls between them: the time of the kernels alone, and of the gaps between them where there are several.
+- `gpu`: two CUDA events around the call. The device is kept busy while the host queues event, call and event, so that
+  no launch latency falls between them: the time of the kernels alone, and of the gaps between them where there are
+  several.
 - `op`: the host's clock around the call and a wait for the device.
 - `layer`: the host's clock around copying x and w from page-locked memory to the device, the call, and copying y back.
 - cold: the L2 cache is overwritten first. hot: the same call, untimed, on the same buffers comes right before.
 
-On a CPU there is `op`, hot: all images in chunks of at most `CPU_CHUNK`, the output of one overwritten by the next; a call
-longer than `SHORT_CALL_MS` is its own warm-up.
+On a CPU there is `op`, hot: all images in chunks of at most `CPU_CHUNK`, the output of one overwritten by the next; a
+call longer than `SHORT_CALL_MS` is its own warm-up.
 """
 
 import secrets
@@ -57,9 +58,10 @@ def in_turn(
 ) -> SeriesResult:
     """Take rounds of samples, one of each timer a round, the order reversed every other round.
 
-    Ends when every name's median is known to `relative_noise` from its samples that were not throttled (`precise`), when
-    `budget_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples`, unless `patience_s` is spent.
-    The first `warmup` rounds are not counted, unless they alone outlast the budget: then they are long enough to stand.
+    Ends when every name's median is known to `relative_noise` from its samples that were not throttled (`precise`),
+    when `budget_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples`, unless
+    `patience_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget: then they
+    are long enough to stand.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in timers}
     order = list(timers)
@@ -105,11 +107,11 @@ def kept(samples: list[Sample]) -> list[float]:
 def measure_layer(
     bench: Bench, variants: list[Variant], layer: ConvLayer, images: int, series: Series, measuring: Measuring
 ) -> list[Row]:
-    """Samples of one layer at one size, for a variant and (second, where given) its baseline: the columns of SAMPLES from
-    `variant` on, without `network` and `device`.
+    """Samples of one layer at one size, for a variant and (second, where given) its baseline: the columns of SAMPLES
+    from `variant` on, without `network` and `device`.
 
-    All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested as in checking.
-    Raises Failed where one faults or its result is wrong.
+    All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested as in
+    checking. Raises Failed where one faults or its result is wrong.
     """
     batches = bench.batches(images)
     first = batches[0]
@@ -154,7 +156,9 @@ def measure_layer(
     for variant in variants:
         operation = operations[variant.name][first]
         result = checking.checked_call(bench, variant, lambda x, w, y, op=operation: op(x[:first], w, y), x, w, y)
-        verdict = checking.judged(variant, layer, bench.compare(layer, x.values[:first], w.values, result), integers=False)
+        verdict = checking.judged(
+            variant, layer, bench.compare(layer, x.values[:first], w.values, result), integers=False
+        )
         if not verdict["ok"]:
             raise checking.Failed("wrong_result", f"after timing: {verdict['reason']}")
     return rows
@@ -185,5 +189,3 @@ def lower_bound_ms(
     moved = max(0, layer.bytes(images) - kept_bytes) / (copy_gb_per_s * 1e9) * 1e3
     computed = layer.flops(images) / (peak_gflop_per_s * 1e9) * 1e3 if peak_gflop_per_s else 0.0
     return max(moved, computed)
-
-

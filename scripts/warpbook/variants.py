@@ -26,7 +26,12 @@ from warpbook.networks import ConvLayer
 FOLDER = Path(__file__).parents[2] / "kernels"
 
 # Unit roundoff of each precision class: of the accumulation, and of the operands where they are rounded first.
-PRECISIONS = {"fp32": (2.0**-24, 0.0), "tf32": (2.0**-23, 2.0**-11), "fp16": (2.0**-23, 2.0**-11), "bf16": (2.0**-23, 2.0**-8)}
+PRECISIONS = {
+    "fp32": (2.0**-24, 0.0),
+    "tf32": (2.0**-23, 2.0**-11),
+    "fp16": (2.0**-23, 2.0**-11),
+    "bf16": (2.0**-23, 2.0**-8),
+}
 
 Operation = Callable[[Any, Any, Any], Any]
 """Computes y from (x, w, y): writes y, or returns the array that holds the result."""
@@ -119,7 +124,8 @@ class Variant:
         for name, limit in self.header.limits.items():
             if extents[name] > limit:
                 shown = "M*C*K*K" if name == "weights" else name
-                return f"{self.name}: {shown} = {extents[name]} exceeds its limit {limit} (limits: in {self.files[0].name})"
+                where = f"`limits` in {self.files[0].name}"
+                return f"{self.name}: {shown} = {extents[name]} exceeds its limit {limit} ({where})"
         return self.missing
 
     @cached_property
@@ -236,8 +242,20 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             problem = "CUDA C++ runs on the GPU, the header says `device: cpu`"
     except (ValueError, SyntaxError, yaml.YAMLError, UnicodeDecodeError) as error:  # pydantic's errors are ValueErrors
         header = Header.model_construct(
-            title=name, idea="", expect="", builds_on="", check="", reference="", device="gpu", peer=False,
-            requires="", precision="fp32", method="direct", constants={}, launch=None, limits={},
+            title=name,
+            idea="",
+            expect="",
+            builds_on="",
+            check="",
+            reference="",
+            device="gpu",
+            peer=False,
+            requires="",
+            precision="fp32",
+            method="direct",
+            constants={},
+            launch=None,
+            limits={},
         )
         problem = _first_words(error)
     source = cuda_source or python
@@ -273,7 +291,11 @@ def _checked_baseline(variant: Variant, found: dict[str, Variant]) -> Variant:
     if not problem:
         return variant
     return Variant(
-        variant.name, variant.cuda_source, variant.launcher, variant.header, variant.code,
+        variant.name,
+        variant.cuda_source,
+        variant.launcher,
+        variant.header,
+        variant.code,
         f"{variant.files[0].name}: {problem}",
     )
 

@@ -142,7 +142,8 @@ def match(arrays: dict[str, np.ndarray], network: Network) -> dict[str, np.ndarr
         if len(fitting) != 1:
             offered = ", ".join(f"{foreign} {array.shape}" for foreign, array in arrays.items())
             raise UserError(
-                f"{network.name}'s {name} {shape} fits {len(fitting)} of the arrays offered ({offered}); is this {network.name}?"
+                f"{network.name}'s {name} {shape} fits {len(fitting)} of the arrays offered ({offered}); "
+                f"is this {network.name}?"
             )
         found[name] = np.array(arrays[fitting[0]], np.float32)
     return found

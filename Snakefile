@@ -31,7 +31,7 @@ DEVICE = PLAN.device.uuid_sha256 if PLAN.device else ""
 DEVICES = ["cpu", "gpu"] if PLAN.device else ["cpu"]
 
 # Modules that decide what a part of a run holds: a change in one makes the part again.
-SHARED = [f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "bench", "checking", "reference")]
+SHARED = [f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "bench", "checking", "supervision", "reference")]
 GPU = [f"{MODULES}/gpu.py", f"{MODULES}/harness.cu", f"{MODULES}/building.py"]
 INFERENCE = [f"{MODULES}/inference.py", f"{MODULES}/layers.cu", f"{MODULES}/weights.py", f"{MODULES}/data.py"]
 

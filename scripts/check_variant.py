@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from warpbook import checking, data, inference, networks, reference, tables, var
 from warpbook.bench import CPU_CHUNK, Bench, CpuBench
 from warpbook.checking import Row
 from warpbook.errors import exit_status
+from warpbook.supervision import Failed, supervised
 from warpbook.variants import Variant
 
 
@@ -23,19 +25,20 @@ def bench_for(device: str) -> Bench:
     return GpuBench()
 
 
+def row_of(layer: str, size: int, test: str, **columns: Any) -> Row:
+    """Columns of CORRECTNESS from `layer` on, those of a comparison empty where none was made."""
+    return {"layer": layer, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
+
+
 def check_labels(variant: Variant, network: networks.Network, expected: np.ndarray, sizes: list[int]) -> list[Row]:
     """A row for each size: how many of its images get another label than the float64 reference gives them."""
-
-    def row(size: int, **columns: Any) -> Row:
-        return {"layer": "", "size": size, "test": "labels", **checking.NOT_COMPARED, **columns}
-
     try:
         with checking.faults_named(variant, "inferring"):
             images, _ = data.load(network)
             parameters = weights.load(network, network.weight_sets[0])
             predicted, _ = inference.load(variant, network, parameters)(images[: max(sizes)])
-    except checking.Failed as failure:
-        return [row(size, ok=False, status=failure.status, reason=str(failure)) for size in sizes]
+    except Failed as failure:
+        return [row_of("", size, "labels", ok=False, **failure.columns) for size in sizes]
     rows = []
     for size in sizes:
         mismatched = int((predicted[:size] != expected[:size]).sum())
@@ -43,11 +46,29 @@ def check_labels(variant: Variant, network: networks.Network, expected: np.ndarr
         reason = ""
         if mismatched > allowed:
             reason = f"{variant.name} labels {mismatched} of {size} images unlike the reference; {allowed} may differ"
+        compared = {"reference": "NumPy float64", "tolerance": float(allowed), "mismatched_labels": mismatched}
         judged = {"ok": not reason, "status": "wrong_result" if reason else "ok", "reason": reason}
-        rows.append(
-            row(size, **judged, reference="NumPy float64", tolerance=float(allowed), mismatched_labels=mismatched)
-        )
+        rows.append(row_of("", size, "labels", **compared, **judged))
     return rows
+
+
+def check(
+    device: str, variant: Variant, network: networks.Network, sizes: list[int], labels: Path | None
+) -> Iterator[list[Row]]:
+    """The rows of each layer and size in turn, ragged shapes first, and those of the labels last."""
+    bench = bench_for(device)
+    # A CPU variant never gets more than a chunk at a time, so that larger sizes would repeat the same call.
+    tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
+    sound = True
+    for layer, images in [*checking.RAGGED_LAYERS, *((conv, size) for conv in network.convs for size in tested)]:
+        rows = checking.check_layer(bench, variant, layer, images)
+        yield rows
+        if rows[-1]["status"] == "launch_failed":
+            return  # after a fault the device answers nothing more to this process
+        sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
+    supported = not any(variant.unsupported(conv, max(sizes)) for conv in network.convs)
+    if labels and supported and sound:
+        yield check_labels(variant, network, np.load(labels), sizes)
 
 
 def main() -> None:
@@ -62,33 +83,18 @@ def main() -> None:
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
     variant = variants.read(arguments.variant)
-    largest = max(arguments.sizes)
     rows: list[Row] = []
 
-    def write() -> None:
-        shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
-        tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
+    def produce() -> Iterator[list[Row]]:
+        return check(arguments.device, variant, network, arguments.sizes, arguments.labels)
 
-    def hung() -> None:
-        reason = f"{variant.name} was still running after {arguments.timeout:g} s (timeout_s in config.yaml)"
-        failure = {"ok": False, "status": "timed_out", "reason": reason}
-        rows.append({"layer": "", "size": largest, "test": "labels", **checking.NOT_COMPARED, **failure})
-        write()
-
-    with checking.deadline(arguments.timeout, hung):
-        bench = bench_for(arguments.device)
-        # A CPU variant never gets more than a chunk at a time, so that larger sizes would repeat the same call.
-        sizes = [size for size in arguments.sizes if arguments.device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
-        cases = [*checking.RAGGED_LAYERS, *((conv, size) for conv in network.convs for size in sizes)]
-        for layer, images in cases:
-            rows += checking.check_layer(bench, variant, layer, images)
-            if rows[-1]["status"] == "launch_failed":
-                break  # after a fault the device answers nothing more to this process
-        supported = not variant.problem and not any(variant.unsupported(conv, largest) for conv in network.convs)
-        sound = all(row["ok"] or row["status"] == "unsupported" for row in rows)
-        if arguments.labels and supported and sound:
-            rows += check_labels(variant, network, np.load(arguments.labels), arguments.sizes)
-    write()
+    try:
+        for found in supervised(produce, arguments.timeout):
+            rows += found
+    except Failed as failure:
+        rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))
+    shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
+    tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
     for row in rows:
         if not row["ok"]:
             print(f"{row['status']}: {row['reason']}")

@@ -3,19 +3,24 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from warpbook import checking, exclusive, networks, tables, timing, variants
+from warpbook import exclusive, networks, tables, timing, variants
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
+from warpbook.networks import ConvLayer
+from warpbook.supervision import Failed, supervised
 from warpbook.variants import Variant
 
-PAIRS = 10
+Place = tuple[ConvLayer, int]
+
+PAIRS = 10  # rounds that must fit the budget for a baseline to be timed in turn
 
 
 def below_bound(
-    rows: list[timing.Row], variant: Variant, layer: networks.ConvLayer, images: int, machine: dict[str, Any]
+    rows: list[timing.Row], variant: Variant, layer: ConvLayer, images: int, machine: dict[str, Any]
 ) -> str:
     """Why a layer's samples cannot be true: a time below what the hardware can do. Empty when they can.
 
@@ -33,6 +38,51 @@ def below_bound(
     )
 
 
+def measure(
+    device: str,
+    variant: Variant,
+    baseline: Variant | None,
+    places: list[Place],
+    measuring: Measuring,
+    machine: dict[str, Any],
+) -> Iterator[tuple[Place, list[timing.Row]]]:
+    """Each place's samples in turn: of the variant, and where they can be had of its baseline beside it."""
+    if device == "gpu":
+        from warpbook.gpu import GpuBench as bench_type
+    else:
+        from warpbook.bench import CpuBench as bench_type
+    bench = bench_type()
+    series = measuring.gpu if device == "gpu" else measuring.cpu
+    last_ms: dict[str, float] = {}  # the baseline's last time an image, by layer
+    for layer, images in places:
+        if reason := variant.unsupported(layer, images):
+            yield (layer, images), [failed_row(variant, layer, images, Failed("unsupported", reason))]
+            continue
+        paired = []
+        # A baseline so slow that few pairs fit the budget would cost the variant its own precision: it is then
+        # measured in its own job alone.
+        expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
+        if baseline and not baseline.unsupported(layer, images) and PAIRS * expected_s < series.budget_s:
+            paired = [baseline]
+        try:
+            rows = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
+            if device == "gpu" and (reason := below_bound(rows, variant, layer, images, machine)):
+                raise Failed("refused", reason)
+        except Failed as failure:
+            rows = [failed_row(variant, layer, images, failure)]
+        for row in rows:
+            if paired and row["variant"] == paired[0].name:
+                last_ms[layer.name] = row["time_ms"] / images
+        yield (layer, images), rows
+
+
+def failed_row(variant: Variant, layer: ConvLayer, images: int, failure: Failed) -> timing.Row:
+    """One row in place of a layer's samples."""
+    nothing = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
+    place = {"variant": variant.name, "layer": layer.name, "size": images}
+    return {**place, **nothing, "stop_reason": "", **failure.columns}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu"), required=True)
@@ -48,68 +98,28 @@ def main() -> None:
     network = networks.find(arguments.network)
     variant = variants.read(arguments.variant)
     measuring = Measuring.model_validate(json.loads(arguments.measuring))
-    series = measuring.gpu if arguments.device == "gpu" else measuring.cpu
     machine = json.loads(arguments.machine.read_text())
     baseline = variants.read(variant.header.builds_on) if variant.header.builds_on else None
     if arguments.baseline_correctness and tables.failure(tables.CORRECTNESS.read(arguments.baseline_correctness)):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
+    remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
     rows: list[timing.Row] = []
 
-    def fail(layer: networks.ConvLayer, images: int, failure: dict[str, str]) -> None:
-        """Put one row in place of a layer's samples."""
-        rows[:] = [row for row in rows if (row["layer"], row["size"]) != (layer.name, images)]
-        nothing = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
-        rows.append(
-            {"variant": variant.name, "layer": layer.name, "size": images, **nothing, "stop_reason": "", **failure}
-        )
+    def produce() -> Iterator[tuple[Place, list[timing.Row]]]:
+        return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
 
-    def write() -> None:
-        shared = {"job": variant.name, "network": network.name, "device": arguments.device}
-        tables.SAMPLES.write(({**shared, **row} for row in rows), arguments.out)
-
-    places = [(layer, size) for layer in network.convs for size in arguments.sizes]
-    doing = places[0]
-
-    def hung() -> None:
-        reason = f"{variant.name} was still running after {measuring.timeout_s:g} s (timeout_s in config.yaml)"
-        for layer, images in places[places.index(doing) :]:
-            fail(layer, images, {"status": "timed_out", "reason": reason})
-        write()
-
-    if failure := tables.failure(tables.CORRECTNESS.read(arguments.correctness)):
-        for layer, images in places:
-            fail(layer, images, failure)
-        return write()
-    if arguments.device == "gpu":
-        from warpbook.gpu import GpuBench as bench_type
-    else:
-        from warpbook.bench import CpuBench as bench_type
-    with exclusive.machine():
-        bench = bench_type()
-        for doing in places:
-            layer, images = doing
-            if reason := variant.unsupported(layer, images):
-                fail(layer, images, {"status": "unsupported", "reason": reason})
-                continue
-            paired = []
-            if baseline and not baseline.unsupported(layer, images):
-                # A baseline so slow that few pairs fit the budget would cost the variant its own precision: it is
-                # then measured in its own job alone.
-                last = [row for row in rows if row["variant"] == baseline.name and row["layer"] == layer.name]
-                expected_s = last[-1]["time_ms"] / 1e3 * images / last[-1]["size"] if last else 0.0
-                if PAIRS * expected_s < series.budget_s:
-                    paired = [baseline]
-            try:
-                with checking.deadline(measuring.timeout_s, hung):
-                    taken = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
-            except checking.Failed as error:
-                fail(layer, images, {"status": error.status, "reason": str(error)})
-                continue
-            rows += taken
-            if arguments.device == "gpu" and (reason := below_bound(taken, variant, layer, images, machine)):
-                fail(layer, images, {"status": "refused", "reason": reason})
-    write()
+    try:
+        if failure := tables.failure(tables.CORRECTNESS.read(arguments.correctness)):
+            raise Failed(**failure)
+        with exclusive.machine():
+            for place, found in supervised(produce, measuring.timeout_s):
+                remaining.remove(place)
+                rows += found
+    except Failed as failure:
+        rows += [failed_row(variant, layer, images, failure) for layer, images in remaining]
+    shared = {"job": variant.name, "network": network.name, "device": arguments.device}
+    tables.SAMPLES.write(({**shared, **row} for row in rows), arguments.out)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from warpbook import reference
 from warpbook.networks import ConvLayer
 from warpbook.variants import Operation, Variant
 
-POISON = 0x7FC0DEAD  # a quiet NaN with a payload that no arithmetic makes
+# Quiet NaNs with payloads of their own: one for outputs not yet written, one for the margins around every buffer. A
+# result that was computed from a margin is NaN too, but not the NaN of an output that was never written.
+POISON, MARGIN = 0x7FC0DEAD, 0x7FC0BEEF
 GUARD_WORDS = 1 << 14  # 64 KiB on either side; keeps the alignment that allocators give
 
 # CPU variants are given at most so many images a call, so that ten thousand images need no more memory than a hundred.
@@ -25,7 +27,7 @@ SHORT_CALL_MS = 100
 
 @dataclass(frozen=True)
 class Guarded:
-    """A float32 array inside a larger buffer of words whose margins hold POISON."""
+    """A float32 array inside a larger buffer of words whose margins hold MARGIN."""
 
     words: Any
     values: Any
@@ -49,7 +51,7 @@ class Bench(Protocol):
         ...
 
     def guarded(self, shape: tuple[int, ...]) -> Guarded:
-        """A poisoned array with poisoned margins."""
+        """An array with margins, both of NaNs."""
         ...
 
     def fill(self, words: Any, pattern: int) -> None: ...
@@ -102,7 +104,7 @@ class CpuBench:
         return variant.prepare(layer, images)
 
     def guarded(self, shape: tuple[int, ...]) -> Guarded:
-        words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, POISON, np.uint32)
+        words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, MARGIN, np.uint32)
         return Guarded(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
 
     def fill(self, words: np.ndarray, pattern: int) -> None:

@@ -6,21 +6,18 @@ output with the float64 convolution. Two calls with different inputs go through 
 an answer replayed from the first is wrong in the second.
 """
 
-import faulthandler
-import os
 import secrets
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from warpbook import reference
-from warpbook.bench import GUARD_WORDS, POISON, Bench, Guarded
+from warpbook.bench import MARGIN, POISON, Bench, Guarded
 from warpbook.errors import UserError
 from warpbook.networks import ConvLayer
+from warpbook.supervision import Failed
 from warpbook.variants import Variant
 
 Row = dict[str, Any]
@@ -42,14 +39,6 @@ NOT_COMPARED: Row = {
     "worst_ratio": None,
     "mismatched_labels": None,
 }
-
-
-class Failed(Exception):
-    """A variant's failure: a status of the tables, and the reason."""
-
-    def __init__(self, status: str, reason: str):
-        super().__init__(reason)
-        self.status = status
 
 
 def first_line(error: BaseException) -> str:
@@ -76,28 +65,6 @@ def faults_named(variant: Variant, doing: str) -> Iterator[None]:
         raise Failed(status, f"{variant.name}, {doing}: {first_line(error)}") from error
 
 
-@contextmanager
-def deadline(seconds: float, on_expiry: Callable[[], None]) -> Iterator[None]:
-    """End this process, after `on_expiry`, when the block lasts longer than `seconds`.
-
-    A kernel that never ends cannot be interrupted from Python: the wait for it is inside the driver.
-    """
-
-    def expire() -> None:
-        on_expiry()
-        sys.stdout.flush()
-        faulthandler.dump_traceback(all_threads=True)
-        os._exit(0)
-
-    timer = threading.Timer(seconds, expire)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def checked_call(bench: Bench, variant: Variant, operation: Any, x: Guarded, w: Guarded, y: Guarded) -> Any:
     """Call an operation on guarded buffers, y poisoned first; the array that holds the result.
 
@@ -121,7 +88,7 @@ def checked_call(bench: Bench, variant: Variant, operation: Any, x: Guarded, w: 
         for name, buffer, hashed in zip("xw", (x, w), before, strict=True):
             if bench.hash_value(bench.hash_now(buffer.words)) != hashed:
                 raise Failed("wrong_result", f"{variant.name} changes its input {name}, or the memory around it")
-        outside = sum(bench.changed(margin, POISON) for margin in y.margins)
+        outside = sum(bench.changed(margin, MARGIN) for margin in y.margins)
         if outside:
             raise Failed(
                 "wrong_result",
@@ -203,5 +170,5 @@ def check_layer(bench: Bench, variant: Variant, layer: ConvLayer, images: int) -
             if not rows[-1]["ok"]:
                 break
     except Failed as failure:
-        rows.append(row(test, ok=False, status=failure.status, reason=str(failure)))
+        rows.append(row(test, ok=False, **failure.columns))
     return rows

@@ -29,12 +29,13 @@ class Limits:
     fp32_flop_per_cycle: int
     tf32_flop_per_cycle: int | None = None
     fp16_flop_per_cycle: int | None = None
+    partitions: int = 4
 
 
 LIMITS = {
     "sm_50": Limits(64, 32, 64 << 10, 0, 256),
     "sm_52": Limits(64, 32, 96 << 10, 0, 256),
-    "sm_60": Limits(64, 32, 64 << 10, 0, 128),
+    "sm_60": Limits(64, 32, 64 << 10, 0, 128, partitions=2),
     "sm_61": Limits(64, 32, 96 << 10, 0, 256),
     "sm_70": Limits(64, 32, 96 << 10, 0, 128, None, 1024),
     "sm_75": Limits(32, 16, 64 << 10, 0, 128, None, 1024),
@@ -87,8 +88,8 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tup
     """Theoretical occupancy (0 to 1) of a block of `threads`, and what limits it: warps, blocks, registers or shared
     memory.
 
-    Allocation granularities as in CUDA's occupancy calculator: registers by 256 a warp, warps by 4, shared memory by
-    128 bytes (256 before sm_80).
+    As CUDA's own calculator (cuda_occupancy.h) has it: registers are given out by 256 a warp within the partitions of a
+    multiprocessor, shared memory by 128 bytes (256 before sm_80).
     """
     limits = LIMITS[arch]
     major = int(arch.removeprefix("sm_")) // 10
@@ -96,7 +97,7 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tup
     by_limit = {"warps": limits.warps // warps, "blocks": limits.blocks}
     if registers:
         per_warp = -(-registers * 32 // 256) * 256
-        by_limit["registers"] = (65_536 // per_warp) // 4 * 4 // warps
+        by_limit["registers"] = 65_536 // limits.partitions // per_warp * limits.partitions // warps
     grain = 128 if major >= 8 else 256
     shared = -(-(shared_bytes + limits.reserved_shared_bytes) // grain) * grain
     if shared:

@@ -31,7 +31,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
             shutil.rmtree(path)
         temporary.replace(path)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
             raise _unwritable(path, error) from error
         raise
     finally:

@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 
 from warpbook import building, clocks, devices
-from warpbook.bench import GUARD_WORDS, POISON, Guarded, Timers
+from warpbook.bench import GUARD_WORDS, MARGIN, Guarded, Timers
 from warpbook.errors import UserError
 from warpbook.networks import ConvLayer
 from warpbook.reference import Difference
@@ -98,7 +98,7 @@ class GpuBench:
 
     def guarded(self, shape: tuple[int, ...]) -> Guarded:
         words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)
-        self.fill(words, POISON)
+        self.fill(words, MARGIN)
         return Guarded(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
 
     def fill(self, words: cupy.ndarray, pattern: int) -> None:

@@ -25,6 +25,7 @@ from warpbook import checking, estimates
 from warpbook.bench import Bench
 from warpbook.config import Measuring, Series
 from warpbook.networks import ConvLayer
+from warpbook.supervision import Failed
 from warpbook.variants import Operation, Variant
 
 PROTOCOL = 1
@@ -160,7 +161,7 @@ def measure_layer(
             variant, layer, bench.compare(layer, x.values[:first], w.values, result), integers=False
         )
         if not verdict["ok"]:
-            raise checking.Failed("wrong_result", f"after timing: {verdict['reason']}")
+            raise Failed("wrong_result", f"after timing: {verdict['reason']}")
     return rows
 
 

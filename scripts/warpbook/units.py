@@ -73,11 +73,13 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 def nvprof_time(ns: float) -> str:
     """A time as nvprof prints it: 1.97931s, 118.49ms, 3.7341ms, 949.53us, 897ns."""
-    if ns >= 1e9:
+    # Five digits first: what rounds up to the next unit is printed in it.
+    rounded = float(f"{ns:.5g}")
+    if rounded >= 1e9:
         return f"{ns / 1e9:.5f}s"
     for scale, unit in ((1e6, "ms"), (1e3, "us")):
-        if ns >= scale:
-            value = ns / scale
+        if rounded >= scale:
+            value = rounded / scale
             return f"{value:.{4 - math.floor(math.log10(value))}f}{unit}"
     return f"{ns:.0f}ns"
 

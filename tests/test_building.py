@@ -1,0 +1,176 @@
+"""Real NVRTC, which needs no GPU."""
+
+import ctypes
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cuda.pathfinder import find_nvidia_header_directory
+
+from warpbook import building, devices, tables, variants
+from warpbook.errors import UserError
+
+FOUND = {name: variant for name, variant in variants.discover().items() if variant.cuda_source}
+# What the installed CUDA targets: 13 begins at Turing; 12 reaches back to Maxwell.
+ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100"]
+ARCHITECTURES += [arch for arch in ("sm_52", "sm_60", "sm_61", "sm_70") if building.supported(arch)]
+
+RIGHT = """
+    extern "C" __global__ void conv_forward(
+        const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K) { y[threadIdx.x] = x[0]; }
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", FOUND)
+def test_every_variant_builds_for_every_architecture(name, arch):
+    made = building.build(FOUND[name], arch)
+    assert made.cubin is not None, made.log
+    assert made.cubin[:4] == b"\x7fELF"
+    kernels = {row["kernel"]: row for row in made.rows}
+    assert 0 < kernels["conv_forward"]["registers"] <= 255
+
+
+def test_pascal_and_volta_are_built_where_cuda_12_is_installed():
+    if not building.compiler().startswith("NVRTC 12."):
+        pytest.skip(f"{building.compiler()} is installed; CUDA 12's install targets Pascal and Volta")
+    assert {"sm_60", "sm_70"} <= set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", ["harness", "layers"])
+def test_the_project_s_own_kernels_build(name):
+    source = (variants.FOLDER.parent / "scripts" / "warpbook" / f"{name}.cu").read_text()
+    cubin, log = building.compile_source(source, f"{name}.cu", building.options("sm_80", []))
+    assert cubin is not None, log
+    assert building.resources(log)
+
+
+def test_shared_memory_and_registers_are_the_compiler_s_own(cuda_variant):
+    code = RIGHT.replace("{ y[", "{ __shared__ float s[300]; s[threadIdx.x] = x[1]; __syncthreads(); y[M] = s[K]; y[")
+    (row,) = building.build(cuda_variant(code), "sm_90").rows
+    assert row["shared_bytes"] == 1200
+    assert row["registers"] >= 8
+
+
+def test_an_array_indexed_at_run_time_shows_as_local_memory(cuda_variant):
+    body = "{ float a[40]; for (int i = 0; i < 40; ++i) a[i] = x[i * N]; a[M % 40] += 1; y[M] = a[K % 40]; y["
+    (row,) = building.build(cuda_variant(RIGHT.replace("{ y[", body)), "sm_90").rows
+    assert row["local_bytes"] >= 160
+
+
+def test_constants_of_the_header_reach_the_compiler(cuda_variant):
+    code = RIGHT.replace("{ y[", "{ __shared__ float s[TILE]; s[threadIdx.x] = x[1]; __syncthreads(); y[M] = s[K]; y[")
+    (row,) = building.build(cuda_variant(code, header="constants: {TILE: 77}\n"), "sm_80").rows
+    assert row["shared_bytes"] == 4 * 77
+    assert "-DTILE=77" in row["options"]
+
+
+def test_a_kernel_that_does_not_compile_gives_a_row_with_the_compiler_s_words(cuda_variant):
+    variant = cuda_variant(RIGHT.replace("x[0]", "z[0]"))
+    made = building.build(variant, "sm_90")
+    assert made.cubin is None
+    (row,) = made.rows
+    assert row["ok"] is False
+    assert 'identifier "z" is undefined' in row["log"]
+    assert row["registers"] is None
+    with pytest.raises(UserError, match="mine does not compile for sm_90"):
+        building.cubin_for(variant, "sm_90")
+
+
+def test_a_file_without_conv_forward_is_named(cuda_variant):
+    made = building.build(cuda_variant(RIGHT.replace("conv_forward", "forward")), "sm_90")
+    assert made.cubin is None
+    assert "exports no" in made.log
+
+
+def test_an_architecture_that_the_compiler_lacks_is_named_with_the_remedy(cuda_variant):
+    made = building.build(cuda_variant(RIGHT), "sm_999")
+    assert made.cubin is None
+    assert "makes no code for sm_999; take it out" in made.log
+
+
+def test_builds_are_written_whole_with_one_cubin_for_each_architecture_that_compiles(cuda_variant, tmp_path):
+    building.build_all(cuda_variant(RIGHT), ["sm_80", "sm_999"], tmp_path / "builds" / "mine")
+    folder = tmp_path / "builds" / "mine"
+    assert sorted(path.name for path in folder.iterdir()) == ["builds.csv", "sm_80.cubin"]
+    assert tables.BUILDS.read(folder / "builds.csv").ok.tolist() == [True, False]
+
+
+def test_a_stored_cubin_is_used_only_while_it_is_of_this_source(cuda_variant, tmp_path):
+    folder = tmp_path / "builds"
+    building.build_all(cuda_variant(RIGHT), ["sm_80"], folder / "mine")
+    (folder / "mine" / "sm_80.cubin").write_bytes(b"\x7fELF as it was stored")
+    assert building.cubin_for(cuda_variant(RIGHT), "sm_80", folder) == b"\x7fELF as it was stored"
+    assert building.cubin_for(cuda_variant(RIGHT + "// changed"), "sm_80", folder) != b"\x7fELF as it was stored"
+
+
+def test_compiling_leaves_python_s_shared_bytes_alone(cuda_variant):
+    # A log of one byte once was written over the one-byte string that all of Python shares.
+    source = 'extern "C" __global__ void f() {}'
+    for _ in range(2):
+        building.compile_source(source, "f.cu", building.options("sm_80", []))
+    assert bytes([32]) == b" "
+    assert " ".join("ab") == "a b"
+
+
+def test_occupancy_names_what_limits_it():
+    assert devices.occupancy("sm_90", threads=256, registers=32, shared_bytes=0) == (1.0, "warps")
+    assert devices.occupancy("sm_90", threads=256, registers=34, shared_bytes=0) == (0.75, "registers")
+    assert devices.occupancy("sm_75", threads=32, registers=16, shared_bytes=0) == (0.5, "blocks")
+    assert devices.occupancy("sm_80", threads=128, registers=16, shared_bytes=40 << 10) == (0.25, "shared memory")
+
+
+CALCULATOR = """
+#include "cuda_occupancy.h"
+extern "C" int blocks(int major, int minor, int warps, int shared, int reserved, int threads, int registers, int used) {
+    cudaOccDeviceProp device = {};
+    device.computeMajor = major;
+    device.computeMinor = minor;
+    device.maxThreadsPerBlock = 1024;
+    device.maxThreadsPerMultiprocessor = 32 * warps;
+    device.regsPerBlock = device.regsPerMultiprocessor = 65536;
+    device.warpSize = 32;
+    device.sharedMemPerBlock = 49152;
+    device.sharedMemPerMultiprocessor = shared;
+    device.sharedMemPerBlockOptin = shared - reserved;
+    device.reservedSharedMemPerBlock = reserved;
+    device.numSms = 1;
+    cudaOccFuncAttributes kernel = {};
+    kernel.maxThreadsPerBlock = 1024;
+    kernel.numRegs = registers;
+    kernel.sharedSizeBytes = used;
+    kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+    kernel.maxDynamicSharedSizeBytes = shared;
+    kernel.numBlockBarriers = 1;
+    cudaOccDeviceState state = {};
+    state.cacheConfig = CACHE_PREFER_SHARED;
+    state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
+    cudaOccResult result;
+    const int error = cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, threads, 0);
+    return error ? -error : result.activeBlocksPerMultiprocessor;
+}
+"""
+
+
+@pytest.mark.parametrize("arch", devices.LIMITS)
+def test_occupancy_is_what_cuda_s_own_calculator_gives(arch, tmp_path):
+    compiler, headers = shutil.which("g++"), find_nvidia_header_directory("cudart")
+    if not compiler or not Path(headers, "cuda_occupancy.h").exists():
+        pytest.skip("needs g++ and CUDA's cuda_occupancy.h")
+    (tmp_path / "calculator.cpp").write_text(CALCULATOR)
+    library = tmp_path / "calculator.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", f"-I{headers}", tmp_path / "calculator.cpp", "-o", library], check=True
+    )
+    calculator = ctypes.CDLL(library)
+    limits, number = devices.LIMITS[arch], int(arch.removeprefix("sm_"))
+    drawn = random.Random(arch)
+    for _ in range(500):
+        threads, registers = 32 * drawn.randint(1, 32), drawn.choice([16, 31, 34, 40, 48, 64, 72, 96, 128, 255])
+        used = drawn.choice([0, 100, 1936, 4096, 20_000, 48 << 10])
+        block = (limits.warps, limits.shared_bytes, limits.reserved_shared_bytes, threads, registers, used)
+        expected = calculator.blocks(number // 10, number % 10, *block)
+        found, _ = devices.occupancy(arch, threads, registers, used)
+        assert found == expected * (threads // 32) / limits.warps, block

@@ -1,0 +1,90 @@
+import pytest
+import yaml
+
+from warpbook import config, variants
+from warpbook.errors import UserError
+
+KNOWN = list(variants.discover())
+
+
+def values():
+    return yaml.safe_load(config.FILE.read_text())
+
+
+def changed(path, value):
+    """config.yaml's values with one of them set, at a path such as studies.fa18.sizes."""
+    content = place = values()
+    *parents, last = path.split(".")
+    for parent in parents:
+        place = place[parent]
+    place[last] = value
+    return content
+
+
+def test_shipped_configuration_is_sound():
+    found = config.read(KNOWN)
+    assert found.study == "fa18"
+    assert found.studies["fa18"].sizes == [10, 100, 1000, 10000]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("stuby", "fa18", "stuby: unknown key: did you mean 'study'?"),
+        ("measuring.relativ_noise", 0.1, "measuring.relativ_noise: unknown key: did you mean 'relative_noise'?"),
+        ("studies.fa18.size", [10], "studies.fa18.size: unknown key: did you mean 'sizes'?"),
+        ("measuring.gpu.warm_up", 1, "measuring.gpu.warm_up: unknown key: did you mean 'warmup'?"),
+        ("study", "fa81", "study: no study is called 'fa81'"),
+        ("studies.fa18.network", "fa188", "studies.fa18.network: no network is called 'fa188': did you mean 'fa18'?"),
+        (
+            "studies.fa18.variants",
+            ["dircet"],
+            "studies.fa18.variants: no variant is called 'dircet': did you mean 'direct'?",
+        ),
+        ("studies.fa18.sections", ["milestone_5"], "no section is called 'milestone_5': did you mean 'milestone_"),
+        ("studies.fa18.sizes", [10, 20000], "studies.fa18.sizes.1: 20000 is outside 1 to 10000"),
+        ("studies.fa18.sizes", [100, 10], "is not in ascending order"),
+        ("studies.fa18.sizes", [], "at least 1 item"),
+        ("studies.fa18.sizes", "10", "Input should be a valid list (it is '10')"),
+        ("measuring.relative_noise", "small", "Input should be a valid number (it is 'small')"),
+        ("measuring.gpu.min_samples", 0, "greater than or equal to 1 (it is 0)"),
+        ("architectures", ["90"], "architectures.0: '90' is no architecture of the form sm_90"),
+        ("architectures", ["sm_35"], "sm_35 is Kepler or older"),
+        ("report.authors", [], "report.authors: List should have at least 1 item"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_the_nearest_valid_name(path, value, words):
+    with pytest.raises(UserError) as raised:
+        config.load(changed(path, value), KNOWN)
+    assert words in str(raised.value)
+    assert str(raised.value).startswith("config.yaml:\n")
+
+
+def test_a_missing_key_is_named():
+    content = values()
+    del content["measuring"]["cpu"]
+    with pytest.raises(UserError, match=r"measuring\.cpu: missing"):
+        config.load(content, KNOWN)
+
+
+def test_every_mistake_is_listed_at_once():
+    content = changed("stuby", 1)
+    content["architectures"] = ["sm_90", "90"]
+    content["studies"]["fa18"]["network"] = "nine"
+    with pytest.raises(UserError) as raised:
+        config.load(content, KNOWN)
+    assert len(str(raised.value).splitlines()) == 4
+
+
+def test_all_studies_can_be_chosen_at_once():
+    assert config.load(changed("study", "all"), KNOWN).chosen.keys() == values()["studies"].keys()
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("study: [fa18\n")
+    with pytest.raises(UserError, match=r"config\.yaml cannot be read"):
+        config.read(KNOWN, path)
+    path.write_text("- fa18\n")
+    with pytest.raises(UserError, match="is not YAML of the form"):
+        config.read(KNOWN, path)

@@ -1,0 +1,81 @@
+import math
+
+import numpy as np
+import pytest
+
+from warpbook import estimates
+from warpbook.estimates import Estimate
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 6, 10, 30, 200])
+@pytest.mark.parametrize("distribution", ["lognormal", "exponential"])
+def test_intervals_cover_the_true_median_about_as_often_as_they_say(n, distribution):
+    generator = np.random.default_rng(n)
+    if distribution == "exponential" and n < estimates.SMALLEST_RANKED:
+        pytest.skip("Student's interval on the logarithms supposes their normality")
+    draw = {
+        "lognormal": lambda: np.exp(generator.normal(0, 0.1, n)),
+        "exponential": lambda: generator.exponential(1, n) / math.log(2),
+    }[distribution]
+    found = [estimates.median(draw()) for _ in range(2000)]
+    covered = np.mean([estimate.low <= 1 <= estimate.high for estimate in found])
+    assert 0.94 <= covered <= 0.995
+
+
+@pytest.mark.parametrize(("n", "ranks"), [(6, (0, 5)), (9, (1, 7)), (20, (5, 14)), (100, (39, 60))])
+def test_order_statistics_are_those_of_the_tables(n, ranks):
+    # David and Nagaraja, Order Statistics; the same as R's quantile intervals.
+    estimate = estimates.median(np.arange(1.0, n + 1))
+    assert (estimate.low, estimate.high) == (ranks[0] + 1, ranks[1] + 1)
+
+
+def test_a_single_sample_has_no_interval():
+    estimate = estimates.median(np.array([3.0]))
+    assert estimate.value == 3.0
+    assert math.isnan(estimate.low)
+    assert estimate.relative_noise == math.inf
+
+
+def test_no_samples_give_no_estimate():
+    assert estimates.median(np.array([])).n == 0
+
+
+def test_more_samples_than_floats_can_count_still_give_an_interval():
+    estimate = estimates.median(np.arange(1.0, 5001.0))
+    assert 2420 < estimate.low < 2440
+    assert 2560 < estimate.high < 2580
+
+
+def test_a_drift_that_both_sides_saw_leaves_a_paired_ratio_alone():
+    drift = np.linspace(1, 2, 40)
+    paired = estimates.paired_ratio(3 * drift, 2 * drift)
+    unpaired = estimates.unpaired_ratio(3 * drift, 2 * drift)
+    assert paired == Estimate(1.5, 1.5, 1.5, 40)
+    assert unpaired.high - unpaired.low > 0.2
+
+
+def test_ratio_of_sums_weighs_each_layer_by_its_time():
+    short, long = np.full(10, 1.0), np.full(10, 9.0)
+    ratio = estimates.ratio_of_sums([2 * short, long], [short, long], paired=True)
+    assert ratio.value == pytest.approx(1.1)
+
+
+def test_the_same_samples_give_the_same_interval():
+    samples = [np.random.default_rng(1).normal(5, 1, 30)]
+    assert estimates.sum_of_medians(samples) == estimates.sum_of_medians(samples)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1.05, 1.10, "faster"),
+        (1.001, 1.02, "faster"),
+        (0.90, 0.95, "slower"),
+        (0.995, 1.005, "same"),
+        (1.001, 1.009, "same"),
+        (0.98, 1.02, "ambiguous"),
+        (math.nan, math.nan, "ambiguous"),
+    ],
+)
+def test_verdicts_follow_from_the_interval(low, high, expected):
+    assert estimates.verdict(Estimate(1.0, low, high, 10), same_within=0.01) == expected

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from warpbook import networks, reference, variants
+
+LAYER = networks.ConvLayer("small", 3, 7, 9, 2, 4)
+
+
+def test_definition_gives_a_case_worked_out_by_hand():
+    x = np.array([[[[1, 2, 3], [4, 5, 6], [7, 8, 9]]]], np.float32)
+    w = np.array([[[[1, 0], [0, -1]]], [[[0, 2], [3, 0]]]], np.float32)
+    expected = [[[[-4, -4], [-4, -4]], [[16, 21], [31, 36]]]]
+    assert reference.convolve_by_definition(x, w).tolist() == expected
+
+
+def test_fast_reference_equals_the_definition():
+    generator = np.random.default_rng(1)
+    x, w = generator.standard_normal(LAYER.x_shape(3)), generator.standard_normal(LAYER.w_shape)
+    assert np.allclose(reference.convolve(x, w), reference.convolve_by_definition(x, w), rtol=1e-13, atol=1e-13)
+
+
+def test_difference_of_a_right_result_is_rounding_alone():
+    generator = np.random.default_rng(2)
+    x = generator.standard_normal(LAYER.x_shape(2)).astype(np.float32)
+    w = generator.standard_normal(LAYER.w_shape).astype(np.float32)
+    found = reference.difference(x, w, reference.convolve(x, w).astype(np.float32))
+    assert 0 < found.worst_unit < 2.0**-24
+    assert found.not_finite == 0
+
+
+def test_difference_counts_what_is_not_finite_and_goes_on():
+    x, w = np.ones(LAYER.x_shape(1), np.float32), np.ones(LAYER.w_shape, np.float32)
+    y = reference.convolve(x, w).astype(np.float32)
+    y[0, 0, 0, :2] = np.nan, np.inf
+    y[0, 1, 3, 3] += 0.5
+    found = reference.difference(x, w, y)
+    assert found.not_finite == 2
+    assert found.max_abs_err == 0.5
+    assert found.max_magnitude == LAYER.accumulation
+
+
+@pytest.mark.parametrize("products", [1, 25, 99, 100, 588])
+def test_tolerance_grows_with_the_sum_and_shrinks_with_precision(products):
+    variant = variants.read("direct")
+    layer = networks.ConvLayer("sum", products, 1, 1, 1, 1)
+    unit = reference.unit_error(layer, variant)
+    assert unit <= (products + 1) * 2.0**-24
+    assert unit < reference.unit_error(layer, variants.read("cudnn_tf32"))
+    # Never tighter than what any order of summing may do to a random walk of ten deviations.
+    assert unit >= min(products + 1, 10 * (products + 1) ** 0.5) * 2.0**-24

@@ -1,0 +1,125 @@
+import itertools
+import time
+
+import pytest
+
+from warpbook import networks, timing
+from warpbook.bench import CPU_CHUNK, CpuBench
+from warpbook.config import Measuring, Programs, Series
+from warpbook.supervision import Failed
+
+LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
+QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
+MEASURING = Measuring(
+    relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=10
+)
+
+
+def series(**changes):
+    return Series(**{**QUICK.model_dump(), **changes})
+
+
+def test_a_series_of_steady_samples_ends_as_precise():
+    result = timing.in_turn({"steady": lambda: 5.0}, series(max_samples=1000, budget_s=5), 0.01)
+    assert result.stop_reason == "precise"
+    assert len(result.samples["steady"]) == 10
+
+
+def test_a_noisy_series_goes_on_until_its_samples_are_spent():
+    noisy = itertools.cycle([1.0, 9.0])
+    result = timing.in_turn({"noisy": lambda: next(noisy)}, series(max_samples=37, budget_s=5), 0.01)
+    assert result.stop_reason == "samples"
+    assert len(result.samples["noisy"]) == 37
+
+
+def slow():
+    time.sleep(0.05)
+    return float(time.perf_counter_ns() % 7 + 1)
+
+
+def test_a_slow_series_takes_its_least_samples_before_it_heeds_the_time():
+    result = timing.in_turn({"slow": slow}, series(warmup=0, budget_s=0.1, patience_s=5), 1e-9)
+    assert result.stop_reason == "time"
+    assert len(result.samples["slow"]) == 6
+
+
+def test_patience_ends_a_series_whose_samples_are_too_long():
+    result = timing.in_turn({"slow": slow}, series(warmup=0, budget_s=0.05, patience_s=0.12), 1e-9)
+    assert 1 <= len(result.samples["slow"]) <= 3
+
+
+def test_warmup_rounds_are_not_counted_unless_they_outlast_the_budget():
+    numbers = itertools.count()
+    result = timing.in_turn({"n": lambda: float(next(numbers) >= 3) + 1}, series(warmup=3), 0.01)
+    assert {sample.time_ms for sample in result.samples["n"]} == {2.0}
+    long = timing.in_turn({"slow": slow}, series(warmup=3, min_samples=1, budget_s=0.04), 1e9)
+    assert len(long.samples["slow"]) == 1
+
+
+def test_variant_and_baseline_take_turns_in_both_orders():
+    order = []
+    timers = {name: lambda name=name: order.append(name) or 1.0 for name in ("variant", "baseline")}
+    timing.in_turn(timers, series(warmup=0, max_samples=6), 1e-12)
+    assert order[:4] == ["variant", "baseline", "baseline", "variant"]
+    assert order.count("variant") == order.count("baseline")
+
+
+def test_throttled_samples_are_kept_and_do_not_count_for_the_precision():
+    readings = itertools.cycle([(1500.0, True), (1980.0, False)])
+    times = itertools.cycle([9.0, 1.0])
+    result = timing.in_turn({"n": lambda: next(times)}, series(warmup=0, max_samples=40), 0.01, lambda: next(readings))
+    assert result.stop_reason == "precise"
+    assert any(sample.throttled for sample in result.samples["n"])
+    assert set(timing.kept(result.samples["n"])) == {1.0}
+
+
+def test_a_layer_s_samples_come_with_their_pairs(cpu_variant):
+    variant = cpu_variant("y[...] = convolve(x, w)")
+    rows = timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
+    assert {(row["variant"], row["layer"], row["size"], row["state"], row["kind"]) for row in rows} == {
+        ("mine", "odd", 3, "hot", "op")
+    }
+    assert all(row["time_ms"] > 0 for row in rows)
+    assert [row["sample"] for row in rows] == list(range(len(rows)))
+
+
+def test_all_images_of_a_large_dataset_go_through_in_chunks(cpu_variant, tmp_path):
+    log = tmp_path / "calls.txt"
+    body = f"y[...] = convolve(x, w)\nopen({str(log)!r}, 'a').write(f'{{len(x)}} ')"
+    timing.measure_layer(CpuBench(), [cpu_variant(body)], LAYER, 2 * CPU_CHUNK + 7, series(warmup=0), MEASURING)
+    lengths = [int(length) for length in log.read_text().split()]
+    assert lengths[:3] == [CPU_CHUNK, CPU_CHUNK, 7]
+
+
+def test_a_variant_that_does_less_when_it_is_timed_is_caught_after_the_timing(cpu_variant):
+    body = "calls[0] += 1\nif calls[0] < 4: y[...] = convolve(x, w)"
+    with pytest.raises(Failed, match=r"leaves .* outputs unwritten") as raised:
+        timing.measure_layer(CpuBench(), [cpu_variant(body, before="calls = [0]")], LAYER, 3, QUICK, MEASURING)
+    assert raised.value.status == "wrong_result"
+
+
+def test_a_variant_that_is_wrong_when_it_is_timed_is_caught_after_the_timing(cpu_variant):
+    with pytest.raises(Failed, match="after timing: mine is wrong"):
+        timing.measure_layer(CpuBench(), [cpu_variant("y[...] = 1")], LAYER, 3, QUICK, MEASURING)
+
+
+def test_lower_bound_is_the_larger_of_bytes_and_operations():
+    first, second = networks.find("fa18").convs
+    assert timing.lower_bound_ms(first, 10_000, 4240, 66_908) == pytest.approx(0.2425, rel=1e-3)  # bytes
+    assert timing.lower_bound_ms(second, 10_000, 4240, 66_908) == pytest.approx(0.4850, rel=1e-3)  # operations
+
+
+def test_what_the_cache_may_keep_is_left_out_of_the_bound():
+    layer = networks.find("fa18").convs[0]
+    assert timing.lower_bound_ms(layer, 10, 4240, None, kept_bytes=60 << 20) == 0
+    assert timing.lower_bound_ms(layer, 10_000, 4240, None, kept_bytes=60 << 20) == pytest.approx(0.2277, rel=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
+    from warpbook import variants
+    from warpbook.gpu import GpuBench
+
+    rows = timing.measure_layer(GpuBench(), [variants.read("direct")], LAYER, 1, QUICK, MEASURING)
+    least = {kind: min(row["time_ms"] for row in rows if row["kind"] == kind) for kind in ("gpu", "op", "layer")}
+    assert least["gpu"] < least["op"] < least["layer"]

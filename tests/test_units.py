@@ -1,0 +1,56 @@
+import pytest
+
+from warpbook import units
+from warpbook.estimates import Estimate
+
+
+@pytest.mark.parametrize(
+    ("ns", "printed"),
+    [
+        (1_979_310_000, "1.97931s"), (118_490_000, "118.49ms"), (13_166_000, "13.166ms"), (3_734_100, "3.7341ms"),
+        (949_530, "949.53us"), (40_448, "40.448us"), (1_024, "1.0240us"), (897, "897ns"), (0, "0ns"),
+        (999_996, "1.0000ms"), (999_999_999, "1.00000s"),
+    ],
+)  # fmt: skip
+def test_profile_times_are_printed_as_nvprof_prints_them(ns, printed):
+    assert units.nvprof_time(ns) == printed
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(15266.1, "15.27\u202fs"), (3.7776, "3.778\u202fms"), (0.00897, "8.970\u202fµs"), (2.1e-6, "2.100\u202fns")],
+)
+def test_times_are_shown_in_the_unit_that_suits_them(ms, shown):
+    assert units.time(ms) == shown
+
+
+def test_gnu_time_s_line_is_the_course_s():
+    line = units.gnu_time(13.16, 12.04, 11.76, 2830016)
+    assert line == "13.16user 12.04system 0:11.76elapsed 214%CPU (0avgtext+0avgdata 2830016maxresident)k"
+    assert units.gnu_time(1, 0, 76.5, 1).split()[2] == "1:16.50elapsed"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.2638, "0.264×"), (1.1624, "1.16×"), (41.61, "41.6×"), (1523.4, "1\u2009523×"), (998.2, "998×")],
+)
+def test_speedups_keep_three_digits(value, shown):
+    assert units.ratio(value) == shown
+
+
+def test_an_interval_shows_enough_digits_to_tell_its_ends_apart():
+    assert units.ratio_interval(Estimate(1.1396, 1.1381, 1.1409, 20)) == "[1.138, 1.141]"
+    assert units.ratio_interval(Estimate(41.6, 41.44, 41.71, 20)) == "[41.44, 41.71]"
+    assert units.ratio_interval(Estimate(998, 960, 1040, 20)) == "[960, 1040]"
+    assert units.ratio_interval(Estimate(2.0, float("nan"), float("nan"), 1)) == "no interval"
+
+
+def test_missing_values_are_dashes_everywhere():
+    for shown in (
+        units.time(None),
+        units.milliseconds(None),
+        units.ratio(None),
+        units.percent(None),
+        units.seconds(None),
+    ):
+        assert shown == units.MISSING

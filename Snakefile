@@ -9,6 +9,7 @@
 import fcntl
 import shlex
 import sys
+from os.path import relpath
 from pathlib import Path
 
 sys.path.insert(0, "scripts")
@@ -49,7 +50,7 @@ def files_of(variant):
     """Source files of a variant, and its builds where it has CUDA C++."""
     found = PLAN.variants[variant]
     builds = [f"results/builds/{variant}"] if found.cuda_source and found.device in DEVICES else []
-    return [*map(str, found.files), *builds]
+    return [*map(relpath, found.files), *builds]
 
 
 def modules_of(device):
@@ -167,7 +168,7 @@ rule build_variant:
     input:
         program="scripts/build_variant.py",
         modules=[f"{MODULES}/{name}.py" for name in ("building", "variants", "tables")],
-        sources=lambda wildcards: [str(path) for path in PLAN.variants[wildcards.variant].files],
+        sources=lambda wildcards: list(map(relpath, PLAN.variants[wildcards.variant].files)),
     output:
         directory("results/builds/{variant}"),
     params:

@@ -45,6 +45,10 @@ def test_an_interval_shows_enough_digits_to_tell_its_ends_apart():
     assert units.ratio_interval(Estimate(2.0, float("nan"), float("nan"), 1)) == "no interval"
 
 
+def test_an_infinite_value_is_shown_as_such():
+    assert units.significant(float("inf")) == "∞"
+
+
 def test_missing_values_are_dashes_everywhere():
     for shown in (
         units.time(None),

@@ -11,6 +11,8 @@ def significant(value: float, digits: int = 4) -> str:
     """A number with so many significant digits and no exponent: 3.778, 22.40, 1134, 0.0108."""
     if value is None or math.isnan(value):
         return MISSING
+    if math.isinf(value):
+        return "∞"
     if value == 0:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))

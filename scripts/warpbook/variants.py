@@ -211,7 +211,8 @@ def _header(text: str) -> Header:
 
 def _first_words(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
+        # A misspelt key explains the missing one that it leaves behind.
+        first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             return f"unknown key {key!r}: {nearest(key, list(Header.model_fields))}"

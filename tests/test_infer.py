@@ -1,0 +1,119 @@
+"""The program that the course's students know, run as they run it."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conftest import PROJECT
+from warpbook import devices, inference, networks, variants, weights
+from warpbook.inference import max_pool_tanh
+
+
+def infer(*arguments):
+    command = [sys.executable, "scripts/infer.py", *map(str, arguments)]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("variant", ["loop_nest", "im2col_blas", "simd"])
+def test_output_is_that_of_the_course_s_scripts(variant):
+    done = infer("--network", "fa18", "--variant", variant, "--device", "cpu", 100)
+    assert done.returncode == 0, done.stderr
+    expected = (
+        r"Loading fashion-mnist data\.\.\. done\n"
+        r"Loading model\.\.\. done\n"
+        r"New Inference\n"
+        r"Op Time: 0\.\d{6}\n"
+        r"Op Time: 0\.\d{6}\n"
+        r"Correctness: 0\.91 Model: fa18\n"
+    )
+    assert re.fullmatch(expected, done.stdout)
+    assert done.stderr == ""
+
+
+def test_a_framework_prints_its_metric():
+    done = infer("--network", "fa18", "--variant", "onnxruntime", 100)
+    assert done.stdout.endswith("New Inference\nEvalMetric: {'accuracy': 0.91}\n")
+
+
+def test_ten_images_can_all_be_right():
+    assert "Correctness: 1.0 Model: fa18" in infer("--variant", "loop_nest", 10).stdout
+
+
+def test_a_network_s_other_weights_are_named_in_the_output():
+    done = infer("--network", "fa17", "--weights", "low", "--variant", "im2col_blas", 1000)
+    assert "Correctness: 0.634 Model: fa17-low" in done.stdout
+
+
+def test_predicted_labels_can_be_kept(tmp_path):
+    path = tmp_path / "labels.npy"
+    infer("--variant", "im2col_blas", "--predictions", path, 120)
+    assert np.load(path).shape == (120,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--variant", "dircet"], "no variant is called 'dircet': did you mean 'direct'?"),
+        (["--variant", "simd", "--network", "fa188"], "no network is called 'fa188': did you mean 'fa18'?"),
+        (["--variant", "simd", "0"], "size '0' is no whole number from 1 to 10000"),
+        (["--variant", "simd", "10001"], "size '10001' is no whole number from 1 to 10000"),
+        (["--variant", "simd", "ten"], "size 'ten' is no whole number from 1 to 10000"),
+        (["--variant", "simd", "--weights", "best"], "fa18 has no weights called 'best': valid: trained"),
+        (["--variant", "simd", "--device", "gpu"], "simd runs on the cpu, not the gpu; there: direct,"),
+    ],
+)
+def test_a_wrong_name_or_size_ends_with_status_2_and_one_line(arguments, words):
+    done = infer(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+
+
+def test_a_device_that_is_not_there_ends_with_status_2_and_one_line():
+    if isinstance(devices.probe(), devices.Device):
+        pytest.skip("there is a GPU here")
+    done = infer("--variant", "direct", "--device", "gpu", 10)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no CUDA device here: no CUDA driver")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_unknown_device_is_refused():
+    assert infer("--variant", "direct", "--device", "tpu").returncode == 2
+
+
+def test_ten_thousand_images_of_the_largest_network_need_little_memory():
+    script = (
+        "import resource, sys; sys.argv = ['infer.py', '--network', 'fa19', '--variant', 'onnxruntime', '10000']\n"
+        "import runpy; sys.path.insert(0, 'scripts')\n"
+        "try: runpy.run_path('scripts/infer.py', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=300)
+    assert int(done.stdout.split("peak ")[1]) < 2 << 20  # KiB
+
+
+def test_chunks_do_not_change_the_labels():
+    network = networks.find("fa18")
+    images = np.random.default_rng(3).integers(0, 256, (207, 1, 64, 64), dtype=np.uint8)
+    predict = inference.load(variants.read("im2col_blas"), network, weights.load(network, "trained"))
+    together, _ = predict(images)
+    apart = np.concatenate([predict(images[start : start + 30])[0] for start in range(0, 207, 30)])
+    assert np.array_equal(together, apart)
+
+
+def test_pooling_before_tanh_gives_what_tanh_before_pooling_does():
+    x = np.random.default_rng(4).standard_normal((2, 3, 6, 8)).astype(np.float32)
+    expected = np.tanh(x).reshape(2, 3, 3, 2, 4, 2).max(axis=(3, 5))
+    assert np.array_equal(max_pool_tanh(x), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", ["direct", "constant_weights", "shared_input"])
+def test_gpu_program_predicts_what_the_cpu_does(variant):
+    assert "Correctness: 0.91 Model: fa18" in infer("--variant", variant, 100).stdout

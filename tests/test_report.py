@@ -1,0 +1,193 @@
+"""The report, rendered from an archived run and opened with a PDF library."""
+
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+from pypdf import PdfReader
+
+from conftest import PROJECT
+from warpbook import config, evidence, plan, rendering, runs, variants
+
+sys.path.insert(0, str(PROJECT / "scripts"))
+import render_report
+
+KNOWN = list(variants.discover())
+ARCHIVE = sorted(path for path in (PROJECT / "reports" / "runs").glob("*.zip") if "profiles" not in path.name)[-1]
+
+
+def rendered(folder: Path, study: str = "fa18", **changes) -> tuple[str, PdfReader]:
+    """(HTML, PDF) of a study, with an archived run in the place of this machine's own."""
+    # Under the policy that the run was measured with, so that nothing of it is stale.
+    measuring = runs.open_run(ARCHIVE).record["measuring"]
+    values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
+    html, pdf = folder / f"{study}.html", folder / f"{study}.pdf"
+    render_report.render(study, values, ARCHIVE, html, pdf)
+    return html.read_text(), PdfReader(pdf)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return rendered(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def pages(report):
+    return [page.extract_text() for page in report[1].pages]
+
+
+class Outline(HTMLParser):
+    """Images, table heads, identifiers and the words of headings of a document."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.images, self.ids, self.links, self.scopes = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if tag == "img":
+            self.images.append(found)
+        if tag == "th":
+            self.scopes.append(found.get("scope"))
+        if "id" in found:
+            self.ids.append(found["id"])
+        if tag == "a":
+            self.links.append(found["href"])
+
+
+def test_report_has_the_parts_of_a_milestone_report_in_order(pages):
+    headings = """
+        Contents
+        Summary
+        Milestone 1: the framework
+        Kernels that together take more than 90 % of the GPU time
+        CUDA API calls that together take more than 90 % of the API time
+        Kernels and API calls
+        Milestone 2: convolution on the CPU
+        Whole-program execution times
+        Op times
+        Milestone 3: a first GPU kernel
+        Profile at each size
+        Op times: CPU against GPU
+        Milestone 4: optimizations
+        Weights in constant memory
+        Input tile in shared memory
+        Builds
+        Correctness
+        Profiles in full
+        Machines, software and provenance
+        References
+    """
+    whole = re.sub(r"\s+", " ", "\n".join(pages[2:]))
+    place = 0
+    for heading in headings.split("\n")[2:-1]:
+        found = whole.find(heading.strip(), place)
+        assert found >= 0, heading
+        place = found
+
+
+def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
+    contents = next(page for page in pages if page.strip().splitlines()[2:] and "Contents" in page[:400])
+    entries = re.findall(r"(?:^|\n)(?:[0-9A-Z][0-9.]*)?\s*([A-Z][^\n]*?)\s*(?:\.\s*){3,}\s*(\d+)", contents)
+    assert len(entries) >= 20
+    for title, number in entries:
+        page = re.sub(r"\s+", " ", pages[int(number) - 1])
+        assert re.sub(r"\s+", " ", title.strip()) in page, (title, number)
+
+
+def test_cover_names_title_authors_devices_and_commit(pages):
+    settings = config.read(KNOWN)
+    cover = re.sub(r"\s+", " ", pages[0])
+    for words in (settings.report.title, *settings.report.authors, "NVIDIA", ARCHIVE.stem, "commit"):
+        assert words in cover
+
+
+def test_pdf_is_tagged_titled_and_bookmarked(report):
+    reader = report[1]
+    assert reader.root_object["/MarkInfo"]["/Marked"]
+    assert "Convolution kernels" in reader.metadata.title
+    assert len(reader.outline) >= 10
+
+
+def test_every_figure_has_words_for_those_who_do_not_see_it(report):
+    images = Outline(report[0]).images
+    assert len(images) >= 8
+    assert all(len(image["alt"]) > 20 for image in images)
+
+
+def test_every_table_head_says_what_it_heads(report):
+    assert set(Outline(report[0]).scopes) == {"col", "row"}
+
+
+def test_every_reference_within_the_report_leads_somewhere(report):
+    outline = Outline(report[0])
+    assert len(set(outline.ids)) == len(outline.ids)
+    within = [link.removeprefix("#") for link in outline.links if link.startswith("#")]
+    assert set(within) <= set(outline.ids)
+
+
+def test_no_value_is_printed_that_nobody_formatted(pages):
+    whole = "\n".join(pages)
+    for bad in ("nan", "None", "NaN×", "<NA>", "Estimate(", "{{", "inf×"):
+        assert not re.search(rf"(?<![A-Za-z_]){re.escape(bad)}(?![A-Za-z_])", whole.replace("filled with NaN", "")), bad
+
+
+def test_profile_tables_are_those_of_nvprof(pages):
+    whole = "\n".join(pages)
+    assert re.search(r"GPU activities:\s+\d+\.\d\d%\s+[\d.]+(ms|us|s)\s+\d+\s+[\d.]+(ms|us|s)", whole)
+    assert "[CUDA memcpy HtoD]" in whole
+    assert "cuLaunchKernel" in whole
+
+
+def test_course_s_time_line_is_printed_with_the_program_s_output(pages):
+    whole = "\n".join(pages)
+    assert re.search(r"\d+\.\d\duser \d+\.\d\dsystem \d:\d\d\.\d\delapsed \d+%CPU", whole)
+    assert "Correctness: 0.897 Model: fa18" in whole
+    assert "EvalMetric: {'accuracy': 0.897}" in whole
+
+
+def test_html_can_be_sent_alone(report):
+    assert 'url("../' not in report[0]
+    assert "http-equiv" not in report[0]
+    assert report[0].count("data:font/ttf;base64,") >= 5
+
+
+def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(tmp_path):
+    _, reader = rendered(tmp_path, gpu="none")
+    whole = re.sub(r"\s+", " ", "\n".join(page.extract_text() for page in reader.pages))
+    assert "Milestone 3: a first GPU kernel" in whole
+    assert "Not measured: the configuration asks for no GPU figures (gpu: none)" in whole
+    assert "conv_forward" in whole  # builds need no GPU
+    assert "Vectorised rows, all cores" in whole
+
+
+def test_a_study_of_one_milestone_has_that_milestone_alone(tmp_path):
+    _, reader = rendered(tmp_path, "fa18-m1")
+    whole = "\n".join(page.extract_text() for page in reader.pages)
+    assert "Milestone 1: the framework" in whole
+    assert "Milestone 2" not in whole
+
+
+def test_a_name_that_the_templates_do_not_know_fails_the_rendering(tmp_path, monkeypatch):
+    values = yaml.safe_load(config.FILE.read_text())
+    made = plan.make(config.load(values, KNOWN))
+    env = rendering.environment(evidence.load(made, "fa18", runs.open_run(ARCHIVE)), rendering.Headings())
+    with pytest.raises(Exception, match="'speedpu' is undefined"):
+        env.from_string("{{ speedpu }}").render()
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("[CUDA memcpy HtoD]", "[CUDA memcpy HtoD]"),
+        ("conv_forward", "conv_forward"),
+        ("void cudnn::detail::f<float, int=3>(float const*, g<int>)", "cudnn::detail::f<…>"),
+        ("void at::native::k<4, g<h(int)>>(int)", "at::native::k<…>"),
+    ],
+)
+def test_long_kernel_names_lose_their_arguments(name, short):
+    assert rendering.short_name(name) == short

@@ -1,0 +1,291 @@
+"""Real Snakemake on a tiny study in a copy of the project: made, made again, changed, broken, interrupted."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from pypdf import PdfReader
+
+from conftest import PROJECT
+from warpbook import devices, runs, tables
+
+LEFT_BEHIND = shutil.ignore_patterns(
+    ".git", ".venv*", ".snakemake", "results", "out", "__pycache__", ".pytest_cache", ".ruff_cache", "tests", ".*"
+)
+
+TINY = {
+    "study": "tiny",
+    "gpu": "none",
+    "architectures": ["sm_90"],
+    "report": {"title": "A tiny study", "authors": ["Somebody"]},
+    "measuring": {
+        "relative_noise": 0.5,
+        "same_within": 0.01,
+        "gpu": {"warmup": 0, "min_samples": 2, "max_samples": 5, "budget_s": 0.05, "patience_s": 1},
+        "cpu": {"warmup": 0, "min_samples": 2, "max_samples": 5, "budget_s": 0.05, "patience_s": 1},
+        "programs": {"runs": 1, "patience_s": 5},
+        "timeout_s": 20,
+    },
+    "studies": {
+        "tiny": {
+            "title": "Two sizes, two variants",
+            "network": "fa18",
+            "sizes": [3, 12],
+            "variants": ["direct", "im2col_blas", "loop_nest"],
+            "sections": ["milestone_1", "milestone_2", "milestone_3", "milestone_4"],
+        }
+    },
+}
+
+NO_GPU = not isinstance(devices.probe(), devices.Device)
+
+
+class Workspace:
+    """A copy of the project with a configuration of its own."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def configure(self, **changes):
+        (self.folder / "config.yaml").write_text(yaml.safe_dump({**TINY, **changes}, sort_keys=False))
+
+    def snakemake(self, *arguments, check=True, cores=2):
+        command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        if check and done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+        return done
+
+    def jobs(self, done) -> set[str]:
+        """Rules of the jobs that a Snakemake call ran."""
+        return set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", done.stdout + done.stderr))
+
+    def finished(self, done) -> list[str]:
+        """What each job said that it does."""
+        return re.findall(r"Job \d+: (.*)", done.stdout + done.stderr)
+
+    def pdf_text(self, study="tiny") -> str:
+        reader = PdfReader(self.folder / "reports" / "out" / f"{study}.pdf")
+        return re.sub(r"\s+", " ", " ".join(page.extract_text() for page in reader.pages))
+
+    def leftovers(self) -> list[Path]:
+        """Temporary files that a job should have taken away."""
+        return [
+            path for path in (self.folder / "results").rglob(".*") if path.name not in (".lock", ".snakemake_timestamp")
+        ]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Workspace:
+    """A workspace in which the report was made once. Tests copy it."""
+    folder = tmp_path_factory.mktemp("made") / "project"
+    shutil.copytree(PROJECT, folder, ignore=LEFT_BEHIND)
+    shutil.copytree(PROJECT / "profiles", folder / "profiles", dirs_exist_ok=True)
+    shutil.rmtree(folder / "reports" / "runs", ignore_errors=True)
+    workspace = Workspace(folder)
+    workspace.configure()
+    workspace.snakemake("report")
+    return workspace
+
+
+@pytest.fixture
+def workspace(made, tmp_path) -> Workspace:
+    copy = tmp_path / "project"
+    shutil.copytree(made.folder, copy, symlinks=True)
+    return Workspace(copy)
+
+
+def test_a_fresh_copy_makes_a_report_with_figures_measured_here(made):
+    text = made.pdf_text()
+    assert "A tiny study" in text
+    assert "Somebody" in text
+    assert re.search(r"loop_nest conv1 [\d.]+ [mµ]?s", text)
+    assert "no GPU figures (gpu: none)" in text
+    assert (made.folder / "reports" / "out" / "tiny.html").stat().st_size > 100_000
+    assert made.leftovers() == []
+
+
+def test_nothing_changed_means_nothing_done_in_a_few_seconds(made):
+    began = time.monotonic()
+    done = made.snakemake("report", cores=1)
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert time.monotonic() - began < 30
+
+
+def test_a_run_holds_what_others_rely_on(made):
+    run = runs.open_run(made.folder / "results" / "run")
+    assert run.problem == ""
+    assert run.record["networks"]["fa18"]["sizes"] == [3, 12]
+    assert run.gpu is None
+    samples = run.table(tables.SAMPLES)
+    assert set(samples.variant) == {"loop_nest", "im2col_blas"}
+    assert (samples.status == "ok").all()
+    builds = run.table(tables.BUILDS)
+    assert {"direct", "shared_input"} <= set(builds.variant)
+    assert builds.ok.all()
+    programs = run.table(tables.PROGRAMS)
+    assert programs.accuracy.tolist() == [1.0] * len(programs)
+
+
+def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_left_alone(workspace):
+    source = (workspace.folder / "kernels" / "direct.cu").read_text()
+    mine = source.replace("title:     One thread for each output", "title:     My own kernel\nbuilds_on: direct")
+    (workspace.folder / "kernels" / "my_kernel.cu").write_text(mine)
+    names = [*TINY["studies"]["tiny"]["variants"], "my_kernel"]
+    workspace.configure(studies={"tiny": {**TINY["studies"]["tiny"], "variants": names}})
+    done = workspace.snakemake("report")
+    assert workspace.jobs(done) == {"build_variant", "assemble_run", "render_report", "report"}
+    assert "Building my_kernel" in workspace.finished(done)
+    assert len([words for words in workspace.finished(done) if words.startswith("Building")]) == 1
+    text = workspace.pdf_text()
+    assert "My own kernel" in text
+    assert re.search(r"my_kernel sm_90 conv_forward \d+", text)
+
+
+def test_a_kernel_that_does_not_compile_is_shown_as_failed_and_the_rest_is_intact(workspace):
+    path = workspace.folder / "kernels" / "direct.cu"
+    path.write_text(path.read_text().replace("float sum = 0.0f;", "flaot sum = 0.0f;"))
+    done = workspace.snakemake("report")
+    assert "Building direct" in workspace.finished(done)
+    text = workspace.pdf_text()
+    assert "compile failed" in text
+    assert 'identifier "flaot" is undefined' in text
+    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
+
+
+def test_a_header_with_a_mistake_is_shown_as_failed_and_the_rest_is_intact(workspace):
+    path = workspace.folder / "kernels" / "direct.cu"
+    path.write_text(path.read_text().replace("idea:", "ideas:"))
+    workspace.snakemake("report")
+    assert "direct.cu: unknown key 'ideas': did you mean 'idea'?" in workspace.pdf_text()
+
+
+BROKEN = {
+    "wrong numbers": ("y[image] += 1", "wrong result", "must be exact on small integers"),
+    "an exception": ("raise RuntimeError('out of tiles')", "launch failed", "RuntimeError: out of tiles"),
+    "a crash": ("import ctypes; ctypes.string_at(0)", "launch failed", "its process died: SIGSEGV"),
+    "a hang": ("import time; time.sleep(600)", "timed out", "still running after 4 s"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_cpu_variant_is_shown_as_failed_and_the_rest_is_intact_that_ends_in(kind, workspace):
+    code, status, words = BROKEN[kind]
+    path = workspace.folder / "kernels" / "im2col_blas.py"
+    lines = path.read_text().splitlines()
+    place = next(number for number, line in enumerate(lines) if "np.matmul(" in line)
+    lines.insert(place + 1, " " * 12 + code)
+    path.write_text("\n".join(lines) + "\n")
+    if kind == "a hang":
+        workspace.configure(measuring={**TINY["measuring"], "timeout_s": 4})
+    workspace.snakemake("report")
+    text = workspace.pdf_text()
+    assert status in text
+    assert words in text
+    assert re.search(r"loop_nest conv1 [\d.]+ [mµ]?s", text)
+    failed = workspace.snakemake("check", check=False)
+    assert failed.returncode != 0
+    assert f"FAILED  {'im2col_blas':24} fa18" in failed.stdout + failed.stderr
+    assert workspace.leftovers() == []
+
+
+def test_check_says_what_every_variant_passed_and_times_nothing(workspace):
+    shutil.rmtree(workspace.folder / "results" / "parts" / "samples")
+    done = workspace.snakemake("check")
+    words = done.stdout + done.stderr
+    assert re.search(
+        r"checked loop_nest +fa18 +\d+ tests, error at most [\d.]+ of its tolerance, 0 labels differ", words
+    )
+    assert re.search(r"built   direct +sm_90 +conv_forward: \d+ registers", words)
+    assert "measure_variant" not in workspace.jobs(done)
+
+
+def test_archive_packs_the_run_where_it_is_told_to(workspace):
+    workspace.snakemake("archive", "--config", "archive=kept")
+    (path,) = (workspace.folder / "kept").glob("*.zip")
+    run = runs.open_run(path)
+    assert run.problem == ""
+    assert run.run_id == path.stem
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["study=fa81"], "study: no study is called 'fa81'"),
+        (["stuby=tiny"], "stuby: unknown key: did you mean 'study'?"),
+        (["gpu=20990101-none"], "gpu: no archived run is called '20990101-none'"),
+        pytest.param(
+            ["gpu=live"], "gpu: live needs a CUDA device, and none is here",
+            marks=pytest.mark.skipif(not NO_GPU, reason="there is a GPU here"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_configuration_ends_with_a_clear_error_before_any_job(made, arguments, words):
+    done = made.snakemake("report", "--config", *arguments, check=False)
+    assert done.returncode != 0
+    shown = done.stdout + done.stderr
+    assert words in shown
+    assert "Traceback" not in shown
+    assert len(shown.strip().splitlines()) < 12
+
+
+def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(workspace):
+    for part in ("samples", "programs"):
+        shutil.rmtree(workspace.folder / "results" / "parts" / part)
+    shutil.rmtree(workspace.folder / "results" / "run")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "measure"]
+    process = subprocess.Popen(
+        command, cwd=workspace.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    for line in process.stdout:
+        if re.search(r"Job \d+: (Timing|Running)", line):
+            break
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = workspace.snakemake("measure")
+    assert "measure" in workspace.jobs(done)
+    assert runs.open_run(workspace.folder / "results" / "run").problem == ""
+
+
+def test_two_snakemakes_at_once_do_not_work_in_the_same_folder(workspace):
+    shutil.rmtree(workspace.folder / "results" / "run")
+    (workspace.folder / "results").mkdir(exist_ok=True)
+    holder = (
+        "import fcntl, time; lock = open('results/.lock', 'w'); fcntl.flock(lock, fcntl.LOCK_EX); "
+        "print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", holder], cwd=workspace.folder, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        done = workspace.snakemake("measure", check=False)
+        assert done.returncode != 0
+        assert "another snakemake works in this folder" in done.stdout + done.stderr
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_disk_too_full_for_an_output_is_named_and_loses_nothing(workspace):
+    reports = workspace.folder / "reports" / "out"
+    before = (reports / "tiny.pdf").read_bytes()
+    limited = [
+        sys.executable, "-c",
+        "import resource, runpy, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); "
+        "sys.argv = ['snakemake', '--cores', '1', 'report', '--forcerun', 'render_report']; "
+        "runpy.run_module('snakemake', run_name='__main__')",
+    ]  # fmt: skip
+    done = subprocess.run(limited, cwd=workspace.folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert re.search(r"error: .*tiny\.(html|pdf) cannot be written: File too large", done.stdout + done.stderr)
+    assert workspace.leftovers() == []
+    workspace.snakemake("report")
+    assert abs(len((reports / "tiny.pdf").read_bytes()) - len(before)) < 20_000

@@ -1,7 +1,10 @@
 """The report, rendered from an archived run and opened with a PDF library."""
 
+import json
 import re
+import shutil
 import sys
+from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import yaml
 from pypdf import PdfReader
 
 from conftest import PROJECT
+from test_runs import evidence_of, rewritten
 from warpbook import config, evidence, plan, rendering, runs, variants
 
 sys.path.insert(0, str(PROJECT / "scripts"))
@@ -163,6 +167,24 @@ def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(tmp_path
     assert "Not measured: the configuration asks for no GPU figures (gpu: none)" in whole
     assert "conv_forward" in whole  # builds need no GPU
     assert "Vectorised rows, all cores" in whole
+
+
+GPU = [name for name, variant in variants.discover().items() if variant.device == "gpu"]
+
+
+@pytest.mark.parametrize("lost", [["direct"], ["constant_weights"], ["cudnn_fp32"], [*GPU[:-1]], GPU], ids=" ".join)
+def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it(lost, tmp_path):
+    def change(content):
+        record = json.loads(content)
+        for name in lost:
+            record["variants"][name]["source_sha256"] = "0" * 64
+        return json.dumps(record).encode()
+
+    path = rewritten(Path(shutil.copy(ARCHIVE, tmp_path / ARCHIVE.name)), "run.json", change)
+    found = evidence_of(path)
+    document = rendering.to_html(found, datetime.now(), "", None)
+    for name in lost:
+        assert re.search(rf"<th[^>]*>{name}</th><td[^>]*>gpu</td><td[^>]*>all</td><td[^>]*>stale</td>", document)
 
 
 def test_a_study_of_one_milestone_has_that_milestone_alone(tmp_path):

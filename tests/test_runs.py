@@ -129,9 +129,10 @@ def test_without_any_archive_there_are_no_gpu_figures(tmp_path):
 
 
 def evidence_of(run_path, **changes):
-    made = planned(gpu="auto", **changes)
-    made = plan.Plan(made.config, made.variants, "no device, for the test")
+    """Evidence whose CPU and GPU figures are those of one run, under the policy that it was measured with."""
     run = runs.open_run(run_path)
+    made = planned(**{"gpu": "auto", "measuring": run.record["measuring"], **changes})
+    made = plan.Plan(made.config, made.variants, "no device, for the test")
     found = evidence.Evidence(made, "fa18", run)
     found.gpu_run = run
     return found

@@ -33,12 +33,16 @@ def options(arch: str, defines: list[str]) -> list[str]:
     return [f"--gpu-architecture={arch}", *OPTIONS, *defines]
 
 
-def compiler() -> str:
-    """The compiler's name and version, as `NVRTC 13.0`."""
+def _version() -> tuple[int, int]:
     from cuda.bindings import nvrtc
 
     _, major, minor = nvrtc.nvrtcVersion()
-    return f"NVRTC {major}.{minor}"
+    return major, minor
+
+
+def compiler() -> str:
+    """The compiler's name and version, as `NVRTC 13.0`."""
+    return "NVRTC {}.{}".format(*_version())
 
 
 def supported(arch: str) -> bool:
@@ -54,8 +58,9 @@ def compile_source(source: str, name: str, told: list[str]) -> tuple[bytes | Non
     from cuda.pathfinder import find_nvidia_header_directory
 
     include = find_nvidia_header_directory("cudart")
-    # Without the cache: a program taken from it has no log, and the log is where the kernels' resources are.
-    told = [*told, "--no-cache", "--ptxas-options=-v", *([f"--include-path={include}"] if include else [])]
+    # A program that CUDA 13's NVRTC takes from its cache has no log, and the log is where the kernels' resources are.
+    cached = ["--no-cache"] if _version() >= (13, 0) else []
+    told = [*told, *cached, "--ptxas-options=-v", *([f"--include-path={include}"] if include else [])]
     program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
     try:
         encoded = [option.encode() for option in told]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import checking, data, inference, networks, reference, tables, variants, weights
+from warpbook import checking, data, emulator, inference, networks, reference, tables, variants, weights
 from warpbook.bench import CPU_CHUNK, Bench, CpuBench
 from warpbook.checking import Row
 from warpbook.errors import exit_status
@@ -52,10 +52,26 @@ def check_labels(variant: Variant, network: networks.Network, expected: np.ndarr
     return rows
 
 
+def emulate(variant: Variant, network: networks.Network) -> Iterator[list[Row]]:
+    """A GPU variant's own source on the CPU: ragged shapes, and then the network's layers with the threads reversed."""
+    if reason := emulator.beyond(variant):
+        yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
+        return
+    bench = emulator.EmulatorBench()
+    for layer, images in checking.RAGGED_LAYERS:
+        yield checking.check_layer(bench, variant, layer, images)
+    bench.reversed_order = True
+    for conv in network.convs:
+        yield checking.check_layer(bench, variant, conv, 1)
+
+
 def check(
     device: str, variant: Variant, network: networks.Network, sizes: list[int], labels: Path | None
 ) -> Iterator[list[Row]]:
     """The rows of each layer and size in turn, ragged shapes first, and those of the labels last."""
+    if device == "emulator":
+        yield from emulate(variant, network)
+        return
     bench = bench_for(device)
     # A CPU variant never gets more than a chunk at a time, so that larger sizes would repeat the same call.
     tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
@@ -63,7 +79,7 @@ def check(
     for layer, images in [*checking.RAGGED_LAYERS, *((conv, size) for conv in network.convs for size in tested)]:
         rows = checking.check_layer(bench, variant, layer, images)
         yield rows
-        if rows[-1]["status"] == "launch_failed":
+        if rows[-1]["status"] in ("compile_failed", "launch_failed"):
             return  # after a fault the device answers nothing more to this process
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
     supported = not any(variant.unsupported(conv, max(sizes)) for conv in network.convs)
@@ -73,16 +89,19 @@ def check(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("cpu", "gpu"), required=True)
+    parser.add_argument("--device", choices=("cpu", "gpu", "emulator"), required=True)
     parser.add_argument("--network", required=True)
     parser.add_argument("--variant", required=True)
+    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument("--labels", type=Path, help="reference labels; without them only the layers are tested")
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
-    variant = variants.read(arguments.variant)
+    variant = variants.read(arguments.variant, arguments.kernels)
+    if arguments.device == "emulator" and not emulator.beyond(variant):
+        emulator.under_sanitizer()
     rows: list[Row] = []
 
     def produce() -> Iterator[list[Row]]:
@@ -92,7 +111,9 @@ def main() -> None:
         for found in supervised(produce, arguments.timeout):
             rows += found
     except Failed as failure:
-        rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))
+        words = emulator.sanitizer_words()
+        known = Failed("wrong_result", f"{variant.name}: {words}") if words else failure
+        rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **known.columns))
     shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
     tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
     for row in rows:

@@ -27,18 +27,19 @@ SHORT_CALL_MS = 100
 
 @dataclass(frozen=True)
 class Guarded:
-    """A float32 array inside a larger buffer of words whose margins hold MARGIN."""
+    """A float32 array inside a larger buffer of words, `margin` of which on either side hold MARGIN."""
 
     words: Any
     values: Any
+    margin: int = GUARD_WORDS
 
     @property
     def margins(self) -> tuple[Any, Any]:
-        return self.words[:GUARD_WORDS], self.words[-GUARD_WORDS:]
+        return self.words[: self.margin], self.words[len(self.words) - self.margin :]
 
     @property
     def inner(self) -> Any:
-        return self.words[GUARD_WORDS:-GUARD_WORDS]
+        return self.words[self.margin : len(self.words) - self.margin]
 
 
 class Bench(Protocol):

@@ -146,8 +146,9 @@ def build(variant: Variant, arch: str) -> Build:
 
 
 def build_all(variant: Variant, architectures: list[str], folder: Path) -> list[Build]:
-    """Build a variant for every architecture into `folder`: `<arch>.cubin` for each that compiles, and builds.csv."""
-    builds = [build(variant, arch) for arch in architectures]
+    """Build a variant for every architecture that it is for into `folder`: `<arch>.cubin` for each that compiles, and
+    builds.csv."""
+    builds = [build(variant, arch) for arch in architectures if variant.made_for(arch)]
     with written_whole(folder) as temporary:
         temporary.mkdir()
         for made in builds:

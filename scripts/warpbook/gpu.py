@@ -17,6 +17,7 @@ from warpbook.bench import GUARD_WORDS, MARGIN, Guarded, Timers
 from warpbook.errors import UserError
 from warpbook.networks import ConvLayer
 from warpbook.reference import Difference
+from warpbook.supervision import Failed
 from warpbook.variants import Operation, Variant
 
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
@@ -57,11 +58,46 @@ def own_module(name: str, arch: str) -> cupy.RawModule:
     return load_module(cubin)
 
 
-def variant_module(variant: Variant, arch: str) -> cupy.RawModule | None:
-    """A variant's module for the device, or None for a peer, which has no kernels of ours."""
+class Kernels:
+    """A variant's kernels as its launcher sees them. `emulator.Kernels` is the same on the host."""
+
+    def __init__(self, module: cupy.RawModule):
+        self._module = module
+
+    def function(self, name: str) -> cupy.RawKernel:
+        """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one."""
+        return self._module.get_function(name)
+
+    def symbol(self, name: str) -> "Symbol":
+        return Symbol(self._module.get_global(name))
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> cupy.ndarray:
+        """Scratch memory."""
+        return cupy.empty(shape, dtype)
+
+    def streams(self, count: int) -> list[cupy.cuda.Stream]:
+        """Streams that wait for what was ordered on the default stream before, and that it waits for."""
+        return [cupy.cuda.Stream() for _ in range(count)]
+
+
+class Symbol:
+    """A variable in constant or device memory."""
+
+    def __init__(self, pointer: cupy.cuda.MemoryPointer):
+        self._pointer = pointer
+
+    def copy(self, values: cupy.ndarray) -> None:
+        """Order the copy of an array over it."""
+        self._pointer.copy_from_device_async(values.data, values.nbytes)
+
+
+def kernels_of(variant: Variant, arch: str) -> Kernels | None:
+    """A variant's kernels for the device, or None for a peer, which has none of ours."""
     if variant.cuda_source is None:
         return None
-    return load_module(building.cubin_for(variant, arch))
+    if not variant.made_for(arch):
+        raise Failed("unsupported", f"{variant.name} needs {variant.header.least_arch} or later; this GPU is {arch}")
+    return Kernels(load_module(building.cubin_for(variant, arch)))
 
 
 def _page_locked_like(array: cupy.ndarray) -> np.ndarray:
@@ -79,7 +115,7 @@ class GpuBench:
         module = own_module("harness", self.device.arch)
         names = ("draw", "fill", "count_changed", "hash", "compare", "spin")
         self._kernels = {name: module.get_function(name) for name in names}
-        self._modules: dict[str, cupy.RawModule | None] = {}
+        self._kernels_of: dict[str, Kernels | None] = {}
         self.clock = clocks.Clock(self.device)
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.l2_bytes = int(properties["l2CacheSize"])
@@ -92,9 +128,9 @@ class GpuBench:
         self._kernels[name]((_BLOCKS,), (_THREADS,), arguments)
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
-        if variant.name not in self._modules:
-            self._modules[variant.name] = variant_module(variant, self.device.arch)
-        return variant.prepare(layer, images, self._modules[variant.name])
+        if variant.name not in self._kernels_of:
+            self._kernels_of[variant.name] = kernels_of(variant, self.device.arch)
+        return variant.prepare(layer, images, self._kernels_of[variant.name])
 
     def guarded(self, shape: tuple[int, ...]) -> Guarded:
         words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)

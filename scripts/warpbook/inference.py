@@ -65,7 +65,7 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
     from warpbook import gpu
 
     arch = gpu.require().arch
-    kernels = gpu.variant_module(variant, arch)
+    kernels = gpu.kernels_of(variant, arch)
     layers = gpu.own_module("layers", arch)
     max_pool_tanh, fully_connected = layers.get_function("max_pool_tanh"), layers.get_function("fully_connected")
     on_device = {name: cupy.asarray(array) for name, array in parameters.items()}

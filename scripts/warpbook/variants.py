@@ -78,6 +78,8 @@ class Header(BaseModel):
     method: Literal["direct", "any"] = Field("direct", description="direct: does every product; any: may do fewer")
     constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
     launch: Launch | None = None
+    least_arch: str = Field("", pattern=r"^(sm_\d+)?$", description="oldest architecture that it is for, as sm_80")
+    beyond_emulator: str = Field("", description="what it uses that the CPU emulation lacks; empty where nothing")
     limits: dict[Literal["N", "C", "H", "W", "M", "K", "weights"], PositiveInt] = Field(default_factory=dict)
 
 
@@ -117,6 +119,11 @@ class Variant:
         """The header's constants as compiler options."""
         return [f"-D{name}={value}" for name, value in self.header.constants.items()]
 
+    def made_for(self, arch: str) -> bool:
+        """Whether its instructions exist on an architecture such as sm_75."""
+        least = self.header.least_arch
+        return not least or _generation(arch) >= _generation(least)
+
     def unsupported(self, layer: ConvLayer, images: int) -> str:
         """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
         extents = {name: getattr(layer, name) for name in "CHWMK"} | {"N": images}
@@ -152,7 +159,7 @@ class Variant:
         return module
 
     def prepare(self, layer: ConvLayer, images: int, kernels: Any = None) -> Operation:
-        """The variant's operation for one layer and batch size; `kernels` is its loaded CUDA module.
+        """The variant's operation for one layer and batch size; `kernels` are its own, loaded.
 
         A launcher's `prepare(kernels, layer, images, launch)` also gets the launch that the header declares, or None.
         Scratch memory, streams and plans are made here, outside any timing.
@@ -167,7 +174,7 @@ class Variant:
 
     def _declared_launch(self, layer: ConvLayer, images: int, kernels: Any) -> Operation:
         assert self.header.launch is not None
-        function = kernels.get_function("conv_forward")
+        function = kernels.function("conv_forward")
         grid, threads = self.header.launch.grid(layer, images), self.header.launch.threads
         extents = launch_arguments(layer, images)
 
@@ -175,6 +182,10 @@ class Variant:
             function(grid, threads, (x, w, y, *extents))
 
         return launch
+
+
+def _generation(arch: str) -> int:
+    return int(arch.removeprefix("sm_").rstrip("af"))
 
 
 def launch_arguments(layer: ConvLayer, images: int) -> tuple[Any, ...]:
@@ -256,6 +267,8 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             method="direct",
             constants={},
             launch=None,
+            least_arch="",
+            beyond_emulator="",
             limits={},
         )
         problem = _first_words(error)

@@ -29,7 +29,7 @@ PYTHON = sys.executable
 MODULES = "scripts/warpbook"
 MEASURING = CONFIG.measuring.model_dump_json()
 DEVICE = PLAN.device.uuid_sha256 if PLAN.device else ""
-DEVICES = ["cpu", "gpu"] if PLAN.device else ["cpu"]
+DEVICES = PLAN.devices
 
 # Modules that decide what a part of a run holds: a change in one makes the part again.
 SHARED = [f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "bench", "checking", "supervision", "reference")]
@@ -40,7 +40,7 @@ INFERENCE = [f"{MODULES}/inference.py", f"{MODULES}/layers.cu", f"{MODULES}/weig
 wildcard_constraints:
     network="|".join(networks.NETWORKS),
     weights="[a-z]+",
-    device="cpu|gpu",
+    device="cpu|gpu|emulator",
     tool="cupti",
     variant=r"\w+",
     study="|".join(CONFIG.studies),
@@ -54,7 +54,8 @@ def files_of(variant):
 
 
 def modules_of(device):
-    return [*SHARED, *(GPU if device == "gpu" else [])]
+    own = {"cpu": [], "gpu": GPU, "emulator": [f"{MODULES}/emulator.py", f"{MODULES}/emulator.h"]}
+    return [*SHARED, *own[device]]
 
 
 def baseline_check(wildcards):
@@ -88,6 +89,15 @@ def parts(kind, ending, with_weights=False):
         for device in DEVICES
         for variant in PLAN.variants_of(network, device)
     ]
+
+
+# Where there is no GPU, its variants' own sources are checked on the CPU.
+CHECKS = parts("correctness", ".csv") + [
+    f"results/parts/correctness/emulator/{network}/{variant}.csv"
+    for network in PLAN.networks
+    for variant in PLAN.variants_of(network, "gpu")
+    if "gpu" not in DEVICES and PLAN.variants[variant].cuda_source
+]
 
 
 # One Snakemake at a time in this folder. A lock of the operating system's goes with the process, however it ends; Snakemake's
@@ -128,7 +138,7 @@ rule check:
     input:
         program="scripts/report_checks.py",
         builds=ALL_BUILDS,
-        correctness=parts("correctness", ".csv"),
+        correctness=CHECKS,
     message:
         "Correctness of every variant"
     shell:
@@ -216,7 +226,7 @@ rule check_variant:
     resources:
         gpu=lambda wildcards: int(wildcards.device == "gpu"),
     message:
-        "Checking {wildcards.variant} on {wildcards.network}"
+        "Checking {wildcards.variant} on {wildcards.network} ({wildcards.device})"
     shell:
         "{PYTHON} {input.program} --device {wildcards.device} --network {wildcards.network}"
         " --variant {wildcards.variant} --sizes {params.sizes} {params.labels} --timeout {params.timeout} --out {output}"
@@ -314,7 +324,7 @@ rule assemble_run:
         modules=[f"{MODULES}/{name}.py" for name in ("summaries", "estimates", "tables", "runs")],
         machine="results/parts/machine.json",
         builds=ALL_BUILDS,
-        correctness=parts("correctness", ".csv"),
+        correctness=CHECKS,
         samples=parts("samples", ".csv.gz"),
         programs=parts("programs", ".csv", with_weights=True),
         activities=[path for path in parts("activities/cupti", ".csv.gz", with_weights=True) if "/gpu/" in path],

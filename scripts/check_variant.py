@@ -57,6 +57,7 @@ def emulate(variant: Variant, network: networks.Network) -> Iterator[list[Row]]:
     if reason := emulator.beyond(variant):
         yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
+    emulator.keep_words()
     bench = emulator.EmulatorBench()
     for layer, images in checking.RAGGED_LAYERS:
         yield checking.check_layer(bench, variant, layer, images)

@@ -26,8 +26,9 @@ has_library() { "$python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1"
 has_library libpango-1.0.so.0 || missing+=(libpango-1.0-0)
 has_library libpangoft2-1.0.so.0 || missing+=(libpangoft2-1.0-0)
 has_library libharfbuzz-subset.so.0 || missing+=(libharfbuzz-subset0)
-# Wanted but not needed: without the package the images are downloaded.
+# Wanted but not needed: without them the images are downloaded, and no GPU kernel is run on the CPU.
 wanted=()
+command -v g++ >/dev/null || wanted+=(g++)
 [ -e /usr/share/datasets/fashion-mnist ] || [ -e results/data/fashion-mnist ] || [ -n "${FASHION_MNIST:-}" ] || wanted+=(dataset-fashion-mnist)
 
 if [ ${#missing[@]} -gt 0 ] || [ ${#wanted[@]} -gt 0 ]; then
@@ -37,8 +38,9 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#wanted[@]} -gt 0 ]; then
         apt-get update -qq >/dev/null || say "apt-get update failed; trying with the lists that are here"
         [ ${#missing[@]} -eq 0 ] || apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null \
             || stop "apt-get could not install ${missing[*]}"
-        [ ${#wanted[@]} -eq 0 ] || apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null \
-            || say "apt-get has no ${wanted[*]}; the images will be downloaded"
+        for package in "${wanted[@]}"; do
+            apt-get install -y -qq --no-install-recommends "$package" >/dev/null || say "apt-get has no $package; going on without"
+        done
     elif [ ${#missing[@]} -gt 0 ]; then
         stop "system packages are missing; type:  sudo apt-get install -y ${missing[*]} ${wanted[*]}"
     fi

@@ -16,8 +16,6 @@ from warpbook.variants import Variant
 
 Place = tuple[ConvLayer, int]
 
-PAIRS = 10  # rounds that must fit the budget for a baseline to be timed in turn
-
 
 def below_bound(
     rows: list[timing.Row], variant: Variant, layer: ConvLayer, images: int, machine: dict[str, Any]
@@ -59,10 +57,10 @@ def measure(
             yield (layer, images), [failed_row(variant, layer, images, Failed("unsupported", reason))]
             continue
         paired = []
-        # A baseline so slow that few pairs fit the budget would cost the variant its own precision: it is then
-        # measured in its own job alone.
+        # A baseline so slow that patience ends before there are pairs enough would cost the variant its own
+        # precision: it is then measured in its own job alone.
         expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
-        if baseline and not baseline.unsupported(layer, images) and PAIRS * expected_s < series.budget_s:
+        if baseline and not baseline.unsupported(layer, images) and series.min_samples * expected_s < series.patience_s:
             paired = [baseline]
         try:
             rows = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
@@ -100,7 +98,7 @@ def main() -> None:
     measuring = Measuring.model_validate(json.loads(arguments.measuring))
     machine = json.loads(arguments.machine.read_text())
     baseline = variants.read(variant.header.builds_on) if variant.header.builds_on else None
-    if arguments.baseline_correctness and tables.failure(tables.CORRECTNESS.read(arguments.baseline_correctness)):
+    if arguments.baseline_correctness and tables.failure(tables.CORRECTNESS.rows(arguments.baseline_correctness)):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
     remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
@@ -110,7 +108,7 @@ def main() -> None:
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
 
     try:
-        if failure := tables.failure(tables.CORRECTNESS.read(arguments.correctness)):
+        if failure := tables.failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise Failed(**failure)
         with exclusive.machine():
             for place, found in supervised(produce, measuring.timeout_s):

@@ -28,7 +28,7 @@ def main() -> int:
     frames = [tables.CORRECTNESS.read(path) for path in arguments.correctness]
     correctness = pd.concat(frames) if frames else tables.CORRECTNESS.empty()
     for (variant, network), tests in correctness.groupby(["variant", "network"], sort=False):
-        failure = tables.failure(tests)
+        failure = tables.failure(tests.to_dict("records"))
         failed += failure is not None
         place = f"{variant:24} {network:8}"
         if failure:

@@ -32,13 +32,13 @@ def main() -> None:
             {**place, "kind": "failed", "name": reason, "start_ns": 0, "end_ns": 0, "grid": "", "block": "", **nothing}
         )
 
-    failure = tables.failure(tables.CORRECTNESS.read(arguments.correctness))
+    failure = tables.failure(tables.CORRECTNESS.rows(arguments.correctness))
     with exclusive.machine(), tempfile.TemporaryDirectory() as scratch:
         for size in arguments.sizes:
             if failure:
                 fail(size, failure["reason"])
                 continue
-            out = Path(scratch) / f"{size}.csv.gz"
+            out = Path(scratch) / f"{size}.csv"
             place = ["--variant", arguments.variant, "--network", arguments.network]
             program = [SCRIPTS / "infer.py", *place, "--device", "gpu", str(size)]
             command = [
@@ -53,7 +53,7 @@ def main() -> None:
             ]
             try:
                 subprocess.run(command, timeout=arguments.timeout, check=True, text=True, capture_output=True)
-                rows += tables.ACTIVITIES.read(out).to_dict("records")
+                rows += tables.ACTIVITIES.rows(out)
             except subprocess.TimeoutExpired:
                 fail(size, f"still running after {arguments.timeout:g} s (timeout_s in config.yaml)")
             except subprocess.CalledProcessError as error:

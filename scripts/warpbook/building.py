@@ -165,10 +165,9 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
     """
     stored = folder / variant.name
     if (stored / f"{arch}.cubin").exists():
-        rows = tables.BUILDS.read(stored / "builds.csv")
-        rows = rows[rows.arch == arch]
-        same_source = rows.ok.all() and (rows.source_sha256 == variant.source_sha256).all()
-        if len(rows) and same_source and (rows.options == " ".join(options(arch, variant.defines))).all():
+        identity = (True, variant.source_sha256, " ".join(options(arch, variant.defines)))
+        rows = [row for row in tables.BUILDS.rows(stored / "builds.csv") if row["arch"] == arch]
+        if rows and all((row["ok"], row["source_sha256"], row["options"]) == identity for row in rows):
             return (stored / f"{arch}.cubin").read_bytes()
     made = build(variant, arch)
     if made.cubin is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -107,6 +107,7 @@ class Config(_Model):
 
     study: str
     gpu: str
+    cpu: Literal["live", "none"] = "live"
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
     report: Report
     measuring: Measuring

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <string>
 #include <tuple>
 #include <ucontext.h>
 #include <utility>
@@ -45,6 +44,8 @@ inline dim3 blockDim, gridDim;
 
 using std::max;
 using std::min;
+inline int __float_as_int(float value) { int bits; std::memcpy(&bits, &value, 4); return bits; }
+inline float __int_as_float(int bits) { float value; std::memcpy(&value, &bits, 4); return value; }
 inline float __ldg(const float* address) { return *address; }
 template <class T> T atomicAdd(T* address, T value) { T before = *address; *address += value; return before; }
 
@@ -55,9 +56,7 @@ constexpr unsigned NAN_WORD = 0x7FC0BEEF;
 
 [[noreturn]] inline void stop(const char* words, int line)
 {
-    const char* log = std::getenv("WARPBOOK_SANITIZER_LOG");
-    std::FILE* out = log ? std::fopen((std::string(log) + ".emulator").c_str(), "a") : stderr;
-    if (out) std::fprintf(out, "emulator: %s at line %d\n", words, line), std::fflush(out);
+    std::fprintf(stderr, "emulator: %s at line %d\n", words, line);
     std::abort();
 }
 

@@ -187,30 +187,31 @@ def under_sanitizer() -> None:
         return
     asked = [str(compiler()), "-print-file-name=libasan.so"]
     runtime = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    log = Path(tempfile.mkdtemp()) / "sanitizer"
     environment = {
         **os.environ,
-        _LOG: str(log),
+        _LOG: str(Path(tempfile.mkdtemp()) / "stderr"),
         "LD_PRELOAD": runtime,
-        "ASAN_OPTIONS": f"log_path={log}:detect_leaks=0:abort_on_error=1:handle_segv=1",
-        "UBSAN_OPTIONS": f"log_path={log}:print_stacktrace=0",
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=1:color=never",
+        "UBSAN_OPTIONS": "print_stacktrace=0:color=never",
     }
     os.execve(sys.executable, [sys.executable, *sys.argv], environment)
 
 
+def keep_words() -> None:
+    """Keep what this process and its libraries write to stderr from now on, for `sanitizer_words` in its parent."""
+    log = os.open(os.environ[_LOG], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 2)
+
+
 def sanitizer_words() -> str:
     """What stopped this process's child: the error, and where in the kernel it is. Empty where nothing was said."""
-    log = Path(os.environ.get(_LOG, "/nonexistent/sanitizer"))
-    written = sorted(log.parent.glob(f"{log.name}.*")) if log.parent.exists() else []
-    for text in (path.read_text(errors="replace") for path in written):
-        own = re.search(r"^emulator: (.*)", text, re.MULTILINE)
-        undefined = re.search(r"([\w.]+\.cu:\d+):\d+: runtime error: (.*)", text)
-        address = re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text)
+    log = Path(os.environ.get(_LOG, "/nonexistent"))
+    text = log.read_text(errors="replace") if log.exists() else ""
+    if own := re.search(r"^emulator: (.*)", text, re.MULTILINE):
+        return own.group(1)
+    if undefined := re.search(r"([\w.]+\.cu:\d+):\d+: runtime error: (.*)", text):
+        return f"undefined behaviour at {undefined.group(1)}: {undefined.group(2)}"
+    if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
         place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cu:\d+)", text)
-        if own:
-            return own.group(1)
-        if undefined:
-            return f"undefined behaviour at {undefined.group(1)}: {undefined.group(2)}"
-        if address:
-            return f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}"
+        return f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}"
     return ""

@@ -206,6 +206,9 @@ class Evidence:
         if len(broken):
             words = broken.log.iloc[0].splitlines() or ["the compiler said nothing"]
             return whole("compile_failed", f"for {', '.join(broken.arch)}: {words[0]}")
+        emulated = self.emulated(variant.name)
+        if emulated and emulated["failure"]:
+            return whole(emulated["failure"]["status"], f"on the CPU emulator: {emulated['failure']['reason']}")
         run = self.run_of(variant.device)
         if run is None:
             return whole("not_measured", self.source.why)
@@ -378,19 +381,13 @@ class Evidence:
     def correct(self, variant: str) -> dict[str, Any] | None:
         """A variant's tests in sum: how many, worst error over its tolerance, labels that differ; None where there
         are none."""
-        tests = self.correctness[self.correctness.variant == variant]
-        if tests.empty:
-            return None
-        supported = tests[tests.status != "unsupported"]
-        labels = supported[supported.test == "labels"].mismatched_labels
-        return {
-            "tests": len(supported),
-            "passed": int(supported.ok.sum()),
-            "worst_ratio": supported.worst_ratio.max(),
-            "rel_l2_err": supported.rel_l2_err.max(),
-            "labels": int(labels.max()) if labels.notna().any() else None,
-            "failure": tables.failure(tests),
-        }
+        return _summed(self.correctness[self.correctness.variant == variant])
+
+    def emulated(self, variant: str) -> dict[str, Any] | None:
+        """The same of a GPU variant's own source, run on the CPU of this machine; None where it was not."""
+        tests = self.local.table(tables.CORRECTNESS)
+        own = (tests.variant == variant) & (tests.network == self.network.name) & (tests.device == "emulator")
+        return _summed(tests[own])
 
     def tests(self, test: str, variant: str | None = None, size: int | None = None) -> pd.DataFrame:
         """Tests of one kind on the network itself (ragged shapes left out), of one variant and size where named."""
@@ -429,6 +426,22 @@ class Evidence:
             return "it was not profiled in the run that the figures come from"
         failed = events[events.kind == "failed"]
         return "" if failed.empty else str(failed.name.iloc[0])
+
+
+def _summed(tests: pd.DataFrame) -> dict[str, Any] | None:
+    if tests.empty:
+        return None
+    supported = tests[tests.status != "unsupported"]
+    labels = supported[supported.test == "labels"].mismatched_labels
+    return {
+        "tests": len(supported),
+        "passed": int(supported.ok.sum()),
+        "worst_ratio": supported.worst_ratio.max(),
+        "rel_l2_err": supported.rel_l2_err.max(),
+        "labels": int(labels.max()) if labels.notna().any() else None,
+        "failure": tables.failure(tests.to_dict("records")),
+        "unsupported": tests[tests.status == "unsupported"].reason.iloc[0] if supported.empty else "",
+    }
 
 
 def most_of(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:

@@ -37,6 +37,11 @@ class Plan:
         wanted = self.config.gpu in ("auto", "live")
         return self.probed if wanted and isinstance(self.probed, Device) else None
 
+    @property
+    def devices(self) -> list[str]:
+        """What is measured on here: cpu, gpu or both."""
+        return [*(["cpu"] if self.config.cpu == "live" else []), *(["gpu"] if self.device else [])]
+
     @cached_property
     def architectures(self) -> list[str]:
         """Architectures to build for: those configured, and that of the device in hand."""

@@ -81,6 +81,27 @@ class Table:
             raise UserError(f"{origin}, row {row + 2}: a second row for {key}")
         return typed
 
+    def rows(self, path: str | Path) -> list[dict[str, Any]]:
+        """The rows of a small file, without pandas, whose import costs a short program more than its work.
+
+        UserError names the file, row and column of what breaks the contract, as `read` does.
+        """
+        try:
+            with open(path, newline="") as file:
+                reader = csv.DictReader(file)
+                if set(reader.fieldnames or ()) != set(self.columns):
+                    odd = sorted(set(reader.fieldnames or ()) ^ set(self.columns))
+                    raise UserError(f"{path} lacks or adds the columns {', '.join(odd)} of {self.name}")
+                return [
+                    {
+                        name: _value(row[name], column, f"{path}, row {number}, column {name}")
+                        for name, column in self.columns.items()
+                    }
+                    for number, row in enumerate(reader, start=2)
+                ]
+        except (OSError, csv.Error, UnicodeDecodeError) as error:
+            raise UserError(f"{path} cannot be read as {self.name}: {error}") from error
+
     def empty(self) -> "pd.DataFrame":
         """The table without rows."""
         return self.read(io.BytesIO((",".join(self.columns) + "\n").encode()), self.name.removesuffix(".gz"))
@@ -95,6 +116,21 @@ def _to_text(value: Any, column: Column) -> str:
         # pandas writes a missing integer as <NA>, whose only honest comparison is by identity of kind
         return "" if value is None or str(value) in ("<NA>", "nan") else str(int(value))
     return "" if value is None else str(value)
+
+
+def _value(text: str | None, column: Column, place: str) -> Any:
+    """A cell's value; None for an empty number."""
+    try:
+        if text is None:
+            raise ValueError
+        if column.dtype == "bool":
+            return {"true": True, "false": False}[text]
+        if column.dtype in ("float64", "Int64") and not text:
+            return None
+        kinds: dict[str, Any] = {"float64": float, "Int64": int, "int64": int, "string": str}
+        return kinds[column.dtype](text)
+    except (ValueError, KeyError) as error:
+        raise UserError(f"{place}: {text!r} is not {column.dtype}") from error
 
 
 def _typed(texts: "pd.Series", column: Column, origin: str) -> "pd.Series":
@@ -292,13 +328,15 @@ NOT_RUN: dict[str, Any] = {
 """Columns of PROGRAMS for a program that was not run."""
 
 
-def failure(correctness: "pd.DataFrame") -> dict[str, str] | None:
-    """status and reason of the first test that failed in a table of CORRECTNESS; None where a variant may be measured.
+def failure(correctness: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
+    """status and reason of the first test that failed in rows of CORRECTNESS; None where a variant may be measured.
 
     A layer that the variant does not support is no failure of it.
     """
-    failed = correctness[~correctness.ok & (correctness.status != "unsupported")]
-    return None if failed.empty else {"status": failed.iloc[0].status, "reason": failed.iloc[0].reason}
+    for row in correctness:
+        if not row["ok"] and row["status"] != "unsupported":
+            return {"status": row["status"], "reason": row["reason"]}
+    return None
 
 
 RUN_TABLES = (BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, ACTIVITIES, COUNTERS)

@@ -4,6 +4,7 @@
     snakemake --cores 1 measure     this machine's run: results/run/
     snakemake --cores 1 archive     that run packed: reports/runs/<run_id>.zip
     snakemake --cores 1 check       correctness of every variant, nothing timed
+    snakemake --cores 1 sanitize    every variant under compute-sanitizer
 """
 
 import fcntl
@@ -98,6 +99,20 @@ CHECKS = parts("correctness", ".csv") + [
     for variant in PLAN.variants_of(network, "gpu")
     if "gpu" not in DEVICES and PLAN.variants[variant].cuda_source
 ]
+
+
+# What a run holds besides, where it is asked for.
+STARTS = [name for name, found in PLAN.variants.items() if found.cuda_source and not found.header.builds_on]
+OURS = sorted({name for network in PLAN.networks for name in PLAN.variants_of(network, "gpu") if name in PLAN.built})
+BESIDES = {
+    "again": [f"results/parts/again/gpu/{network}/{name}.csv.gz" for network in PLAN.networks for name in STARTS],
+    "sanitizer": [f"results/parts/sanitizer/{name}.csv" for name in OURS],
+    "sweep": [f"results/parts/sweep/{name}.csv" for name in OURS if PLAN.variants[name].header.sweep],
+}
+
+
+def besides(kind):
+    return BESIDES[kind] if kind in CONFIG.besides and "gpu" in DEVICES else []
 
 
 # One Snakemake at a time in this folder. A lock of the operating system's goes with the process, however it ends; Snakemake's
@@ -265,6 +280,81 @@ rule measure_variant:
         " --correctness {input.correctness} {params.baseline} --machine {input.machine} --out {output}"
 
 
+rule measure_again:
+    """A variant in turn with its own copy: how often the harness calls the same thing faster or slower."""
+    input:
+        program="scripts/measure_variant.py",
+        modules=[*modules_of("gpu"), *(f"{MODULES}/{name}.py" for name in ("timing", "estimates", "clocks"))],
+        variant=lambda wildcards: files_of(wildcards.variant),
+        machine="results/parts/machine.json",
+        correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+    output:
+        "results/parts/again/gpu/{network}/{variant}.csv.gz",
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        measuring=shlex.quote(MEASURING),
+        device=DEVICE,
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    message:
+        "Timing {wildcards.variant} against itself on {wildcards.network}"
+    shell:
+        "{PYTHON} {input.program} --device gpu --network {wildcards.network} --variant {wildcards.variant} --again"
+        " --sizes {params.sizes} --measuring {params.measuring} --correctness {input.correctness}"
+        " --machine {input.machine} --out {output}"
+
+
+rule sanitize_variant:
+    """One variant under compute-sanitizer: a row for each of its tools."""
+    input:
+        program="scripts/sanitize_variant.py",
+        modules=modules_of("gpu"),
+        variant=lambda wildcards: files_of(wildcards.variant),
+    output:
+        "results/parts/sanitizer/{variant}.csv",
+    params:
+        timeout=CONFIG.measuring.timeout_s,
+        device=DEVICE,
+    resources:
+        gpu=1,
+    message:
+        "compute-sanitizer over {wildcards.variant}"
+    shell:
+        "{PYTHON} {input.program} --variant {wildcards.variant} --timeout {params.timeout} --out {output}"
+
+
+rule sweep_variant:
+    """Kernel Tuner over one variant's parameters on the default study's last layer: a row for each configuration."""
+    input:
+        program="scripts/sweep_variant.py",
+        modules=[f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables")],
+        variant=lambda wildcards: list(map(relpath, PLAN.variants[wildcards.variant].files)),
+    output:
+        "results/parts/sweep/{variant}.csv",
+    params:
+        network=lambda wildcards: PLAN.networks[0],
+        device=DEVICE,
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    message:
+        "Kernel Tuner over {wildcards.variant}"
+    shell:
+        "{PYTHON} {input.program} --variant {wildcards.variant} --network {params.network} --out {output}"
+
+
+rule sanitize:
+    """compute-sanitizer over every variant; fails where it found something."""
+    input:
+        program="scripts/report_checks.py",
+        sanitizer=BESIDES["sanitizer"],
+    message:
+        "compute-sanitizer over every variant"
+    shell:
+        "{PYTHON} {input.program} --sanitizer {input.sanitizer}"
+
+
 rule run_program:
     """The whole inference program with one variant: a row for each run."""
     input:
@@ -325,8 +415,10 @@ rule assemble_run:
         machine="results/parts/machine.json",
         builds=ALL_BUILDS,
         correctness=CHECKS,
-        samples=parts("samples", ".csv.gz"),
+        samples=parts("samples", ".csv.gz") + besides("again"),
         programs=parts("programs", ".csv", with_weights=True),
+        sanitizer=besides("sanitizer"),
+        sweep=besides("sweep"),
         activities=[path for path in parts("activities/cupti", ".csv.gz", with_weights=True) if "/gpu/" in path],
     output:
         directory("results/run"),

@@ -98,6 +98,8 @@ def main(job: Any) -> None:
             tables.CORRECTNESS: [Path(path) for path in given.correctness],
             tables.SAMPLES: [Path(path) for path in given.samples],
             tables.PROGRAMS: [Path(path) for path in given.programs],
+            tables.SANITIZER: [Path(path) for path in given.sanitizer],
+            tables.SWEEP: [Path(path) for path in given.sweep],
             tables.ACTIVITIES: [Path(path) for path in given.activities],
         },
         config=job.params.config,

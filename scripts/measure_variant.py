@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def main() -> None:
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--baseline-correctness", type=Path)
+    parser.add_argument("--again", action="store_true", help="time the variant in turn with its own copy")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -98,7 +100,9 @@ def main() -> None:
     measuring = Measuring.model_validate(json.loads(arguments.measuring))
     machine = json.loads(arguments.machine.read_text())
     baseline = variants.read(variant.header.builds_on) if variant.header.builds_on else None
-    if arguments.baseline_correctness and tables.failure(tables.CORRECTNESS.rows(arguments.baseline_correctness)):
+    if arguments.again:
+        baseline = replace(variant, name=f"{variant.name}:again")
+    elif arguments.baseline_correctness and tables.failure(tables.CORRECTNESS.rows(arguments.baseline_correctness)):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
     remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
@@ -116,7 +120,11 @@ def main() -> None:
                 rows += found
     except Failed as failure:
         rows += [failed_row(variant, layer, images, failure) for layer, images in remaining]
-    shared = {"job": variant.name, "network": network.name, "device": arguments.device}
+    shared = {
+        "job": f"again:{variant.name}" if arguments.again else variant.name,
+        "network": network.name,
+        "device": arguments.device,
+    }
     tables.SAMPLES.write(({**shared, **row} for row in rows), arguments.out)
 
 

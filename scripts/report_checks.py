@@ -14,6 +14,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--builds", type=Path, nargs="*", default=[], help="folders of builds")
     parser.add_argument("--correctness", type=Path, nargs="*", default=[])
+    parser.add_argument("--sanitizer", type=Path, nargs="*", default=[])
     arguments = parser.parse_args()
     failed = 0
     for folder in arguments.builds:
@@ -38,6 +39,10 @@ def main() -> int:
             labels = int(tests.mismatched_labels.max()) if tests.mismatched_labels.notna().any() else "no"
             words = f"{tests.ok.sum()} tests, error at most {worst:.2g} of its tolerance, {labels} labels differ"
             print(f"checked {place} {words}")
+    for row in (row for path in arguments.sanitizer for row in tables.SANITIZER.rows(path)):
+        failed += row["status"] not in ("ok", "unsupported")
+        found = f"{row['errors']} errors" if row["status"] == "ok" else f"{row['status']}: {row['reason']}"
+        print(f"{row['tool']:10} {row['variant']:32} {found}")
     return 1 if failed else 0
 
 

@@ -52,6 +52,7 @@ class Report(_Model):
     title: str
     authors: list[str] = Field(min_length=1)
     affiliation: str = ""
+    contributions: dict[str, str] = Field(default_factory=dict, description="what each author did")
 
 
 def _in_dataset(size: int) -> int:
@@ -96,6 +97,7 @@ class Study(_Model):
     """One network, its dataset sizes, the variants to compare and the sections of its report."""
 
     title: str
+    step: str = Field("Milestone", description="what the report calls a stage of the work")
     network: Annotated[str, AfterValidator(_network)]
     sizes: Annotated[list[Annotated[int, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)]
     sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
@@ -108,6 +110,9 @@ class Config(_Model):
     study: str
     gpu: str
     cpu: Literal["live", "none"] = "live"
+    besides: list[Literal["again", "sanitizer", "sweep"]] = Field(
+        default_factory=list, description="what a run on a GPU holds besides"
+    )
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
     report: Report
     measuring: Measuring

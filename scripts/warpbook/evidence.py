@@ -7,6 +7,7 @@ the measuring policy. Everything else is listed with its reason, and is in no ta
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from warpbook.variants import Variant
 
 # The state that figures are quoted in: a GPU call finds its data in memory, not in the cache; a CPU call repeats.
 STATE = {"gpu": "cold", "cpu": "hot"}
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 GPU_KINDS = ("kernel", "memcpy_htod", "memcpy_dtoh", "memcpy_dtod", "memcpy_other", "memset")
 API_KINDS = ("api_runtime", "api_driver")
 
@@ -269,6 +271,92 @@ class Evidence:
 
     def _least(self, candidates: list[Variant]) -> Variant | None:
         return min(candidates, key=lambda variant: self.total(variant.name, self.largest).value, default=None)
+
+    def chain(self, variant: Variant) -> list[Variant]:
+        """What a variant stands on, from its starting point to itself."""
+        steps = [variant]
+        while (below := steps[0].header.builds_on) in self.plan.variants and len(steps) < len(self.plan.variants):
+            steps.insert(0, self.plan.variants[below])
+        return steps
+
+    @property
+    def chains(self) -> list[list[Variant]]:
+        """The cumulative chains of three steps or more, each as long as its optimizations go; longest first."""
+        measured = self.measured("gpu", peers=False)
+        chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
+        passed = {step.name for chain in chains for step in chain[:-1]}
+        ends = [chain for chain in chains if chain[-1].name not in passed and len(chain) >= 3]
+        return sorted(ends, key=len, reverse=True)
+
+    @property
+    def combinations(self) -> list[tuple[Variant, list[Variant]]]:
+        """Variants that join the ideas of others, with those others: what leaving one idea out costs."""
+        measured = {variant.name: variant for variant in self.measured("gpu", peers=False)}
+        found = [
+            (variant, [measured[part] for part in variant.header.combines if part in measured])
+            for variant in measured.values()
+        ]
+        return [(variant, parts) for variant, parts in found if parts]
+
+    @cached_property
+    def published(self) -> pd.DataFrame:
+        """What the report that this study follows stated; empty where there is none."""
+        path = PUBLISHED / f"{self.name}.csv"
+        if not path.exists():
+            return pd.DataFrame()
+        texts = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return texts.assign(value=texts.value.astype(float))
+
+    def beside(self, row: Any) -> tuple[float | None, str]:
+        """(our figure, how it was had) for a published one: the same variant and layer, at its size or the largest."""
+        name = row.variant
+        if name in ("framework_cpu", "framework_gpu"):
+            framework = self.framework(name.removeprefix("framework_"))
+            name = framework.name if framework else ""
+        if name not in self.plan.variants:
+            return None, ""
+        size = int(row.size) if row.size.isdigit() and int(row.size) in self.sizes else self.largest
+        device = self.plan.variants[name].device
+        shown = f"{name}, {size} images, {self.device_name(device)}"
+        if row.quantity in ("op_ms", "kernel_ms"):
+            kind = "op" if row.quantity == "op_ms" or device == "cpu" else "gpu"
+            single = row.layer in [layer.name for layer in self.layers]
+            figure = self.op(name, row.layer, size, kind) if single else self.total(name, size, kind)
+            return (figure.value, shown) if figure else (None, "")
+        low = "low" if "weights: low" in row.note and "low" in self.network.weight_sets else None
+        runs = self.program(name, size, low)
+        if runs.empty or row.quantity not in runs:
+            return None, ""
+        return float(runs[row.quantity].median()), shown
+
+    def launches(self, variant: str, size: int) -> list[dict[str, Any]]:
+        """The kernels of a profiled program, one row for each kernel and launch shape, in order of first launch.
+
+        Static shared memory is the compiler's figure and known for our kernels alone; the rest was asked for at launch.
+        """
+        frame = self.activities
+        events = frame[(frame.variant == variant) & (frame["size"] == size) & (frame.kind == "kernel")]
+        arch = self.gpu_run.gpu["arch"] if self.gpu_run and self.gpu_run.gpu else ""
+        builds = self.gpu_run.table(tables.BUILDS) if self.gpu_run else tables.BUILDS.empty()
+        static = builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
+        rows = []
+        for (name, grid, block), group in events.groupby(["name", "grid", "block"], sort=False):
+            total = group.shared_bytes.iloc[0]
+            own = int(static[name]) if name in static else None
+            rows.append(
+                {
+                    "name": name,
+                    "grid": grid,
+                    "block": block,
+                    "calls": len(group),
+                    "total_ns": int((group.end_ns - group.start_ns).sum()),
+                    "registers": group.registers.iloc[0],
+                    "static_bytes": own,
+                    "dynamic_bytes": int(total) - own if own is not None and pd.notna(total) else None,
+                    "shared_bytes": total,
+                }
+            )
+        return rows
 
     # Figures
 

@@ -57,8 +57,9 @@ class Plan:
         return [study for study in self.config.chosen.values() if study.network == network]
 
     def sizes(self, network: str) -> list[int]:
-        """Sizes that any chosen study wants of a network."""
-        return sorted({size for study in self.studies_of(network) for size in study.sizes})
+        """Sizes that any study wants of a network, chosen or not: studies of one network share what is measured."""
+        studies = [study for study in self.config.studies.values() if study.network == network]
+        return sorted({size for study in studies for size in study.sizes})
 
     def variants_of(self, network: str, device: str) -> list[str]:
         """Variants of a device that any chosen study wants of a network, baselines before what builds on them."""

@@ -12,7 +12,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from warpbook import building, devices, evidence, figures, reference, tables, units, weights
+from warpbook import building, devices, evidence, figures, narrative, reference, tables, units, weights
 from warpbook.errors import UserError
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow
 
@@ -158,6 +158,9 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
         "percent": units.percent,
         "count": units.count,
         "mebibytes": units.mebibytes,
+        "nvprof_time": units.nvprof_time,
+        "short_name": short_name,
+        "quantity": units.quantity,
         "billions": lambda value: units.significant(value / 1e9, 3),
         "megabytes": lambda value: units.significant(value / 1e6, 3),
         "flops": lambda layer, images: layer.flops(images),
@@ -175,6 +178,7 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
         "built": lambda variant: built(ev, variant),
         "invariant": invariant,
         "clock_span": clock_span,
+        "narrative": lambda: narrative.rendered(ev),
         "GPU_KINDS": GPU_KINDS,
         "API_KINDS": API_KINDS,
         "run_tables": tables.RUN_TABLES,

@@ -45,11 +45,14 @@ class Run:
     def table(self, table: Table) -> "pd.DataFrame":
         """One of its tables, checked; UserError names file, row and column of what is wrong."""
         if self.path.is_dir():
-            return table.read(self.path / table.name)
+            path = self.path / table.name
+            return table.empty() if table.optional and not path.exists() else table.read(path)
         try:
             with zipfile.ZipFile(self.path) as packed:
                 content = packed.read(table.name)
         except KeyError as error:
+            if table.optional:
+                return table.empty()
             raise UserError(f"{self.path} lacks {table.name}: it is no whole run") from error
         except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise UserError(f"{self.path} is damaged at {table.name} ({error}); fetch it again") from error

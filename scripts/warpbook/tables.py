@@ -32,12 +32,16 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart."""
+    """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart.
+
+    A run may lack an `optional` one: it then has no rows.
+    """
 
     name: str
     row: str
     key: tuple[str, ...]
     columns: Mapping[str, Column]
+    optional: bool = False
 
     def write(self, rows: Iterable[Mapping[str, Any]], path: str | Path) -> None:
         """Write rows (dictionaries holding every column) as CSV, gzipped where the path ends in .gz."""
@@ -215,7 +219,9 @@ SAMPLES = Table(
     "one timing sample",
     ("job", "variant", "network", "layer", "device", "size", "state", "kind", "sample"),
     {
-        "job": Column("string", "variant whose job took the sample: its own, or its baseline's beside it"),
+        "job": Column(
+            "string", "variant whose job took the sample; `again:` before it: the variant beside its own copy"
+        ),
         "variant": _VARIANT,
         "network": _NETWORK,
         "layer": _LAYER,
@@ -322,6 +328,66 @@ COUNTERS = Table(
     },
 )
 
+SUMMARIES = Table(
+    "profile_summaries.csv",
+    "one line of a profile that holds sums, not events",
+    ("tool", "variant", "network", "size", "share_of", "row"),
+    {
+        "tool": Column("string", "profiler that printed it"),
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "share_of": Column(
+            "string",
+            "what the shares are of: gpu (kernels, copies and sets), kernels, copies (and sets), api or range",
+        ),
+        "row": Column("int64", "place in the profiler's table, from 0: names can be alike"),
+        "kind": Column("string", "as in activities"),
+        "name": Column("string", "the profiler's name for it"),
+        "share_percent": Column("float64", "its share of the time, 0 to 100; empty where printed as less than a bound"),
+        "total_ns": Column("int64", "time of all calls, to the digits printed"),
+        "calls": Column("Int64", "number of calls; this and what follows is empty where the file has lost it"),
+        "avg_ns": Column("float64", "mean time of a call"),
+        "min_ns": Column("Int64", "shortest call"),
+        "max_ns": Column("Int64", "longest call"),
+    },
+)
+"""Not among RUN_TABLES: sums are imported from elsewhere, a run of this project keeps the events."""
+
+SANITIZER = Table(
+    "sanitizer.csv",
+    "one tool of NVIDIA's compute-sanitizer over one variant: every network's layers and ragged shapes, few images",
+    ("variant", "tool"),
+    {
+        "variant": _VARIANT,
+        "tool": Column("string", "memcheck, racecheck, initcheck or synccheck"),
+        "version": Column("string", "the tool's own words on its version"),
+        "errors": Column("Int64", "errors that the tool counts; empty where it did not run"),
+        "status": _STATUS,
+        "reason": Column("string", "the tool's first words where it found something, or why it did not run"),
+    },
+    optional=True,
+)
+
+SWEEP = Table(
+    "sweep.csv",
+    "one configuration of a tunable variant, as Kernel Tuner timed it on one layer",
+    ("variant", "network", "layer", "size", "configuration"),
+    {
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "size": _SIZE,
+        "configuration": Column("string", "the constants, as BLOCK_X=32 BLOCK_Y=4"),
+        "tool": Column("string", "the tuner and its version"),
+        "time_ms": Column("float64", "mean kernel time of its iterations; empty where it did not run"),
+        "n": Column("int64", "iterations"),
+        "status": _STATUS,
+        "reason": _REASON,
+    },
+    optional=True,
+)
+
 NOT_RUN: dict[str, Any] = {
     "user_s": None, "system_s": None, "elapsed_s": None, "max_rss_kib": None, "accuracy": None, "output": "",
 }  # fmt: skip
@@ -339,7 +405,7 @@ def failure(correctness: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
     return None
 
 
-RUN_TABLES = (BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, ACTIVITIES, COUNTERS)
+RUN_TABLES = (BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, ACTIVITIES, COUNTERS, SANITIZER, SWEEP)
 
 
 def shared_columns() -> dict[str, Column]:

@@ -117,3 +117,12 @@ def scientific(value: float | None) -> str:
 def count(value: int) -> str:
     """A whole number with thin spaces between thousands, from 10 000 on."""
     return f"{value:,}".replace(",", "\u2009") if value >= 10_000 else str(value)
+
+
+def quantity(value: float, name: str) -> str:
+    """A figure whose quantity ends in its unit: op_ms, elapsed_s, max_rss_kib; accuracy has none."""
+    if name.endswith("_ms"):
+        return time(value)
+    if name.endswith("_kib"):
+        return f"{mebibytes(value)}\u202fMiB"
+    return f"{seconds(value)}\u202fs" if name.endswith("_s") else significant(value)

@@ -69,6 +69,7 @@ class Header(BaseModel):
     idea: str
     expect: str = Field(description="effect expected of the idea, written before measuring")
     builds_on: str = Field("", description="variant that it is compared with; empty for a starting point")
+    combines: list[str] = Field(default_factory=list, description="variants whose ideas it joins: compared with each")
     check: str = Field("", description="hardware counter that should move, and how")
     reference: str = ""
     device: Literal["cpu", "gpu"] = "gpu"
@@ -78,6 +79,7 @@ class Header(BaseModel):
     method: Literal["direct", "any"] = Field("direct", description="direct: does every product; any: may do fewer")
     constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
     launch: Launch | None = None
+    sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
     least_arch: str = Field("", pattern=r"^(sm_\d+)?$", description="oldest architecture that it is for, as sm_80")
     beyond_emulator: str = Field("", description="what it uses that the CPU emulation lacks; empty where nothing")
     limits: dict[Literal["N", "C", "H", "W", "M", "K", "weights"], PositiveInt] = Field(default_factory=dict)
@@ -258,6 +260,7 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             idea="",
             expect="",
             builds_on="",
+            combines=[],
             check="",
             reference="",
             device="gpu",
@@ -267,6 +270,7 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             method="direct",
             constants={},
             launch=None,
+            sweep={},
             least_arch="",
             beyond_emulator="",
             limits={},

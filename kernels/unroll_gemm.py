@@ -1,0 +1,26 @@
+"""Unrolls one image and multiplies, image after image, through one scratch matrix."""
+
+import numpy as np
+
+TILE, THREADS = 16, 256  # as in unroll_gemm.cu
+
+
+def prepare(kernels, layer, images, launch):
+    unroll, conv_forward = kernels.function("unroll"), kernels.function("conv_forward")
+    outputs = layer.H_out * layer.W_out
+    unrolled = kernels.empty((layer.accumulation, outputs))
+    copies = (-(-layer.C * outputs // THREADS),)
+    tiles = (-(-outputs // TILE), -(-layer.M // TILE))
+    shape = [np.int32(extent) for extent in (layer.C, layer.H, layer.W, layer.K)]
+    extents = [np.int32(extent) for extent in (layer.M, layer.accumulation, outputs)]
+    # Built here, because the calls below are paced by how fast Python issues them.
+    numbers = [np.int32(image) for image in range(images)]
+    of_unroll = [(unrolled, number, *shape) for number in numbers]
+    of_product = [(number, *extents) for number in numbers]
+
+    def call(x, w, y):
+        for unrolling, product in zip(of_unroll, of_product, strict=True):
+            unroll(copies, (THREADS,), (x, *unrolling))
+            conv_forward(tiles, (TILE, TILE), (unrolled, w, y, *product))
+
+    return call

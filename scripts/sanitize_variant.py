@@ -1,0 +1,87 @@
+"""Run one variant under each tool of NVIDIA's compute-sanitizer: a row for each tool.
+
+The tools watch this very program, started again with --inside, which calls the variant on every network's layers and on
+ragged shapes. Each array is an allocation of its own there, so that the tools know its ends.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from warpbook import checking, networks, tables, variants
+from warpbook.errors import exit_status
+from warpbook.variants import Variant
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+IMAGES = 2
+_ERRORS = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
+
+
+def call_everywhere(variant: Variant) -> None:
+    """Call the variant once on each layer, with inputs of zeros and an output that nothing has initialised."""
+    import cupy
+
+    from warpbook import gpu
+
+    cupy.cuda.set_allocator(None)
+    kernels = gpu.kernels_of(variant, gpu.require().arch)
+    layers = [conv for network in networks.NETWORKS.values() for conv in network.convs]
+    for layer in [*(layer for layer, _ in checking.RAGGED_LAYERS), *layers]:
+        if variant.unsupported(layer, IMAGES):
+            continue
+        x, w, y = (cupy.empty(shape, "f4") for shape in (layer.x_shape(IMAGES), layer.w_shape, layer.y_shape(IMAGES)))
+        for array in (x, w):
+            cupy.cuda.runtime.memset(array.data.ptr, 0, array.nbytes)
+        variant.prepare(layer, IMAGES, kernels)(x, w, y)
+        cupy.cuda.runtime.deviceSynchronize()
+
+
+def sanitize(variant: str, tool: str, timeout_s: float) -> dict[str, Any]:
+    """Columns of SANITIZER for one tool."""
+    found = shutil.which("compute-sanitizer")
+    place = {"variant": variant, "tool": tool, "version": "", "errors": None}
+    if not found:
+        return {**place, "status": "unsupported", "reason": "compute-sanitizer is not installed on this machine"}
+    said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    place["version"] = (re.findall(r"Version ([\d.]+)", said) or [""])[0]
+    command = [found, "--tool", tool, sys.executable, __file__, "--variant", variant, "--inside"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return {**place, "status": "timed_out", "reason": f"still running after {timeout_s:g} s (timeout_s)"}
+    lines = [line.removeprefix("=========").strip() for line in done.stdout.splitlines()]
+    counted = _ERRORS.search(done.stdout)
+    if not counted or done.returncode:
+        words = [line for line in [*lines, *done.stderr.splitlines()] if re.search(r"rror", line)]
+        reason = words[0] if words else f"exit status {done.returncode}"
+        return {**place, "status": "launch_failed", "reason": reason}
+    place["errors"] = int(counted.group(1) or counted.group(2))
+    if place["errors"]:
+        return {**place, "status": "wrong_result", "reason": next((line for line in lines[1:] if line), "")}
+    return {**place, "status": "ok", "reason": ""}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--inside", action="store_true", help="call the variant, under the tool that started this")
+    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    variant = variants.read(arguments.variant)
+    if arguments.inside:
+        call_everywhere(variant)
+        return
+    rows = [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
+    tables.SANITIZER.write(rows, arguments.out)
+    for row in rows:
+        if row["status"] != "ok":
+            print(f"{row['variant']}, {row['tool']}: {row['status']}: {row['reason']}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,100 @@
+"""Let Kernel Tuner try every configuration of one variant's parameters on a network's last layer: a row for each.
+
+The parameters and their values are the variant's own (`sweep` in its header). A configuration whose result differs from
+that of the variant's declared constants is marked as wrong.
+"""
+
+import argparse
+import itertools
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from warpbook import networks, tables, variants
+from warpbook.errors import exit_status
+from warpbook.networks import ConvLayer
+from warpbook.variants import Variant
+
+IMAGES = 1000
+ITERATIONS = 7
+
+
+def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
+    """Columns of SWEEP from `configuration` on, one row for each combination of the parameters' values."""
+    import kernel_tuner
+    import numpy as np
+
+    from warpbook import reference
+
+    generator = np.random.default_rng(408)
+    # Small integers: every configuration must give the same, whatever its order of additions.
+    x = generator.integers(-4, 5, layer.x_shape(IMAGES)).astype(np.float32)
+    w = generator.integers(-4, 5, layer.w_shape).astype(np.float32)
+    y = np.zeros(layer.y_shape(IMAGES), np.float32)
+    expected = np.concatenate([reference.convolve(x[n : n + 25], w) for n in range(0, IMAGES, 25)]).astype(np.float32)
+    sweep = variant.header.sweep
+
+    def grid(parameters: dict[str, int]) -> tuple[int, int, int]:
+        across = -(-layer.W_out // (parameters["BLOCK_X"] * parameters.get("COARSEN", 1)))
+        return across * -(-layer.H_out // parameters["BLOCK_Y"]), layer.M, IMAGES
+
+    assert variant.cuda_source is not None
+    results, environment = kernel_tuner.tune_kernel(
+        "conv_forward",
+        variant.cuda_source.read_text(),
+        grid,
+        [x, w, y, *variants.launch_arguments(layer, IMAGES)],
+        sweep,
+        grid_div_x=[],
+        grid_div_y=[],
+        grid_div_z=[],
+        answer=[None, None, expected, *[None] * 6],
+        atol=0,
+        block_size_names=["BLOCK_X", "BLOCK_Y", "BLOCK_Z"],
+        iterations=ITERATIONS,
+        lang="CuPy",
+        quiet=True,
+    )
+    tool = f"Kernel Tuner {metadata.version('kernel_tuner')}, {environment.get('device_name', '')}".strip(", ")
+    found = {tuple(int(result[name]) for name in sweep): result for result in results}
+    rows = []
+    for values in itertools.product(*sweep.values()):
+        configuration = " ".join(f"{name}={value}" for name, value in zip(sweep, values, strict=True))
+        time_ms = found[values]["time"] if values in found else None
+        sound = isinstance(time_ms, float)
+        reason = "" if sound else f"Kernel Tuner: {type(time_ms).__name__ if time_ms is not None else 'not tried'}"
+        state = {"status": "ok" if sound else "launch_failed", "reason": reason}
+        rows.append(
+            {
+                "configuration": configuration,
+                "tool": tool,
+                "time_ms": time_ms if sound else None,
+                "n": ITERATIONS,
+                **state,
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    variant = variants.read(arguments.variant)
+    layer = networks.find(arguments.network).convs[-1]
+    place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
+    try:
+        rows = tune(variant, layer)
+    except ImportError as error:
+        reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"
+        nothing = {"configuration": "", "tool": "", "time_ms": None, "n": 0}
+        rows = [{**nothing, "status": "unsupported", "reason": reason}]
+        print(f"no sweep of {variant.name}: {reason}")
+    tables.SWEEP.write(({**place, **row} for row in rows), arguments.out)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

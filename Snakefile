@@ -78,17 +78,19 @@ def labels_of(wildcards):
     return [f"results/data/{wildcards.network}-{sets[0]}.labels.npy"] if sets else []
 
 
-def parts(kind, ending, with_weights=False):
-    """Paths of one kind of part for every variant of every network of this command.
+def parts(kind, ending, programs=False):
+    """Paths of one kind of part for every variant of every network of this command, or for those whose whole programs
+    are run.
 
     What runs the whole network needs its weights; those of sp19 are imported by whoever has them.
     """
     return [
         f"results/parts/{kind}/{device}/{network}/{variant}{ending}"
         for network in PLAN.networks
-        if PLAN.weight_sets(network) or not with_weights
+        if PLAN.weight_sets(network) or not programs
         for device in DEVICES
         for variant in PLAN.variants_of(network, device)
+        if PLAN.program_sizes(network, variant) or not programs
     ]
 
 
@@ -106,6 +108,7 @@ STARTS = [name for name, found in PLAN.variants.items() if found.cuda_source and
 OURS = sorted({name for network in PLAN.networks for name in PLAN.variants_of(network, "gpu") if name in PLAN.built})
 BESIDES = {
     "again": [f"results/parts/again/gpu/{network}/{name}.csv.gz" for network in PLAN.networks for name in STARTS],
+    "attacks": ["results/parts/attacks.csv"],
     "sanitizer": [f"results/parts/sanitizer/{name}.csv" for name in OURS],
     "sweep": [f"results/parts/sweep/{name}.csv" for name in OURS if PLAN.variants[name].header.sweep],
 }
@@ -324,6 +327,24 @@ rule sanitize_variant:
         "{PYTHON} {input.program} --variant {wildcards.variant} --timeout {params.timeout} --out {output}"
 
 
+rule attack_harness:
+    """Cheating and broken kernels: a row for each, which a check must catch."""
+    input:
+        program="scripts/attack_harness.py",
+        modules=[*modules_of("gpu"), f"{MODULES}/attacks.py", "scripts/check_variant.py"],
+    output:
+        "results/parts/attacks.csv",
+    params:
+        device=DEVICE,
+    threads: 4
+    resources:
+        gpu=1,
+    message:
+        "Attacking the harness"
+    shell:
+        "{PYTHON} {input.program} --device gpu --out {output}"
+
+
 rule sweep_variant:
     """Kernel Tuner over one variant's parameters on the default study's last layer: a row for each configuration."""
     input:
@@ -416,10 +437,11 @@ rule assemble_run:
         builds=ALL_BUILDS,
         correctness=CHECKS,
         samples=parts("samples", ".csv.gz") + besides("again"),
-        programs=parts("programs", ".csv", with_weights=True),
+        programs=parts("programs", ".csv", programs=True),
         sanitizer=besides("sanitizer"),
+        attacks=besides("attacks"),
         sweep=besides("sweep"),
-        activities=[path for path in parts("activities/cupti", ".csv.gz", with_weights=True) if "/gpu/" in path],
+        activities=[path for path in parts("activities/cupti", ".csv.gz", programs=True) if "/gpu/" in path],
     output:
         directory("results/run"),
     params:

@@ -94,9 +94,10 @@ __device__ __forceinline__ void later_layer(
     const int H_out = H - K + 1;
     const int W_out = W - K + 1;
     const int strips = (H_out + LATER_ROWS - 1) / LATER_ROWS;
-    const int column = threadIdx.x % W_out;
-    const int top = min(threadIdx.x / W_out % strips * LATER_ROWS, H_out - LATER_ROWS);
-    const int held = threadIdx.x / (W_out * strips);  // which of the block's images
+    const int thread = threadIdx.x;
+    const int column = thread % W_out;
+    const int top = min(thread / W_out % strips * LATER_ROWS, H_out - LATER_ROWS);
+    const int held = thread / (W_out * strips);  // which of the block's images
     const int first_image = blockIdx.x * images;
     const int first_map = blockIdx.y * LATER_MAPS;
     const int images_here = min(images, N - first_image);
@@ -114,11 +115,11 @@ __device__ __forceinline__ void later_layer(
             float* copy = (float*)stage + image * channels * H * W;
             if (H * W % 4 == 0) {
                 #pragma unroll 4
-                for (int i = threadIdx.x; i < channels_here * H * W / 4; i += blockDim.x)
+                for (int i = thread; i < channels_here * H * W / 4; i += blockDim.x)
                     ((float4*)copy)[i] = ((const float4*)input)[i];
             } else {
                 #pragma unroll 4
-                for (int i = threadIdx.x; i < channels_here * H * W; i += blockDim.x)
+                for (int i = thread; i < channels_here * H * W; i += blockDim.x)
                     copy[i] = input[i];
             }
         }

@@ -99,6 +99,7 @@ def main(job: Any) -> None:
             tables.SAMPLES: [Path(path) for path in given.samples],
             tables.PROGRAMS: [Path(path) for path in given.programs],
             tables.SANITIZER: [Path(path) for path in given.sanitizer],
+            tables.ATTACKS: [Path(path) for path in given.attacks],
             tables.SWEEP: [Path(path) for path in given.sweep],
             tables.ACTIVITIES: [Path(path) for path in given.activities],
         },

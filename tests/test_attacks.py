@@ -1,182 +1,54 @@
-"""Cheating and broken kernels, run on the CPU by the emulator and on a GPU where there is one: each is caught, and by
-which check is said."""
+"""The harness attacked, on the CPU by emulation and on a GPU where there is one: each attack is caught, and by which
+check is said."""
 
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
 
 import pytest
 
-from conftest import PROJECT
-from warpbook import checking, emulator, tables, variants
+from warpbook import attacks, checking, emulator, variants
+from warpbook.attacks import ATTACKS
 
-KERNELS = PROJECT / "kernels"
-STORE = "y[(((size_t)image * M + map) * H_out + row) * W_out + column] = sum;"
-FIRST = "if (image == 0 && map == 0 && row == 0 && column == 0)"
+needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
 
 
-@dataclass(frozen=True)
-class Attack:
-    """A sound variant's source with `old` replaced by `new`, or a launcher that cheats; the words that must be said
-    by the emulator and on a GPU. None: it does not show itself there."""
-
-    emulated: str | None
-    gpu: str | None
-    old: str = ""
-    new: str = ""
-    of: str = "direct"
-    launcher: str = ""
-
-
-REPLAY = """
-def prepare(kernels, layer, images, launch):
-    kept = []
-
-    def call(x, w, y):
-        if not kept:
-            launch(x, w, y)
-            kept.append(y.copy())
-        y[...] = kept[0]
-
-    return call
-"""
-
-UNWAITED = """
-import cupy, numpy
-
-def prepare(kernels, layer, images, launch):
-    stream = cupy.cuda.Stream(non_blocking=True)
-    extents = [numpy.int32(e) for e in (images, layer.C, layer.H, layer.W, layer.M, layer.K)]
-    function = kernels.function("conv_forward")
-    grid = (-(-layer.W_out // 16) * -(-layer.H_out // 16), layer.M, images)
-
-    def call(x, w, y):
-        cupy.cuda.runtime.deviceSynchronize()
-        function(grid, (16, 16, 1), (x, w, y, *extents), stream=stream)
-
-    return call
-"""
-
-ATTACKS = {
-    "writes nothing": Attack("leaves 3200 of 3200 outputs unwritten", "outputs unwritten", STORE, ""),
-    "writes zeros": Attack("must be exact on small integers", "must be exact", "= sum;", "= 0 * K;"),
-    "skips the last row": Attack(
-        "leaves 200 of 3200 outputs unwritten", "outputs unwritten", "row >= H_out", "row >= H_out - 1"
-    ),
-    "writes one element outside": Attack(
-        "heap-buffer-overflow in conv_forward at mine.cu",
-        "writes outside its output: 1 of the words",
-        STORE,
-        f"{STORE} {FIRST} y[-1] = 1;",
-    ),
-    "reads outside": Attack(
-        "heap-buffer-overflow in conv_forward at mine.cu",
-        "outputs are NaN",
-        STORE,
-        f"{FIRST} sum += 0 * x[(size_t)N * C * H * W]; {STORE}",
-    ),
-    "replays its previous answer": Attack("exceeds what fp32 allows", "exceeds what fp32 allows", launcher=REPLAY),
-    "changes its input": Attack(
-        "changes its input x", "changes its input x", STORE, f"{STORE} {FIRST} ((float*)x)[0] += 1;"
-    ),
-    "changes its weights": Attack(
-        "changes its input w", "changes its input w", STORE, f"{STORE} {FIRST} ((float*)w)[1] = 0.5f;"
-    ),
-    "works on a stream nobody waits for": Attack(
-        None, "work on a stream nobody waits for", "float sum = 0.0f;", "float sum = 0.0f; __nanosleep(100000);",
-        launcher=UNWAITED,
-    ),
-    "is right for square shapes only": Attack(
-        "outputs unwritten", "outputs unwritten", "* H_out + row) * W_out", "* H_out + row) * H_out"
-    ),
-    "is right at N divisible by 16 only": Attack(
-        "must be exact on small integers", "must be exact", "= sum;", "= image < N / 16 * 16 ? sum : 0.0f;"
-    ),
-    "computes in less than its declared precision": Attack(
-        "exceeds what fp32 allows", "exceeds what fp32 allows", "sum += input[p * W + q]",
-        "sum += __int_as_float(__float_as_int(input[p * W + q]) & 0xFFFFE000)",
-    ),
-    "forgets a barrier": Attack(
-        "outputs are NaN",
-        None,
-        "__syncthreads();  // the patch is complete before anyone reads it",
-        "",
-        of="shared_input",
-    ),
-    "waits at a barrier that others have left": Attack(
-        "some threads wait at a barrier that others have returned before", None,
-        "__shared__ float patch", "if (threadIdx.x == 3) return; __shared__ float patch", of="shared_input",
-    ),
-    "writes outside its shared memory": Attack(
-        "undefined behaviour at mine.cu", None, "const int side = TILE + K - 1;", "const int side = TILE + K + 40;",
-        of="shared_input",
-    ),
-    "indexes an array outside its bounds": Attack(
-        "undefined behaviour at mine.cu", None, "float sum = 0.0f;", "float taken[2] = {}; float sum = taken[K + 1];"
-    ),
-    "faults at launch": Attack(
-        "SEGV", "CUDA_ERROR_ILLEGAL_ADDRESS", STORE, f"{STORE} {FIRST} *(volatile float*)16 = 1;"
-    ),
-    "raises in its launcher": Attack(
-        "ValueError: no such tile", "ValueError: no such tile",
-        launcher="def prepare(kernels, layer, images, launch):\n    raise ValueError('no such tile')\n",
-    ),
-}  # fmt: skip
-
-
-def forge(attack, folder):
-    """The attacking variant, `mine`."""
-    source = (KERNELS / f"{attack.of}.cu").read_text()
-    assert attack.old in source
-    (folder / "mine.cu").write_text(source.replace(attack.old, attack.new, 1).replace("builds_on: direct\n", ""))
-    if attack.launcher:
-        (folder / "mine.py").write_text(attack.launcher)
-    return variants.read("mine", folder)
-
-
-def checked(folder, out, name="mine", device="emulator", network="fa17"):
-    """The rows that checking a variant gives, in a process of its own."""
-    command = [sys.executable, PROJECT / "scripts" / "check_variant.py", "--device", device, "--kernels", folder]
-    options = ["--variant", name, "--network", network, "--sizes", "1", "--timeout", "60", "--out", out]
-    subprocess.run([*command, *options], check=True, capture_output=True)
-    return tables.CORRECTNESS.read(out)
-
-
-@pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+@needs_compiler
 @pytest.mark.parametrize("attack", [name for name, attack in ATTACKS.items() if attack.emulated is not None])
 def test_the_emulator_catches_a_kernel_that(attack, tmp_path):
-    forge(ATTACKS[attack], tmp_path)
-    rows = checked(tmp_path, tmp_path / "rows.csv")
-    failed = rows[~rows.ok & (rows.status != "unsupported")]
-    assert len(failed), "it passed"
-    assert ATTACKS[attack].emulated in failed.reason.iloc[0]
+    failure = attacks.failure_of(ATTACKS[attack], "emulator", tmp_path)
+    assert failure, "it passed"
+    assert ATTACKS[attack].emulated in failure["reason"]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("attack", [name for name, attack in ATTACKS.items() if attack.gpu is not None])
 def test_on_a_gpu_the_harness_catches_a_kernel_that(attack, tmp_path):
-    forge(ATTACKS[attack], tmp_path)
-    rows = checked(tmp_path, tmp_path / "rows.csv", device="gpu")
-    failed = rows[~rows.ok & (rows.status != "unsupported")]
-    assert len(failed), "it passed"
-    assert ATTACKS[attack].gpu in failed.reason.iloc[0]
+    failure = attacks.failure_of(ATTACKS[attack], "gpu", tmp_path)
+    assert failure, "it passed"
+    assert ATTACKS[attack].gpu in failure["reason"]
+
+
+def test_ten_attacks_or_more_are_tried_on_either():
+    assert sum(attack.emulated is not None for attack in ATTACKS.values()) >= 10
+    assert sum(attack.gpu is not None for attack in ATTACKS.values()) >= 10
 
 
 PLAIN = [name for name, variant in variants.discover().items() if not emulator.beyond(variant)]
 
 
+@needs_compiler
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_variant_s_own_source_is_right_under_the_sanitizers_whatever_the_order_of_threads(name, tmp_path):
-    rows = checked(KERNELS, tmp_path / "rows.csv", name)
-    assert rows.ok.all() or set(rows[~rows.ok].status) == {"unsupported"}, rows[~rows.ok].reason.tolist()
-    assert rows.ok.sum() >= 2 * (len(checking.RAGGED_LAYERS) - 1)
+    for file in variants.read(name).files:
+        shutil.copy(file, tmp_path)
+    rows = attacks.checked(tmp_path, name, "emulator")
+    failed = [row["reason"] for row in rows if not row["ok"] and row["status"] != "unsupported"]
+    assert not failed
+    assert sum(row["ok"] for row in rows) >= 2 * (len(checking.RAGGED_LAYERS) - 1)
 
 
 def test_a_variant_beyond_the_emulator_says_what_it_uses(tmp_path):
-    shutil.copy(KERNELS / "direct.cu", tmp_path / "mine.cu")
-    text = (tmp_path / "mine.cu").read_text()
+    text = (variants.FOLDER / "direct.cu").read_text()
     (tmp_path / "mine.cu").write_text(text.replace("limits:", "beyond_emulator: inline PTX\nlimits:"))
-    rows = checked(tmp_path, tmp_path / "rows.csv")
-    assert rows.status.tolist() == ["unsupported"]
-    assert "beyond the emulator: inline PTX" in rows.reason.iloc[0]
+    (row,) = attacks.checked(tmp_path, "mine", "emulator")
+    assert row["status"] == "unsupported"
+    assert "beyond the emulator: inline PTX" in row["reason"]

@@ -108,13 +108,15 @@ def judged(variant: Variant, layer: ConvLayer, found: reference.Difference, inte
     """The columns of CORRECTNESS that say how far off a result is and whether that passes.
 
     On small integers every sum is exact, so nothing but equality passes (TF32 and FP16 hold such integers exactly
-    too). On reals an output's error is held against its own magnitude, or for a method that is not direct against the
-    largest.
+    too). On reals an output's error is held against its own magnitude; for a method that is not direct against the
+    largest, and so for FP16, where what falls below its smallest normal number, 2**-14, loses digits.
     """
     unit = 0.0 if integers and variant.header.method == "direct" else reference.unit_error(layer, variant)
     tolerance = unit * found.max_magnitude
-    if variant.header.method == "direct":
-        ratio = found.worst_unit / unit if unit else (0.0 if found.max_abs_err == 0 else float("inf"))
+    if not unit:
+        ratio = 0.0 if found.max_abs_err == 0 else float("inf")
+    elif variant.header.method == "direct" and variant.header.precision != "fp16":
+        ratio = found.worst_unit / unit
     else:
         ratio = found.max_abs_err / tolerance if tolerance else float("inf")
     reason = ""

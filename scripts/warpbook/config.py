@@ -102,6 +102,9 @@ class Study(_Model):
     sizes: Annotated[list[Annotated[int, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)]
     sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
     variants: list[str] | None = None
+    programs: list[str] | None = Field(
+        None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
+    )
 
 
 class Config(_Model):
@@ -110,7 +113,7 @@ class Config(_Model):
     study: str
     gpu: str
     cpu: Literal["live", "none"] = "live"
-    besides: list[Literal["again", "sanitizer", "sweep"]] = Field(
+    besides: list[Literal["again", "attacks", "sanitizer", "sweep"]] = Field(
         default_factory=list, description="what a run on a GPU holds besides"
     )
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
@@ -140,6 +143,12 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         f"studies.{name}.variants: no variant is called {variant!r}: {nearest(variant, known_variants)}"
         for name, study in config.studies.items()
         for variant in study.variants or []
+        if variant not in known_variants
+    ]
+    problems += [
+        f"studies.{name}.programs: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        for name, study in config.studies.items()
+        for variant in study.programs or []
         if variant not in known_variants
     ]
     if problems:

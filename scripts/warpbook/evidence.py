@@ -358,6 +358,33 @@ class Evidence:
             )
         return rows
 
+    # How far the harness itself is to be trusted
+
+    @cached_property
+    def again(self) -> pd.DataFrame:
+        """A variant against its own copy, over all networks of the run that GPU figures come from: variant, network,
+        layer, size, state, kind, value, low, high, verdict. Whatever is called faster or slower is an error."""
+        columns = ["variant", "network", "layer", "size", "state", "kind", "value", "low", "high", "verdict"]
+        rows = []
+        samples = self.gpu_run.table(tables.SAMPLES) if self.gpu_run else tables.SAMPLES.empty()
+        samples = samples[samples.job.str.startswith("again:") & (samples.status == "ok") & ~samples.throttled]
+        for key, group in samples.groupby(["job", *columns[1:6]], sort=False):
+            name = key[0].removeprefix("again:")
+            sides = group.pivot(index="sample", columns="variant", values="time_ms").dropna()
+            if sides.shape[1] == 2:
+                ratio = estimates.paired_ratio(sides[f"{name}:again"].to_numpy(), sides[name].to_numpy())
+                verdict = estimates.verdict(ratio, self.config.measuring.same_within)
+                rows.append([name, *key[1:], ratio.value, ratio.low, ratio.high, verdict])
+        return pd.DataFrame(rows, columns=columns)
+
+    def besides(self, table: tables.Table) -> pd.DataFrame:
+        """A table that a run holds where it was asked to, of variants whose figures are not stale."""
+        frame = self.gpu_run.table(table) if self.gpu_run else table.empty()
+        if "variant" not in frame:
+            return frame
+        usable = [variant.name for variant in self.wanted("gpu") if not self.stale(variant)]
+        return frame[frame.variant.isin(usable)]
+
     # Figures
 
     def _series(self, variant: str, layer: str, size: int, kind: str, state: str, job: str | None = None) -> np.ndarray:

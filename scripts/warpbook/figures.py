@@ -307,4 +307,66 @@ def times_bound(evidence: Evidence) -> str:
     return _svg(figure)
 
 
+def again(evidence: Evidence) -> str:
+    """A variant against its own copy: every ratio with its interval, in ascending order."""
+    found = evidence.again.sort_values("value")
+    figure = Figure(figsize=(WIDTH_IN, 2.3), layout="constrained")
+    axes = figure.subplots()
+    same = evidence.config.measuring.same_within
+    axes.axhspan(1 - same, 1 + same, color=RULE, alpha=0.6, linewidth=0)
+    axes.axhline(1, color=INK, linewidth=0.9)
+    places = range(len(found))
+    for verdict, colour in VERDICTS.items():
+        chosen = [(place, row) for place, row in zip(places, found.itertuples(), strict=True) if row.verdict == verdict]
+        if chosen:
+            axes.vlines(
+                [place for place, _ in chosen],
+                [row.low for _, row in chosen],
+                [row.high for _, row in chosen],
+                color=colour,
+                linewidth=0.8,
+            )
+            axes.plot(
+                [place for place, _ in chosen], [row.value for _, row in chosen], ".", color=colour, label=verdict
+            )
+    axes.set_ylabel("Copy's time over its own")
+    axes.set_xlabel("Comparisons, in ascending order")
+    axes.set_xticks([])
+    widest = max(abs(found.value - 1).max() * 1.6, 3 * same)
+    axes.set_ylim(1 - widest, 1 + widest)
+    _value_axis(axes, "y")
+    figure.legend(loc="outside lower center", ncols=4)
+    return _svg(figure)
+
+
+def sweep(rows: Any) -> str:
+    """Kernel time of every configuration of one variant: a panel for each value of the last parameter, the first two
+    across and down."""
+    settings = [dict(part.split("=") for part in configuration.split()) for configuration in rows.configuration]
+    names = list(settings[0])
+    values = {name: sorted({int(one[name]) for one in settings}) for name in names}
+    times = {tuple(int(one[name]) for name in names): time for one, time in zip(settings, rows.time_ms, strict=True)}
+    across, down, panel = names
+    figure = Figure(figsize=(WIDTH_IN, 2.5), layout="constrained")
+    panels = figure.subplots(1, len(values[panel]), squeeze=False)[0]
+    least, most = min(rows.time_ms.dropna()), max(rows.time_ms.dropna())
+    for axes, last in zip(panels, values[panel], strict=True):
+        grid = [[times[x, y, last] for x in values[across]] for y in values[down]]
+        axes.imshow(grid, cmap="cividis_r", vmin=least, vmax=most, aspect="auto")
+        for row, line in enumerate(grid):
+            for column, time in enumerate(line):
+                dark = time > (least + most) / 2
+                words = units.significant(time, 3)
+                weight = 700 if time == least else 400
+                axes.text(column, row, words, ha="center", va="center", color="white" if dark else INK, weight=weight)
+        axes.set_xticks(range(len(values[across])), values[across])
+        axes.set_yticks(range(len(values[down])), values[down])
+        axes.set_xlabel(across)
+        axes.set_title(f"{panel} = {last}")
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    panels[0].set_ylabel(down)
+    return _svg(figure)
+
+
 _style()

@@ -78,9 +78,16 @@ class Plan:
         return [name for name, variant in self.variants.items() if variant.cuda_source or variant.problem]
 
     def program_sizes(self, network: str, variant: str) -> list[int]:
-        """Sizes at which the whole program is run and profiled: all for starting points, else the largest."""
-        sizes = self.sizes(network)
-        return sizes[-1:] if self.variants[variant].header.builds_on else sizes
+        """Sizes at which the whole program is run and profiled: all for starting points, the largest for frameworks and
+        for what the network's studies name or, naming nothing, for every variant; else none."""
+        sizes, header = self.sizes(network), self.variants[variant].header
+        if not header.builds_on:
+            return sizes
+        named = [study.programs for study in self.config.studies.values() if study.network == network]
+        below = self.variants.get(header.builds_on)
+        framework = header.peer and not (below and below.header.peer)
+        wanted = framework or any(names is None or variant in names for names in named)
+        return sizes[-1:] if wanted or header.device == "cpu" else []
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here; sp19's are imported by whoever has them."""

@@ -77,11 +77,16 @@ def unit_error(layer: ConvLayer, variant: Variant) -> float:
 
     n = C*K*K products and additions in the accumulation's unit roundoff u: at most (n + 1) u (Higham, Accuracy and
     Stability of Numerical Algorithms, section 3.1), and statistically `DEVIATIONS` * sqrt(n + 1) u, whichever is
-    less; twice the operands' unit roundoff besides where the precision class rounds them first.
+    less; the first is a theorem on plain sums, so for a method that is not direct the second alone. Twice the operands'
+    unit roundoff besides where the precision class rounds them first; FP16 may also add up a row of K taps in it.
     """
     accumulation, operand = PRECISIONS[variant.header.precision]
     terms = layer.accumulation + 1
-    return min(terms, DEVIATIONS * math.sqrt(terms)) * accumulation + 2 * operand
+    summed = DEVIATIONS * math.sqrt(terms)
+    if variant.header.method == "direct":
+        summed = min(terms, summed)
+    roundings = 2 + (layer.K if variant.header.precision == "fp16" else 0)
+    return summed * accumulation + roundings * operand
 
 
 def logits(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:

@@ -81,10 +81,10 @@ def profile_rows(rows: list[ProfileRow], program_s: float | None = None) -> list
     ]
 
 
-def nvprof_table(ev: Evidence, variant: str, size: int) -> str:
-    """A program's whole profile in fixed width, as nvprof prints it."""
+def nvprof_table(ev: Evidence, variant: str, size: int, api: bool = True) -> str:
+    """A program's whole profile in fixed width, as nvprof prints it; without its API calls where not wanted."""
     lines = [f"{'Type':>16}  {'Time(%)':>7}  {'Time':>9}  {'Calls':>6}  {'Avg':>9}  {'Min':>9}  {'Max':>9}  Name"]
-    for kind, kinds in (("GPU activities:", GPU_KINDS), ("API calls:", API_KINDS)):
+    for kind, kinds in (("GPU activities:", GPU_KINDS), *([("API calls:", API_KINDS)] if api else [])):
         for place, row in enumerate(ev.profile(variant, size, kinds)):
             times = "  ".join(f"{units.nvprof_time(ns):>9}" for ns in (row.avg_ns, row.min_ns, row.max_ns))
             name = row.name if len(row.name) <= NAME_WIDTH else row.name[: NAME_WIDTH - 1] + "…"
@@ -181,6 +181,9 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
         "narrative": lambda: narrative.rendered(ev),
         "GPU_KINDS": GPU_KINDS,
         "API_KINDS": API_KINDS,
+        "ATTACKS": tables.ATTACKS,
+        "SANITIZER": tables.SANITIZER,
+        "SWEEP": tables.SWEEP,
         "run_tables": tables.RUN_TABLES,
         "shared_columns": tables.shared_columns(),
         "options": building.OPTIONS,

@@ -5,7 +5,7 @@ import io
 import json
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ class Run:
 
     path: Path
     record: dict[str, Any]
+    _read: dict[str, "pd.DataFrame"] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -43,7 +44,12 @@ class Run:
         return self.record["machine"]["gpu"]
 
     def table(self, table: Table) -> "pd.DataFrame":
-        """One of its tables, checked; UserError names file, row and column of what is wrong."""
+        """One of its tables, checked, and read once; UserError names file, row and column of what is wrong."""
+        if table.name not in self._read:
+            self._read[table.name] = self._table(table)
+        return self._read[table.name]
+
+    def _table(self, table: Table) -> "pd.DataFrame":
         if self.path.is_dir():
             path = self.path / table.name
             return table.empty() if table.optional and not path.exists() else table.read(path)

@@ -19,6 +19,8 @@ from warpbook.files import written_whole
 if TYPE_CHECKING:
     import pandas as pd
 
+Row = dict[str, Any]
+
 DTYPES = ("float64", "int64", "Int64", "bool", "string")
 
 
@@ -369,6 +371,20 @@ SANITIZER = Table(
     optional=True,
 )
 
+ATTACKS = Table(
+    "attacks.csv",
+    "one cheating or broken kernel that the harness was tried with",
+    ("attack", "device"),
+    {
+        "attack": Column("string", "what the kernel does"),
+        "device": Column("string", "gpu, or emulator: the kernel's source on the CPU"),
+        "caught": Column("bool", "whether a check failed it, as one must"),
+        "status": _STATUS,
+        "reason": Column("string", "the words of the check that caught it"),
+    },
+    optional=True,
+)
+
 SWEEP = Table(
     "sweep.csv",
     "one configuration of a tunable variant, as Kernel Tuner timed it on one layer",
@@ -405,7 +421,7 @@ def failure(correctness: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
     return None
 
 
-RUN_TABLES = (BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, ACTIVITIES, COUNTERS, SANITIZER, SWEEP)
+RUN_TABLES = (BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP)
 
 
 def shared_columns() -> dict[str, Column]:

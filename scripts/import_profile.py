@@ -1,0 +1,67 @@
+"""Import profiles that people already have, from nvprof or Nsight, as tables of one variant at one size.
+
+python scripts/import_profile.py FILE... --study fa18 --variant direct --size 10000
+
+Writes results/imported/<study>/<variant>-<size>/: activities.csv.gz, profile_summaries.csv and counters.csv, those
+for which the files hold rows. Nothing is written when a file is refused.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from warpbook import config, data, networks, profiles, variants
+from warpbook.errors import UserError, exit_status, nearest
+
+IMPORTED = Path(__file__).parents[1] / "results" / "imported"
+
+
+def _lines(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,9})-(\d{1,9})", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST-LAST, as 180-238")
+    return int(match[1]), int(match[2])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="told apart by content, not by name")
+    parser.add_argument("--study", required=True, help="a study of config.yaml")
+    parser.add_argument("--variant", required=True, help="the variant of kernels/ that was profiled")
+    parser.add_argument("--size", type=int, required=True, help="images in the dataset")
+    parser.add_argument("--network", help="the study's by default")
+    parser.add_argument("--layer", default="", help="convolution layer that ncu's counters are of; all by default")
+    parser.add_argument("--lines", type=_lines, metavar="FIRST-LAST", help="read these lines alone of one text file")
+    parser.add_argument("--out", type=Path, default=IMPORTED, help="results/imported by default")
+    arguments = parser.parse_args()
+
+    known = variants.discover()
+    studies = config.read(list(known)).studies
+    if arguments.study not in studies:
+        raise UserError(f"no study is called {arguments.study!r}: {nearest(arguments.study, list(studies))}")
+    variant = variants.find(arguments.variant, known)
+    network = networks.find(arguments.network or studies[arguments.study].network)
+    if not 1 <= arguments.size <= data.IMAGES:
+        raise UserError(f"--size {arguments.size} is outside 1 to {data.IMAGES}, the images that there are")
+    layers = [conv.name for conv in network.convs]
+    if arguments.layer and arguments.layer not in layers:
+        raise UserError(f"{network.name} has no layer {arguments.layer!r}: {nearest(arguments.layer, layers)}")
+    if arguments.lines and len(arguments.files) > 1:
+        raise UserError("--lines is of one file; import the files one by one")
+
+    read = {str(path): profiles.read(path, arguments.lines) for path in arguments.files}
+    rows_of = profiles.combined(read, variant.name, network.name, arguments.size, arguments.layer)
+    folder = arguments.out / arguments.study / f"{variant.name}-{arguments.size}"
+    for table, rows in rows_of.items():
+        table.write(rows, folder / table.name)
+    for path, profile in read.items():
+        kinds = {"events": profile.events, "summary rows": profile.summaries, "counters": profile.counters}
+        counts = ", ".join(f"{len(rows):,} {kind}" for kind, rows in kinds.items() if rows)
+        left_out = f" (left out: {', '.join(profile.left_out)})" if profile.left_out else ""
+        print(f"{path}: {profile.what}: {counts}{left_out}")
+    print(f"{folder}: {', '.join(table.name for table in rows_of)}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -2,9 +2,9 @@
 title:     Implicit product in register tiles
 idea:      Each thread sums an 8x8 tile, 8 maps by 8 outputs, in registers, so that 16 values
            read from shared memory serve 64 products. A block stages the inputs themselves,
-           not their unrolled copies; an element of the unrolled matrix is the output's place
-           among them plus the tap's. Outputs of all images form one sequence, with no ragged
-           end for each image.
+           not their unrolled copies, and an element of the unrolled matrix is found at the
+           output's place among them plus the tap's. The outputs of all images form one
+           sequence, so that no image ends in a ragged tile.
 expect:    Several times faster than 16x16 tiles, near half of the FP32 peak where C*K*K is
            large. Least on first layers, whose results take the memory's time, and where M is
            no multiple of 8, as 6 maps still cost 8. Few threads when few images.
@@ -18,7 +18,7 @@ limits:    {K: 7, W: 256, M: 524280}  # K lines of input fit into PATCH
 // The products of K neighbouring taps. With K known, their offsets are part of the instructions.
 template <int K>
 __device__ __forceinline__ void add_products(
-    float (&sums)[MAPS][OUTPUTS], const float* patch, const int (&place)[OUTPUTS], const float4 (*taps)[MAPS / 4])
+    float (&sums)[MAPS][OUTPUTS], const float* const (&input)[OUTPUTS], int offset, const float4 (*taps)[MAPS / 4])
 {
     #pragma unroll
     for (int q = 0; q < K; ++q) {
@@ -27,7 +27,7 @@ __device__ __forceinline__ void add_products(
         const float of_map[MAPS] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
         #pragma unroll
         for (int i = 0; i < OUTPUTS; ++i) {
-            const float value = patch[place[i] + q];
+            const float value = input[i][offset + q];
             #pragma unroll
             for (int m = 0; m < MAPS; ++m)
                 sums[m][i] += value * of_map[m];
@@ -61,14 +61,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) conv_forward(
     // The step from the end of one row of outputs to the next is one bank, so that no two lanes of a warp collide.
     const int pitch = W_out + (K - 1 + 31) / 32 * 32;
 
-    // A thread takes outputs that lie `threads` apart. Those beyond the last it computes anywhere and does not store.
-    int place[OUTPUTS];
+    // A thread's outputs lie `threads` apart. Those beyond the last are computed anywhere and not stored.
+    const float* input[OUTPUTS];
     int row = (first + thread) % outputs / W_out;
     int column = (first + thread) % outputs % W_out;
     int line = (first + thread) / outputs * H + row - top;
     #pragma unroll
     for (int i = 0; i < OUTPUTS; ++i) {
-        place[i] = (first + thread + i * threads <= last) ? line * pitch + column : 0;
+        input[i] = (first + thread + i * threads <= last) ? patch + line * pitch + column : patch;
         for (column += threads; column >= W_out; column -= W_out) {
             ++line;
             if (++row == H_out) {
@@ -80,32 +80,33 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) conv_forward(
 
     float sums[MAPS][OUTPUTS] = {};
     for (int c = 0; c < C; ++c) {
-        const float* input = x + ((size_t)first_image * C + c) * H * W;
+        const float* source = x + ((size_t)first_image * C + c) * H * W;
         for (int staged = 0, from = first_row; staged < lines; from = 0) {
             const int count = min(H - from, lines - staged);  // to the end of this image at most
             for (int j = threadIdx.x; j < W; j += 32)
                 #pragma unroll 4
                 for (int i = threadIdx.y; i < count; i += WARPS)
-                    patch[(staged + i) * pitch + j] = input[(from + i) * W + j];
+                    patch[(staged + i) * pitch + j] = source[(from + i) * W + j];
             staged += count;
-            input += (size_t)C * H * W;
+            source += (size_t)C * H * W;
         }
-        for (int i = thread; i < K * K * MAPS; i += threads) {
-            const int map = first_map + i % MAPS;
-            (&taps[0][0].x)[i] = (map < M) ? w[((size_t)map * C + c) * K * K + i / MAPS] : 0.0f;
-        }
+        const int map = first_map + thread % MAPS;
+        const float* weights = w + ((size_t)map * C + c) * K * K;
+        #pragma unroll 2
+        for (int i = thread / MAPS; i < K * K; i += threads / MAPS)
+            (&taps[i][0].x)[thread % MAPS] = (map < M) ? weights[i] : 0.0f;
         __syncthreads();  // inputs and taps are complete before anyone reads them
 
         for (int p = 0; p < K; ++p) {
-            const float* shifted = patch + p * pitch;
+            const int offset = p * pitch;
             const float4(*row_of_taps)[MAPS / 4] = taps + p * K;
             if (K == 5)
-                add_products<5>(sums, shifted, place, row_of_taps);
+                add_products<5>(sums, input, offset, row_of_taps);
             else if (K == 7)
-                add_products<7>(sums, shifted, place, row_of_taps);
+                add_products<7>(sums, input, offset, row_of_taps);
             else
                 for (int q = 0; q < K; ++q)
-                    add_products<1>(sums, shifted + q, place, row_of_taps + q);
+                    add_products<1>(sums, input, offset + q, row_of_taps + q);
         }
         __syncthreads();  // everyone has read them before the next channel overwrites them
     }

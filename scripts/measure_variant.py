@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from warpbook.supervision import Failed, supervised
 from warpbook.variants import Variant
 
 Place = tuple[ConvLayer, int]
+
+AGAIN = 4  # times that a variant is held against its own copy at each place
 
 
 def below_bound(
@@ -106,7 +109,16 @@ def main() -> None:
         baseline = None  # nothing sound to compare with; the variant is still timed
 
     remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
+    if arguments.again:
+        remaining *= AGAIN
+    times_at: Counter[Place] = Counter()
     rows: list[timing.Row] = []
+
+    def keep(place: Place, found: list[timing.Row]) -> None:
+        remaining.remove(place)
+        times_at[place] += 1
+        job = f"again:{variant.name}:{times_at[place]}" if arguments.again else variant.name
+        rows.extend({"job": job, **row} for row in found)
 
     def produce() -> Iterator[tuple[Place, list[timing.Row]]]:
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
@@ -116,15 +128,11 @@ def main() -> None:
             raise Failed(**failure)
         with exclusive.machine():
             for place, found in supervised(produce, measuring.timeout_s):
-                remaining.remove(place)
-                rows += found
+                keep(place, found)
     except Failed as failure:
-        rows += [failed_row(variant, layer, images, failure) for layer, images in remaining]
-    shared = {
-        "job": f"again:{variant.name}" if arguments.again else variant.name,
-        "network": network.name,
-        "device": arguments.device,
-    }
+        for layer, images in list(remaining):
+            keep((layer, images), [failed_row(variant, layer, images, failure)])
+    shared = {"network": network.name, "device": arguments.device}
     tables.SAMPLES.write(({**shared, **row} for row in rows), arguments.out)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from warpbook import exclusive, tables
 from warpbook.errors import exit_status
 
+EVENTS_MAX = 20_000
 SCRIPTS = Path(__file__).parent
 
 
@@ -34,7 +35,9 @@ def main() -> None:
 
     failure = tables.failure(tables.CORRECTNESS.rows(arguments.correctness))
     with exclusive.machine(), tempfile.TemporaryDirectory() as scratch:
-        for size in arguments.sizes:
+        remaining = list(arguments.sizes)
+        while remaining:
+            size = remaining.pop(0)
             if failure:
                 fail(size, failure["reason"])
                 continue
@@ -53,7 +56,14 @@ def main() -> None:
             ]
             try:
                 subprocess.run(command, timeout=arguments.timeout, check=True, text=True, capture_output=True)
-                rows += tables.ACTIVITIES.rows(out)
+                events = tables.ACTIVITIES.rows(out)
+                if len(events) <= EVENTS_MAX:
+                    rows += events
+                else:
+                    fewer = max(1, size // 10)
+                    fail(size, f"{len(events)} events, more than the {EVENTS_MAX} that a run keeps; see {fewer} images")
+                    if fewer not in [*arguments.sizes, size]:
+                        remaining.append(fewer)
             except subprocess.TimeoutExpired:
                 fail(size, f"still running after {arguments.timeout:g} s (timeout_s in config.yaml)")
             except subprocess.CalledProcessError as error:

@@ -23,14 +23,21 @@ RIGHT = """
 """
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", FOUND)
-def test_every_variant_builds_for_every_architecture(name, arch):
+@pytest.mark.parametrize(
+    ("name", "arch"), [(name, arch) for name in FOUND for arch in ARCHITECTURES if FOUND[name].made_for(arch)]
+)
+def test_every_variant_builds_for_every_architecture_that_it_is_for(name, arch):
     made = building.build(FOUND[name], arch)
     assert made.cubin is not None, made.log
     assert made.cubin[:4] == b"\x7fELF"
     kernels = {row["kernel"]: row for row in made.rows}
     assert 0 < kernels["conv_forward"]["registers"] <= 255
+
+
+def test_an_architecture_older_than_a_variant_needs_is_left_out(cuda_variant, tmp_path):
+    variant = cuda_variant(RIGHT, header="least_arch: sm_80\n")
+    builds = building.build_all(variant, ["sm_75", "sm_80", "sm_90"], tmp_path / "builds")
+    assert [made.arch for made in builds] == ["sm_80", "sm_90"]
 
 
 def test_pascal_and_volta_are_built_where_cuda_12_is_installed():

@@ -46,6 +46,8 @@ class Bench(Protocol):
     """A device as checking sees it."""
 
     reference_name: str
+    compared: tuple[tuple[str, str], ...]
+    """(state, kind) of the timers that a variant and its baseline take in turn."""
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         """The variant's operation, built and loaded."""
@@ -100,6 +102,7 @@ class CpuBench:
     """The host, in NumPy."""
 
     reference_name = "NumPy float64"
+    compared = (("hot", "op"),)
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         return variant.prepare(layer, images)

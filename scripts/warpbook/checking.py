@@ -113,12 +113,14 @@ def judged(variant: Variant, layer: ConvLayer, found: reference.Difference, inte
     """
     unit = 0.0 if integers and variant.header.method == "direct" else reference.unit_error(layer, variant)
     tolerance = unit * found.max_magnitude
-    if not unit:
-        ratio = 0.0 if found.max_abs_err == 0 else float("inf")
+    if not found.max_abs_err:
+        ratio = 0.0
+    elif not unit:
+        ratio = float("inf")
     elif variant.header.method == "direct" and variant.header.precision != "fp16":
         ratio = found.worst_unit / unit
     else:
-        ratio = found.max_abs_err / tolerance if tolerance else float("inf")
+        ratio = found.max_abs_err / tolerance
     reason = ""
     if found.not_finite:
         reason = f"{variant.name}: {found.not_finite} outputs are NaN or infinite"

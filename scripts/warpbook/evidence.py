@@ -317,7 +317,7 @@ class Evidence:
             return None, ""
         size = int(row.size) if row.size.isdigit() and int(row.size) in self.sizes else self.largest
         device = self.plan.variants[name].device
-        shown = f"{name}, {size} images, {self.device_name(device)}"
+        shown = name if str(size) == row.size else f"{name}, {size} images"
         if row.quantity in ("op_ms", "kernel_ms"):
             kind = "op" if row.quantity == "op_ms" or device == "cpu" else "gpu"
             single = row.layer in [layer.name for layer in self.layers]
@@ -369,7 +369,7 @@ class Evidence:
         samples = self.gpu_run.table(tables.SAMPLES) if self.gpu_run else tables.SAMPLES.empty()
         samples = samples[samples.job.str.startswith("again:") & (samples.status == "ok") & ~samples.throttled]
         for key, group in samples.groupby(["job", *columns[1:6]], sort=False):
-            name = key[0].removeprefix("again:")
+            name = key[0].split(":")[1]
             sides = group.pivot(index="sample", columns="variant", values="time_ms").dropna()
             if sides.shape[1] == 2:
                 ratio = estimates.paired_ratio(sides[f"{name}:again"].to_numpy(), sides[name].to_numpy())

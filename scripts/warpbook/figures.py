@@ -3,6 +3,7 @@ spread is drawn."""
 
 import io
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from warpbook import units
 from warpbook.estimates import Estimate
-from warpbook.evidence import GPU_KINDS, Evidence
+from warpbook.evidence import GPU_KINDS, Evidence, Speedup
 from warpbook.variants import Variant
 
 FONTS = Path(__file__).parents[2] / "reports" / "fonts"
@@ -227,33 +228,38 @@ def _end_labels(axes: Axes, x: float, ends: list[tuple[float, str, str]]) -> Non
     axes.set_xlim(left, right * (right / left) ** 0.32)
 
 
-def paired_speedups(evidence: Evidence, variant: Variant) -> str:
-    """A variant's speedup over its baseline on each layer at each size, with the interval and the verdict."""
-    places = [(layer, size) for layer in evidence.layers for size in evidence.sizes]
-    found = [(layer, size, evidence.speedup(variant.name, layer.name, size)) for layer, size in reversed(places)]
-    found = [row for row in found if row[2]]
-    figure = Figure(figsize=(WIDTH_IN, 0.55 + 0.17 * len(found)), layout="constrained")
-    axes = figure.subplots()
-    same = evidence.config.measuring.same_within
-    axes.axvspan(1 - same, 1 + same, color=RULE, alpha=0.6, linewidth=0)
-    axes.axvline(1, color=INK, linewidth=0.9)
-    for place, (_, _, speedup) in enumerate(found):
-        colour = VERDICTS[speedup.verdict]
-        _bar_with_error(axes, speedup.ratio, place, "o", colour, markerfacecolor=colour if speedup.paired else "white")
-        words = f"{units.ratio(speedup.ratio.value)}  {speedup.verdict}"
-        beside = ("axes fraction", "data")
-        axes.annotate(words, (1.005, place), xycoords=beside, va="center", fontsize=7.5, color=colour)
-    ratios = [speedup.ratio.value for *_, speedup in found]
-    low, high = min([0.97, *ratios]), max([1.03, *ratios])
-    if high / low > 5:
-        axes.set_xscale("log")
-        _log_axis(axes.xaxis, _times)
-    margin = (high / low) ** 0.08
-    axes.set_xlim(low / margin, high * margin)
-    axes.set_xlabel(f"Speedup over {variant.header.builds_on} (times faster)")
-    _value_axis(axes, "x")
-    _name_rows(axes, [f"{layer.name}, {units.count(size)} images" for layer, size, _ in found])
-    return _svg(figure)
+def interval_span(speedups: list[Speedup]) -> tuple[float, float]:
+    """The ends of an axis that holds the intervals of all these speedups, and 1."""
+    ends = [end for one in speedups for end in (one.ratio.value, one.ratio.low, one.ratio.high) if math.isfinite(end)]
+    low, high = min([0.97, *ends]), max([1.03, *ends])
+    margin = (high / low) ** 0.06
+    return low / margin, high * margin
+
+
+def interval(speedup: Speedup, span: tuple[float, float], same_within: float) -> str:
+    """One speedup with its interval on a logarithmic axis from `span`, small enough for a cell of a table.
+
+    Grey: within `same_within` of 1. A hollow marker: not paired.
+    """
+    width, height = 120.0, 10.0
+
+    def at(value: float) -> float:
+        low, high = (math.log(end) for end in span)
+        return round((math.log(value) - low) / (high - low) * width, 2)
+
+    ratio, colour = speedup.ratio, VERDICTS[speedup.verdict]
+    left, right = at(1 - same_within), at(1 + same_within)
+    parts = [
+        f'<rect x="{left}" y="0" width="{max(0.4, right - left):.2f}" height="{height}" fill="{RULE}"/>',
+        f'<path d="M{at(1)} 0V{height}" stroke="{INK}" stroke-width="0.7"/>',
+    ]
+    if math.isfinite(ratio.low):
+        ends = f"M{at(ratio.low)} 5H{at(ratio.high)}M{at(ratio.low)} 2.6V7.4M{at(ratio.high)} 2.6V7.4"
+        parts.append(f'<path d="{ends}" stroke="{colour}" stroke-width="1" fill="none"/>')
+    inside = colour if speedup.paired else "white"
+    parts.append(f'<circle cx="{at(ratio.value)}" cy="5" r="2.2" fill="{inside}" stroke="{colour}" stroke-width="1"/>')
+    view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'
 
 
 def program_parts(evidence: Evidence, variant: Variant) -> str:

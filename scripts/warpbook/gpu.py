@@ -104,6 +104,7 @@ class GpuBench:
     """The first CUDA device."""
 
     reference_name = "float64 on the device"
+    compared = (("cold", "gpu"), ("cold", "op"))
 
     def __init__(self) -> None:
         self.device = require()

@@ -103,6 +103,25 @@ def occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
     return devices.occupancy(row.arch, x * y * z, int(row.registers), int(row.shared_bytes))
 
 
+def kernels_built(ev: Evidence) -> list[dict[str, Any]]:
+    """Every kernel with its resources: registers by architecture, the most of the rest on any of them."""
+    arch = ev.gpu_run.gpu["arch"] if ev.gpu_run and ev.gpu_run.gpu else ev.config.architectures[-1]
+    rows = []
+    for (variant, kernel), group in ev.builds[ev.builds.ok].groupby(["variant", "kernel"], sort=False):
+        most = group[["shared_bytes", "local_bytes", "spill_bytes"]].max().to_dict()
+        own = [row for row in group.itertuples() if row.arch == arch]
+        registers = dict(zip(group.arch, group.registers, strict=True))
+        place = {"variant": variant, "kernel": kernel, "registers": registers}
+        rows.append({**place, **most, "occupancy": occupancy(ev, own[0]) if own else None})
+    return rows
+
+
+def failed_builds(ev: Evidence) -> list[list[str]]:
+    """Variant, architecture and the compiler's words of every build that failed."""
+    failed = ev.builds[~ev.builds.ok]
+    return [[row.variant, row.arch, row.log[:400]] for row in failed.itertuples()]
+
+
 def built(ev: Evidence, variant: str) -> dict[str, Any] | None:
     """Resources of a variant's conv_forward for the architecture of the GPU cited; None for peers and failures."""
     gpu = ev.gpu_run.gpu if ev.gpu_run else None
@@ -174,7 +193,8 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
         "most_of": evidence.most_of,
         "profile_rows": profile_rows,
         "nvprof_table": nvprof_table,
-        "occupancy": lambda row: occupancy(ev, row),
+        "kernels_built": kernels_built,
+        "failed_builds": failed_builds,
         "built": lambda variant: built(ev, variant),
         "invariant": invariant,
         "clock_span": clock_span,

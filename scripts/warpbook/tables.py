@@ -221,9 +221,7 @@ SAMPLES = Table(
     "one timing sample",
     ("job", "variant", "network", "layer", "device", "size", "state", "kind", "sample"),
     {
-        "job": Column(
-            "string", "variant whose job took the sample; `again:` before it: the variant beside its own copy"
-        ),
+        "job": Column("string", "variant whose job took the sample; again:variant:n, the nth time beside its own copy"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "layer": _LAYER,

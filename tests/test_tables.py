@@ -127,3 +127,25 @@ CONTRACT = {
 def test_tables_hold_the_columns_that_others_rely_on(name):
     table = next(table for table in tables.RUN_TABLES if table.name == name)
     assert set(CONTRACT[name].split()) <= table.columns.keys()
+
+
+def test_rows_read_without_pandas_are_those_that_pandas_reads(tmp_path):
+    rows = [ROW, {**ROW, "number": 2, "time_ms": None, "registers": None, "ok": False, "name": 'a, "b"\nc'}]
+    SMALL.write(rows, tmp_path / "small.csv")
+    assert SMALL.rows(tmp_path / "small.csv") == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,number,time_ms,registers\n", "lacks or adds the columns ok of small.csv"),
+        ("name,number,time_ms,registers,ok\na,1,fast,,true\n", "row 2, column time_ms: 'fast' is not float64"),
+        ("name,number,time_ms,registers,ok\na,,1,,true\n", "row 2, column number: '' is not int64"),
+        ("name,number,time_ms,registers,ok\na,1,1,,yes\n", "row 2, column ok: 'yes' is not bool"),
+        ("name,number,time_ms,registers,ok\na,1\n", "row 2, column time_ms: None is not float64"),
+    ],
+)
+def test_a_small_file_that_breaks_the_contract_is_refused_with_row_and_column(tmp_path, text, words):
+    (tmp_path / "small.csv").write_text(text)
+    with pytest.raises(UserError, match=words):
+        SMALL.rows(tmp_path / "small.csv")

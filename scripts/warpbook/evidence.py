@@ -244,8 +244,17 @@ class Evidence:
 
     @property
     def best(self) -> Variant | None:
-        """The GPU variant of ours whose op times, all layers at the largest size, add up to the least."""
-        return self._least(self.measured("gpu", peers=False))
+        """The FP32 GPU variant of ours whose op times, all layers at the largest size, add up to the least."""
+        return self._least(
+            [variant for variant in self.measured("gpu", peers=False) if variant.header.precision == "fp32"]
+        )
+
+    @property
+    def best_rounded(self) -> Variant | None:
+        """The same of those that round their operands first, where it is faster than the best in FP32."""
+        rounded = [variant for variant in self.measured("gpu", peers=False) if variant.header.precision != "fp32"]
+        found = self._least([*rounded, *([self.best] if self.best else [])])
+        return found if found != self.best else None
 
     @property
     def best_cpu(self) -> Variant | None:

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from warpbook import units
 from warpbook.estimates import Estimate
-from warpbook.evidence import GPU_KINDS, Evidence, Speedup
+from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, Speedup
 from warpbook.variants import Variant
 
 FONTS = Path(__file__).parents[2] / "reports" / "fonts"
@@ -27,6 +27,7 @@ OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
 PEERS = ("#3d444d", "#8b949e", "#b3bac2")
 MARKERS = "osD^vPX<>h"
+MOST_SHOWN = 12  # variants in the summary's chart
 DASHED = (0, (3, 2))
 VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
 
@@ -148,8 +149,11 @@ def _fastest_first(evidence: Evidence) -> list[Variant]:
 
 
 def op_times(evidence: Evidence) -> str:
-    """Every GPU variant's op time on each layer at the largest size, with peers and the lower bound."""
-    shown, size = _fastest_first(evidence), evidence.largest
+    """Op times on each layer at the largest size: the fastest variants, the naive one and the peers, and the bound."""
+    ranked, size = _fastest_first(evidence), evidence.largest
+    kept = [variant for variant in ranked if variant.header.peer or variant == evidence.naive]
+    others = [variant for variant in ranked if variant not in kept][: MOST_SHOWN - len(kept)]
+    shown = [variant for variant in ranked if variant in kept or variant in others]
     figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.24 * len(shown)), layout="constrained")
     panels = figure.subplots(1, len(evidence.layers), sharey=True, squeeze=False)[0]
     for axes, layer in zip(panels, evidence.layers, strict=True):
@@ -310,6 +314,63 @@ def times_bound(evidence: Evidence) -> str:
     axes.set_xlabel("Kernel time over the hardware's lower bound")
     _value_axis(axes, "x")
     _name_rows(axes, [variant.name for variant in shown], top=0.8)
+    return _svg(figure)
+
+
+def merged(spans: list[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
+    """Spans (start, end) in order of start, those less than `gap` apart made one: what a page cannot tell apart."""
+    joined: list[tuple[float, float]] = []
+    for start, end in spans:
+        if joined and start - joined[-1][1] < gap:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def timeline(evidence: Evidence, variant: Variant, size: int) -> str:
+    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels.
+
+    A row each for the API calls of the runtime and the driver, copies each way, and the kernels of each stream.
+    """
+    frame = evidence.activities
+    frame = frame[(frame.variant == variant.name) & (frame["size"] == size)]
+    images = frame[frame.kind == "memcpy_htod"].sort_values("bytes").iloc[-1]
+    start, end = images.start_ns, frame[~frame.kind.isin(API_KINDS)].end_ns.max()
+    rows: list[tuple[str, Any]] = [
+        ("Runtime API", frame[frame.kind == "api_runtime"]),
+        ("Driver API", frame[frame.kind == "api_driver"]),
+        ("Copies to the device", frame[frame.kind == "memcpy_htod"]),
+        ("Copies to the host", frame[frame.kind == "memcpy_dtoh"]),
+    ]
+    kernels = frame[frame.kind == "kernel"]
+    rows += [(f"Kernels, stream {stream}", kernels[kernels.stream == stream]) for stream in sorted(set(kernels.stream))]
+    names = list(dict.fromkeys(kernels.name))
+    colours = dict(zip(names, itertools.cycle(OURS), strict=False))
+    figure = Figure(figsize=(WIDTH_IN, 1.0 + 0.36 * len(rows)), layout="constrained")
+    panels = figure.subplots(2, 1)
+    margin = (end - start) * 0.02
+    views = (
+        (0.0, float(frame.end_ns.max()), "The whole program"),
+        (start - margin, end + margin, "From the copy of the images to the labels"),
+    )
+    for axes, (left, right, title) in zip(panels, views, strict=True):
+        pixel = (right - left) / 1500
+        for place, (_, events) in enumerate(reversed(rows)):
+            shown = events[(events.end_ns >= left) & (events.start_ns <= right)].sort_values("start_ns")
+            for name, colour in colours.items() if len(shown) and shown.kind.iloc[0] == "kernel" else [("", MUTED)]:
+                own = shown[shown.name == name] if name else shown
+                spans = merged(list(zip(own.start_ns, own.end_ns, strict=True)), pixel)
+                bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in spans]
+                axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
+        axes.set_xlim(0, (right - left) / 1e6)
+        _name_rows(axes, [name for name, _ in reversed(rows)])
+        axes.set_title(title)
+        _value_axis(axes, "x")
+        axes.set_xlabel("ms")
+    times = {name: kernels[kernels.name == name] for name in names}
+    labels = [f"{name}, {units.time((own.end_ns - own.start_ns).sum() / 1e6)}" for name, own in times.items()]
+    figure.legend([Patch(color=colours[name]) for name in names], labels, loc="outside lower center", ncols=4)
     return _svg(figure)
 
 

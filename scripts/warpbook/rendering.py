@@ -3,6 +3,7 @@
 import base64
 import html
 import logging
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -123,14 +124,24 @@ def failed_builds(ev: Evidence) -> list[list[str]]:
 
 
 def built(ev: Evidence, variant: str) -> dict[str, Any] | None:
-    """Resources of a variant's conv_forward for the architecture of the GPU cited; None for peers and failures."""
-    gpu = ev.gpu_run.gpu if ev.gpu_run else None
-    arch = gpu["arch"] if gpu else ev.config.architectures[-1]
-    rows = ev.builds[(ev.builds.variant == variant) & (ev.builds.arch == arch) & (ev.builds.kernel == "conv_forward")]
+    """Resources of a variant's main kernel for the architecture of the GPU cited; None for peers and failures.
+
+    The main kernel is the one that took most of the profiled program at the largest size, which also tells its block;
+    without a profile it is conv_forward, in the block that the header declares.
+    """
+    arch = ev.gpu_run.gpu["arch"] if ev.gpu_run and ev.gpu_run.gpu else ev.config.architectures[-1]
+    rows = ev.builds[(ev.builds.variant == variant) & (ev.builds.arch == arch) & ev.builds.ok]
     if rows.empty:
         return None
-    row = rows.iloc[0]
-    share, limiter = occupancy(ev, row) or (None, "unknown")
+    traced = [launch for launch in ev.launches(variant, ev.largest) if launch["name"] in set(rows.kernel)]
+    if traced and arch in devices.LIMITS:
+        main = max(traced, key=lambda launch: launch["total_ns"])
+        row = rows[rows.kernel == main["name"]].iloc[0]
+        threads = math.prod(int(extent) for extent in main["block"].split("x"))
+        share, limiter = devices.occupancy(arch, threads, int(row.registers), int(main["shared_bytes"]))
+    else:
+        row = rows[rows.kernel == "conv_forward"].iloc[0]
+        share, limiter = occupancy(ev, row) or (None, "unknown")
     return {**row.to_dict(), "occupancy": share, "limiter": limiter}
 
 

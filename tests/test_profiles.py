@@ -743,17 +743,19 @@ def test_the_raw_page_of_ncu_gives_counters(tmp_path):
     assert profile.what == "ncu CSV (raw page, 2 launches)"
     assert profile.left_out == ("1 metrics that are words",)
     assert [tuple(row.values()) for row in profile.counters] == [
-        (0, _DURATION, "us", 3734.11), (0, _SOL, "%", 61.25), (0, "smsp__inst_executed.sum", "inst", 1234567.0),
-        (1, _DURATION, "us", 3701.0), (1, _SOL, "%", None), (1, "smsp__inst_executed.sum", "inst", None),
+        (0, CONV, _DURATION, "us", 3734.11), (0, CONV, _SOL, "%", 61.25),
+        (0, CONV, "smsp__inst_executed.sum", "inst", 1234567.0),
+        (1, CONV, _DURATION, "us", 3701.0), (1, CONV, _SOL, "%", None),
+        (1, CONV, "smsp__inst_executed.sum", "inst", None),
     ]  # fmt: skip
 
 
 def test_the_details_page_of_ncu_tells_metrics_of_one_label_apart(tmp_path):
     (tmp_path / "details").write_text(NCU_DETAILS)
     assert [tuple(row.values()) for row in profiles.read(tmp_path / "details").counters] == [
-        (0, "GPU Speed Of Light Throughput/Memory Throughput", "%", 45.7),
-        (0, "Memory Workload Analysis/Memory Throughput", "Gbyte/s", 2311.46),
-        (1, _DURATION, "us", 3701.0),
+        (0, CONV, "GPU Speed Of Light Throughput/Memory Throughput", "%", 45.7),
+        (0, CONV, "Memory Workload Analysis/Memory Throughput", "Gbyte/s", 2311.46),
+        (1, CONV, _DURATION, "us", 3701.0),
     ]  # fmt: skip
 
 
@@ -840,7 +842,9 @@ def test_files_of_one_profile_are_imported_together(tmp_path):
     }  # fmt: skip
     assert sums.total_ns.tolist()[-1] == 2_343_950_000
     counters = tables.COUNTERS.read(folder / "counters.csv")
-    assert set(counters.layer) == {"conv2"}
+    assert {tuple(row) for row in counters[["layer", "size", "kernel", "status"]].itertuples(index=False)} == {
+        ("conv2", 10000, CONV, "ok")
+    }
 
 
 @pytest.mark.parametrize(

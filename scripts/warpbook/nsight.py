@@ -192,6 +192,7 @@ def read_ncu(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
     if not details and rows and not rows[0][1][heads.index("ID")]:
         units = rows.pop(0)[1]
     launches: dict[tuple[str, str], int] = {}
+    kernels: dict[int, str] = {}
     readings: dict[tuple[int, str], tuple[str, float | None]] = {}
     words: set[str] = set()
     for number, cells in rows:
@@ -199,6 +200,7 @@ def read_ncu(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
         if not place["Kernel Name"] or not place["ID"].isdecimal():
             raise UserError(f"{origin}, line {number}: a launch without a number or a kernel's name")
         launch = launches.setdefault((place.get("Process ID", ""), place["ID"]), len(launches))
+        kernels[launch] = clean(place["Kernel Name"])
         if details:
             name, section = clean(place["Metric Name"]), clean(place.get("Section Name", ""))
             name = name if "__" in name or not section else f"{section}/{name}"
@@ -217,7 +219,7 @@ def read_ncu(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
     if not readings:
         raise UserError(f"{origin}, line {header_line}: the header of ncu's CSV and no counters under it")
     counters = [
-        {"launch": launch, "metric": metric, "unit": unit, "value": value}
+        {"launch": launch, "kernel": kernels[launch], "metric": metric, "unit": unit, "value": value}
         for (launch, metric), (unit, value) in readings.items()
         if metric not in words
     ]

@@ -127,7 +127,17 @@ def combined(
         for profile in own:
             launches = [row["launch"] for row in profile.counters]
             counters += [
-                {"tool": tool, **place, "layer": layer, **row, "launch": row["launch"] + before}
+                {
+                    "tool": tool,
+                    **place,
+                    "layer": layer,
+                    "size": size,
+                    **row,
+                    "launch": row["launch"] + before,
+                    "launches": None,
+                    "status": "ok",
+                    "reason": "",
+                }
                 for row in profile.counters
             ]
             before += max(launches, default=-1) + 1

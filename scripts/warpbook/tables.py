@@ -9,7 +9,7 @@ import gzip
 import io
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,10 +26,14 @@ DTYPES = ("float64", "int64", "Int64", "bool", "string")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: `dtype` is float64 (empty: not measured), int64, Int64 (empty: none), bool or string."""
+    """A column: `dtype` is float64 (empty: not measured), int64, Int64 (empty: none), bool or string.
+
+    A file from before a `later` column was added may lack it, and is read as though its cells were empty.
+    """
 
     dtype: str
     meaning: str
+    later: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +76,8 @@ class Table:
         except (OSError, EOFError, ValueError) as error:  # pandas' parser errors are ValueErrors
             raise UserError(f"{origin} cannot be read as {self.name}: {error}") from error
         missing = [name for name in self.columns if name not in frame.columns]
+        frame[[name for name in missing if self.columns[name].later]] = ""
+        missing = [name for name in missing if not self.columns[name].later]
         if missing:
             raise UserError(
                 f"{origin} lacks the column {missing[0]!r} of {self.name}; it holds {', '.join(frame.columns)}"
@@ -314,17 +320,24 @@ ACTIVITIES = Table(
 
 COUNTERS = Table(
     "counters.csv",
-    "one hardware counter of one kernel launch",
-    ("tool", "variant", "network", "layer", "launch", "metric"),
+    "one hardware counter of one kernel launch; or, with status and reason, a layer that was not counted",
+    ("tool", "variant", "network", "layer", "size", "launch", "metric"),
     {
         "tool": Column("string", "profiler that read it"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "layer": _LAYER,
+        "size": Column("int64", "images of the call that was counted", later=True),
         "launch": Column("int64", "number of the launch in the layer, from 0"),
-        "metric": Column("string", "the profiler's name for the counter"),
+        "kernel": Column("string", "the profiler's name for the kernel; empty when nothing was counted", later=True),
+        "metric": Column("string", "the profiler's name for the counter; empty when nothing was counted"),
         "unit": Column("string", "the profiler's unit"),
         "value": Column("float64", "the reading; empty where the profiler gave none"),
+        "launches": Column(
+            "Int64", "launches of the whole call, of which only the first may be counted; empty: unknown", later=True
+        ),
+        "status": replace(_STATUS, later=True),
+        "reason": replace(_REASON, later=True),
     },
 )
 

@@ -5,6 +5,7 @@
     snakemake --cores 1 archive     that run packed: reports/runs/<run_id>.zip
     snakemake --cores 1 check       correctness of every variant, nothing timed
     snakemake --cores 1 sanitize    every variant under compute-sanitizer
+    snakemake --cores 1 count       hardware counters of every variant, with Nsight Compute
 """
 
 import fcntl
@@ -14,7 +15,7 @@ from os.path import relpath
 from pathlib import Path
 
 sys.path.insert(0, "scripts")
-from warpbook import config as configuration, data, networks, plan as planning, variants
+from warpbook import config as configuration, counters, data, networks, plan as planning, variants
 from warpbook.errors import UserError
 
 configfile: "config.yaml"
@@ -111,6 +112,12 @@ BESIDES = {
     "attacks": ["results/parts/attacks.csv"],
     "sanitizer": [f"results/parts/sanitizer/{name}.csv" for name in OURS],
     "sweep": [f"results/parts/sweep/{name}.csv" for name in OURS if PLAN.variants[name].header.sweep],
+    "counters": [
+        f"results/parts/counters/gpu/{network}/{name}.csv"
+        for network in PLAN.networks
+        for name in PLAN.variants_of(network, "gpu")
+        if PLAN.program_sizes(network, name)
+    ],
 }
 
 
@@ -365,6 +372,37 @@ rule sweep_variant:
         "{PYTHON} {input.program} --variant {wildcards.variant} --network {params.network} --out {output}"
 
 
+rule count_variant:
+    """One variant's hardware counters on a network, read with Nsight Compute: a row for each counter of each launch."""
+    input:
+        program="scripts/count_variant.py",
+        modules=[*modules_of("gpu"), *(f"{MODULES}/{name}.py" for name in ("nsight", "profile_rows"))],
+        variant=lambda wildcards: files_of(wildcards.variant),
+    output:
+        counters="results/parts/counters/gpu/{network}/{variant}.csv",
+        reports=directory("results/parts/reports/gpu/{network}/{variant}"),
+    params:
+        images=lambda wildcards: min(1000, PLAN.sizes(wildcards.network)[-1]),
+        metrics=counters.wanted(PLAN.variants.values()),
+        timeout=CONFIG.measuring.timeout_s,
+        device=DEVICE,
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    message:
+        "Nsight Compute over {wildcards.variant} on {wildcards.network}"
+    shell:
+        "{PYTHON} {input.program} --network {wildcards.network} --variant {wildcards.variant}"
+        " --images {params.images} --timeout {params.timeout} --out {output.counters} --reports {output.reports}"
+        " --metrics {params.metrics}"
+
+
+rule count:
+    """Hardware counters of every variant that is profiled."""
+    input:
+        BESIDES["counters"],
+
+
 rule sanitize:
     """compute-sanitizer over every variant; fails where it found something."""
     input:
@@ -441,6 +479,8 @@ rule assemble_run:
         sanitizer=besides("sanitizer"),
         attacks=besides("attacks"),
         sweep=besides("sweep"),
+        counters=besides("counters"),
+        reports=[path.replace("/counters/", "/reports/").removesuffix(".csv") for path in besides("counters")],
         activities=[path for path in parts("activities/cupti", ".csv.gz", programs=True) if "/gpu/" in path],
     output:
         directory("results/run"),
@@ -473,7 +513,10 @@ rule render_report:
     input:
         modules=[
             f"{MODULES}/{name}.py"
-            for name in ("rendering", "evidence", "figures", "units", "estimates", "plan", "runs", "devices", "variants")
+            for name in (
+                "rendering", "evidence", "figures", "units", "estimates", "counters", "plan", "runs", "devices",
+                "variants",
+            )
         ],
         templates=sorted(str(path) for ending in ("*.j2", "*/*.j2", "*/*.css") for path in Path("reports").glob(ending)),
         run="results/run",

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import re
+import shutil
 import sys
+import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from warpbook import networks, provenance, runs, summaries, tables, timing, vari
 from warpbook.errors import exit_status
 from warpbook.files import sha256, written_whole
 from warpbook.tables import Table
+
+REPORTS_LIMIT_BYTES = 15 << 20
 
 
 def gather(table: Table, paths: list[Path]) -> pd.DataFrame:
@@ -53,14 +57,32 @@ def run_id_of(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
     return f"{ended:%Y%m%d}-{slug}-{digest[:6]}"
 
 
+def keep_reports(reports: list[Path], folder: Path) -> list[str]:
+    """Copy profilers' own reports into a run's folder; the names of those left out, the largest, to keep to the limit.
+
+    The limit is on what the archive will hold, where they are compressed.
+    """
+    sizes = {path: len(zlib.compress(path.read_bytes())) for path in reports}
+    left_out = []
+    while sum(sizes.values()) > REPORTS_LIMIT_BYTES:
+        largest = max(sizes, key=lambda path: sizes[path])
+        del sizes[largest]
+        left_out.append(largest.name)
+    for path in sizes:
+        shutil.copyfile(path, folder / path.name)
+    return sorted(left_out)
+
+
 def assemble(
     machine: dict[str, Any],
     parts: dict[Table, list[Path]],
     config: dict[str, Any],
     sizes: dict[str, list[int]],
+    reports: list[Path],
     out: Path,
 ) -> None:
-    """Write a run's folder from the parts of each table; `sizes` are those of each network that was measured."""
+    """Write a run's folder from the parts of each table and the profilers' own `reports`; `sizes` are those of each
+    network that was measured."""
     ended = datetime.now(UTC)
     commit, dirty = provenance.commit()
     frames = {table: gather(table, paths) for table, paths in parts.items()}
@@ -70,6 +92,10 @@ def assemble(
         for table in tables.RUN_TABLES:
             table.write(frames[table].to_dict("records") if table in frames else [], run / table.name)
         (run / "profiles").mkdir()
+        left_out = keep_reports(reports, run / "profiles")
+        if left_out:
+            limit = REPORTS_LIMIT_BYTES >> 20
+            print(f"left out of the run, whose reports may take {limit} MiB: {', '.join(left_out)}")
         record = {
             "format": runs.FORMAT,
             "run_id": run_id_of(machine, ended, run / tables.SAMPLES.name),
@@ -84,6 +110,7 @@ def assemble(
             "measuring": config["measuring"],
             "machine": machine,
             "config": config,
+            "reports_left_out": left_out,
         }
         (run / "run.json").write_text(json.dumps(record, indent=1) + "\n")
 
@@ -101,10 +128,12 @@ def main(job: Any) -> None:
             tables.SANITIZER: [Path(path) for path in given.sanitizer],
             tables.ATTACKS: [Path(path) for path in given.attacks],
             tables.SWEEP: [Path(path) for path in given.sweep],
+            tables.COUNTERS: [Path(path) for path in given.counters],
             tables.ACTIVITIES: [Path(path) for path in given.activities],
         },
         config=job.params.config,
         sizes=job.params.sizes,
+        reports=sorted(path for folder in given.reports for path in Path(folder).iterdir()),
         out=Path(job.output[0]),
     )
 

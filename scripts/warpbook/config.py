@@ -113,7 +113,7 @@ class Config(_Model):
     study: str
     gpu: str
     cpu: Literal["live", "none"] = "live"
-    besides: list[Literal["again", "attacks", "sanitizer", "sweep"]] = Field(
+    besides: list[Literal["again", "attacks", "sanitizer", "sweep", "counters"]] = Field(
         default_factory=list, description="what a run on a GPU holds besides"
     )
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)

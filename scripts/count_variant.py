@@ -1,0 +1,278 @@
+"""Read hardware counters of one variant with Nsight Compute: a row for each counter of each launch of one call a layer.
+
+ncu watches this very program, started again with --inside, which calls the variant twice on each layer: first to warm
+up, unwatched, then to be counted. A launch of a kernel of its own says in ncu's list where a layer begins.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from warpbook import devices, exclusive, networks, nsight, tables, variants
+from warpbook.errors import UserError, exit_status
+from warpbook.files import written_whole
+from warpbook.networks import ConvLayer
+from warpbook.supervision import Failed
+from warpbook.variants import Variant
+
+# A call that makes more launches than the first is counted for as many as the second: it repeats them.
+LAUNCHES_MAX, LAUNCHES_KEPT = 8, 4
+RETRIES_MAX = 6  # times that ncu may refuse counters of the list before it is believed to refuse for another reason
+MARK = "warpbook_layer"
+NO_PERMISSION = (
+    "ERR_NVGPUCTRPERM: the driver lets only administrators read hardware counters; "
+    "run as root, or load its module with NVreg_RestrictProfilingToAdminUsers=0"
+)
+_UNKNOWN = re.compile(r"Failed to find metric (?:regex:\^?)?(\w+(?:\.\w+)*)")
+_OWN_WORDS = re.compile(r"==ERROR== (?!The application returned an error code)(.*)")
+
+
+class Counting:
+    """A variant's kernels, their launches counted; `at_most` calls `stop` before the launch after so many."""
+
+    def __init__(self, kernels: Any):
+        self._kernels = kernels
+        self.launches = 0
+        self._at_most: int | None = None
+        self._stop: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernels, name)
+
+    def function(self, name: str) -> Callable[..., None]:
+        kernel = self._kernels.function(name)
+
+        def launch(*arguments: Any, **options: Any) -> None:
+            if self.launches == self._at_most:
+                self._stop()
+            self.launches += 1
+            kernel(*arguments, **options)
+
+        return launch
+
+    def restart(self, at_most: int | None, stop: Callable[[], None]) -> None:
+        self.launches, self._at_most, self._stop = 0, at_most, stop
+
+
+def call_layers(variant: Variant, layers: list[ConvLayer], images: int, told: Path) -> None:
+    """Call the variant on each layer, the second time for ncu; `told` gets the launches of each call, as JSON.
+
+    Peers launch without us: theirs are not told.
+    """
+    if variant.cuda_source is None:
+        _ = variant.module  # PyTorch did not load behind NVRTC, which exports C++ symbols of its own
+    import cupy
+    import numpy as np
+    from cupy.cuda import profiler
+
+    from warpbook import building, gpu
+
+    arch = gpu.require().arch
+    source = f'extern "C" __global__ void {MARK}() {{}}'
+    cubin, log = building.compile_source(source, f"{MARK}.cu", building.options(arch, []))
+    if cubin is None:
+        raise UserError(f"{MARK} does not compile for {arch}:\n{log}")
+    marks = gpu.load_module(cubin)
+    mark = marks.get_function(MARK)
+    own = gpu.kernels_of(variant, arch)
+    kernels = Counting(own) if own else None
+    generator = np.random.default_rng(408)
+    launches: dict[str, int] = {}
+    for layer in layers:
+        x = cupy.asarray(generator.random(layer.x_shape(images), np.float32))
+        w = cupy.asarray(generator.random(layer.w_shape, np.float32))
+        y = cupy.empty(layer.y_shape(images), np.float32)
+        call = variant.prepare(layer, images, kernels)
+        if kernels:
+            kernels.restart(None, profiler.stop)
+        call(x, w, y)
+        cupy.cuda.runtime.deviceSynchronize()
+        if kernels:
+            launches[layer.name] = kernels.launches
+            with written_whole(told) as temporary:
+                temporary.write_text(json.dumps(launches))
+            kernels.restart(LAUNCHES_KEPT if kernels.launches > LAUNCHES_MAX else None, profiler.stop)
+        profiler.start()
+        mark((1,), (1,), ())
+        call(x, w, y)
+        cupy.cuda.runtime.deviceSynchronize()
+        profiler.stop()
+
+
+def run_to_end(command: list[str], timeout_s: float) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of a command; on a timeout all that it started is killed too."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+            return process.returncode, out, err
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def without_unknown(metrics: list[str], said: str) -> list[str]:
+    """The counters less those that ncu says it does not know."""
+    unknown = set(_UNKNOWN.findall(said))
+    return [metric for metric in metrics if metric not in unknown and metric.split(".")[0] not in unknown]
+
+
+def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """ncu's rows of each layer, its launches numbered from 0: a marker's launch begins the next layer."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    marks, first = 0, 0
+    for launch in sorted({row["launch"] for row in counted}):
+        rows = [row for row in counted if row["launch"] == launch]
+        if rows[0]["kernel"].split("(")[0] == MARK:
+            marks, first = marks + 1, launch + 1
+        elif 1 <= marks <= len(layers):
+            found.setdefault(layers[marks - 1], []).extend({**row, "launch": launch - first} for row in rows)
+    return found
+
+
+def why_nothing(status: int, said: str, err: str) -> Failed:
+    """The failure that ncu's words tell of, as `refused`, or else the program's last ones."""
+    if "NVGPUCTRPERM" in said + err:
+        return Failed("refused", NO_PERMISSION)
+    if words := _OWN_WORDS.findall(said + "\n" + err):
+        return Failed("refused", f"ncu: {words[0].strip()[:300]}")
+    lines = [line.strip() for line in err.splitlines() if line.strip() and not line.startswith("==")]
+    reason = lines[-1][:300].removeprefix("error: ") if lines else f"ncu counted nothing, exit status {status}"
+    return Failed("launch_failed", reason)
+
+
+def counted_by_ncu(
+    variant: str, network: str, layers: list[str], images: int, metrics: list[str], timeout_s: float, report: Path
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], Failed | None]:
+    """(rows of each layer as ncu gave them, launches of each layer's call where known, what went wrong if anything).
+
+    ncu's own report is left at `report`. Counters that it does not know are left out of the rows.
+    """
+    ncu = shutil.which("ncu")
+    if not ncu:
+        return {}, {}, Failed("unsupported", "ncu (Nsight Compute) is not on PATH")
+    inside = [sys.executable, __file__, "--variant", variant, "--network", network, "--images", str(images)]
+    with tempfile.TemporaryDirectory() as scratch:
+        log, told = Path(scratch) / "ncu.csv", Path(scratch) / "launches.json"
+        for _ in range(RETRIES_MAX):
+            command = [
+                ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
+                "--replay-mode", "kernel", "--profile-from-start", "off", "--metrics", ",".join(metrics),
+                "--log-file", str(log), "--export", str(report), "--force-overwrite",
+                *inside, "--told", str(told), "--inside", *layers,
+            ]  # fmt: skip
+            log.unlink(missing_ok=True)
+            report.unlink(missing_ok=True)
+            try:
+                status, out, err = run_to_end(command, timeout_s)
+            except subprocess.TimeoutExpired:
+                return {}, {}, Failed("timed_out", f"still running under ncu after {timeout_s:g} s (timeout_s)")
+            said = log.read_text(errors="replace") if log.exists() else ""
+            known = without_unknown(metrics, said + out + err)
+            if known == metrics or report.exists():
+                break
+            metrics = known
+        counted: list[dict[str, Any]] = []
+        try:
+            lines = said.splitlines()
+            if not any(map(nsight.is_ncu_header, lines)) and report.exists():
+                lines = nsight.raw_page(report).splitlines()
+            if any(map(nsight.is_ncu_header, lines)):
+                counted = [row for row in nsight.read_ncu(lines, "ncu's raw page").counters if row["metric"] in metrics]
+            failure = None if counted and not status else why_nothing(status, said + out, err)
+        except UserError as error:
+            failure = Failed("launch_failed", str(error))
+        launches = json.loads(told.read_text()) if told.exists() else {}
+    return by_layer(counted, layers), launches, failure
+
+
+def count(
+    variant: Variant, network: str, images: int, metrics: list[str], timeout_s: float, folder: Path
+) -> list[dict[str, Any]]:
+    """Rows of COUNTERS for every layer of a network: its counters, or why there are none."""
+    layers = networks.find(network).convs
+    place = {"tool": "ncu", "variant": variant.name, "network": network, "size": images}
+    nothing = {"launch": 0, "kernel": "", "metric": "", "unit": "", "value": None, "launches": None}
+    failures: dict[str, Failed] = {}
+    device = devices.probe()
+    for layer in layers:
+        if variant.problem:
+            failures[layer.name] = Failed("compile_failed", variant.problem)
+        elif isinstance(device, devices.Device) and not variant.made_for(device.arch):
+            reason = f"{variant.name} needs {variant.header.least_arch} or later; this GPU is {device.arch}"
+            failures[layer.name] = Failed("unsupported", reason)
+        elif reason := variant.unsupported(layer, images):
+            failures[layer.name] = Failed("unsupported", reason)
+    names = [layer.name for layer in layers if layer.name not in failures]
+    found: dict[str, list[dict[str, Any]]] = {}
+    launches: dict[str, int] = {}
+    # Whatever broke one layer breaks the process, and with it the others: those are then counted alone.
+    for group in [names, *([name] for name in names if len(names) > 1)]:
+        left = [name for name in group if name not in found]
+        final = any(failures[name].status != "launch_failed" for name in left if name in failures)
+        if left and not final:
+            report = folder / f"{network}-{variant.name}{'' if left == names else f'-{left[0]}'}.ncu-rep"
+            rows, told, failure = counted_by_ncu(variant.name, network, left, images, metrics, timeout_s, report)
+            found |= rows
+            launches |= told
+            failures |= {name: failure or Failed("launch_failed", "ncu counted no launch of it") for name in left}
+    made: list[dict[str, Any]] = []
+    for layer in layers:
+        rows = found.get(layer.name, [])
+        if not rows:
+            made.append({**place, "layer": layer.name, **nothing, **failures[layer.name].columns})
+        for launch in sorted({row["launch"] for row in rows}):
+            own = {row["metric"]: row for row in rows if row["launch"] == launch}
+            kernel = next(iter(own.values()))["kernel"]
+            made += [
+                {
+                    **place, "layer": layer.name, "launch": launch, "kernel": kernel, "metric": metric,
+                    "unit": own[metric]["unit"] if metric in own else "",
+                    "value": own[metric]["value"] if metric in own else None,
+                    "launches": launches.get(layer.name), "status": "ok", "reason": "",
+                }
+                for metric in metrics
+            ]  # fmt: skip
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--images", type=int, required=True)
+    parser.add_argument("--metrics", nargs="+", help="counters under ncu's names")
+    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--reports", type=Path, help="folder for ncu's own reports")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--told", type=Path, help="where to write the launches of each call, under ncu")
+    parser.add_argument("--inside", nargs="+", metavar="LAYER", help="call the variant, under ncu")
+    arguments = parser.parse_args()
+    variant = variants.read(arguments.variant)
+    if arguments.inside:
+        layers = [layer for layer in networks.find(arguments.network).convs if layer.name in arguments.inside]
+        call_layers(variant, layers, arguments.images, arguments.told)
+        return
+    arguments.reports.mkdir(parents=True, exist_ok=True)
+    with exclusive.machine():
+        rows = count(
+            variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports
+        )
+    tables.COUNTERS.write(rows, arguments.out)
+    for row in rows:
+        if row["status"] != "ok":
+            print(f"no counters of {row['variant']} on {row['layer']}: {row['status']}: {row['reason']}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from warpbook import building, estimates, networks, runs, tables, timing
+from warpbook import building, counters, estimates, networks, runs, tables, timing
 from warpbook.config import Config, Study
+from warpbook.counters import Call, Moved
 from warpbook.estimates import Estimate
 from warpbook.networks import ConvLayer
 from warpbook.plan import GpuSource, Plan
@@ -176,6 +177,16 @@ class Evidence:
     def activities(self) -> pd.DataFrame:
         frame = self._frame(tables.ACTIVITIES)
         return frame[frame["size"].isin(self.sizes)]
+
+    @cached_property
+    def counters(self) -> pd.DataFrame:
+        """Hardware counters of the GPU's run, and a row for each layer that could not be counted."""
+        return self._frame(tables.COUNTERS)
+
+    @cached_property
+    def calls(self) -> dict[tuple[str, str], Call]:
+        """Calls whose hardware counters were read, by (variant, layer)."""
+        return counters.calls(self.counters)
 
     @cached_property
     def builds(self) -> pd.DataFrame:
@@ -366,6 +377,42 @@ class Evidence:
                 }
             )
         return rows
+
+    # Hardware counters
+
+    @property
+    def counted(self) -> list[tuple[Variant, ConvLayer, Call]]:
+        """The counted calls of variants with sound figures, variant by variant."""
+        return [
+            (variant, layer, self.calls[variant.name, layer.name])
+            for variant in self.measured("gpu")
+            for layer in self.layers
+            if (variant.name, layer.name) in self.calls
+        ]
+
+    @property
+    def uncounted(self) -> dict[str, list[str]]:
+        """What kept counters from being read: {reason: the calls that it kept from it}."""
+        failed = self.counters[self.counters.status != "ok"]
+        places = failed.variant + " on " + failed.layer
+        return {str(reason): sorted(group) for reason, group in places.groupby(failed.reason)}
+
+    @property
+    def unread(self) -> list[str]:
+        """Counters that were asked for, and of which the profiler gave no reading at all."""
+        asked = self.counters[self.counters.status == "ok"]
+        return sorted(metric for metric, values in asked.groupby("metric").value if values.isna().all())
+
+    def watched(self, variant: Variant) -> list[Moved]:
+        """The counter that a variant's header names, on each layer before and after; none where it was not read."""
+        metric, found = counters.metric_of(variant.header.check), []
+        for layer in self.layers:
+            pair = [self.calls.get((name, layer.name)) for name in (variant.header.builds_on, variant.name)]
+            if metric and all(pair) and pair[0].images == pair[1].images:
+                before, after = (call.value(metric) for call in pair)
+                if before is not None and after is not None:
+                    found.append(counters.moved(variant.header.check, layer.name, before, after))
+        return found
 
     # How far the harness itself is to be trusted
 

@@ -317,6 +317,74 @@ def times_bound(evidence: Evidence) -> str:
     return _svg(figure)
 
 
+def roofline(evidence: Evidence) -> str:
+    """FP32 rate against arithmetic intensity of each counted call's longest kernel, a panel for each layer.
+
+    A point's number is its variant's in `evidence.counted`, counted from 1. Kernels without FP32 operations or without
+    traffic, as those on tensor cores may be, have no place on these axes.
+    """
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in evidence.counted), 1)}
+    gpu = evidence.gpu_run.gpu
+    copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
+    figure = Figure(figsize=(WIDTH_IN, 0.3 + 2.6 * len(evidence.layers)), layout="constrained")
+    panels = figure.subplots(len(evidence.layers), 1, squeeze=False)[:, 0]
+    for axes, layer in zip(panels, evidence.layers, strict=True):
+        points = [
+            (call.longest.flop_per_byte, call.longest.gflop_per_s, numbers[variant.name], look_of(evidence, variant))
+            for variant, of, call in evidence.counted
+            if of == layer and call.longest.flop_per_byte and call.longest.gflop_per_s
+        ]
+        ridge = peak / copy
+        left = min([ridge, *(point[0] for point in points)]) / 2
+        right = max([ridge, *(point[0] for point in points)]) * 3
+        axes.plot([left, ridge, right], [left * copy, peak, peak], color=INK, linewidth=0.9)
+        _note(
+            axes, f"FP32 peak by specification, {peak / 1e3:.3g} TFLOP/s", (right, peak), (0, 6), ha="right", fontsize=7
+        )
+        _note(axes, f"slope: copy bandwidth as measured, {copy / 1e3:.3g} TB/s", (left, peak), (4, 6), fontsize=7)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(left, right)
+        axes.set_ylim(min([left * copy, *(point[1] for point in points)]) / 2, peak * 3)
+        _log_axis(axes.xaxis, lambda value, _: f"{value:g}")
+        _log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
+        _value_axis(axes, "both")
+        axes.set_title(f"{layer.name}: {layer}")
+        axes.set_ylabel("TFLOP/s in FP32")
+        for x, y, _, (colour, marker) in points:
+            axes.plot(x, y, marker, color=colour)
+        _number_points(axes, [(x, y, str(number)) for x, y, number, _ in points])
+    panels[-1].set_xlabel("FP32 operations for each byte that DRAM moves")
+    return _svg(figure)
+
+
+def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
+    """Write each point's number beside it, where it covers neither a point nor another number; a line leads to it."""
+    axes.figure.draw_without_rendering()
+    scale = axes.figure.dpi / 72
+    taken = [tuple(axes.transData.transform((x, y)) / scale) for x, y, _ in points]
+    for x, y, text in sorted(points):
+        own = axes.transData.transform((x, y)) / scale
+        places = [
+            (distance * math.cos(turn * math.pi / 8), distance * math.sin(turn * math.pi / 8))
+            for distance in range(8, 80, 6)
+            for turn in range(16)
+        ]
+        clear = (
+            place
+            for place in places
+            if all(
+                abs(own[0] + place[0] - other[0]) > 4 + 2 * len(text) or abs(own[1] + place[1] - other[1]) > 7
+                for other in taken
+            )
+        )
+        across, up = next(clear, places[0])
+        taken.append((own[0] + across, own[1] + up))
+        lead = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 2}
+        far = math.hypot(across, up) > 9
+        _note(axes, text, (x, y), (across, up), ha="center", fontsize=6.5, arrowprops=lead if far else None)
+
+
 def merged(spans: list[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
     """Spans (start, end) in order of start, those less than `gap` apart made one: what a page cannot tell apart."""
     joined: list[tuple[float, float]] = []

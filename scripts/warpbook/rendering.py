@@ -13,9 +13,10 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from warpbook import building, devices, evidence, figures, narrative, reference, tables, units, weights
+from warpbook import building, counters, devices, evidence, figures, narrative, reference, tables, units, weights
 from warpbook.errors import UserError
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow
+from warpbook.variants import Variant
 
 FOLDER = Path(__file__).parents[2] / "reports"
 NAME_WIDTH = 110
@@ -172,6 +173,34 @@ def clock_span(ev: Evidence, run: Any) -> str:
     return f"{spread}; {int(samples.throttled.sum())} of {len(samples)} samples under a slowdown"
 
 
+def watched(ev: Evidence, variant: Variant) -> str:
+    """What became of the counter that a variant's header names, to follow the header's own words."""
+    metric = counters.metric_of(variant.header.check)
+    if ev.counters.empty:
+        return "; hardware counters were not read in this run"
+    if not metric:
+        return ""
+    sides = (variant.header.builds_on, variant.name)
+    found = ev.watched(variant)
+    if not found:
+        failed = ev.counters[ev.counters.variant.isin(sides) & (ev.counters.status != "ok")]
+        return f"; it was not read: {failed.reason.iloc[0]}" if len(failed) else "; it was not read in this run"
+    verdicts = {True: ", as expected", False: ", not as expected", None: ""}
+    words = [
+        f"{counters.amount(one.before, metric)} before and {counters.amount(one.after, metric)} after on {one.layer}"
+        f"{verdicts[one.as_expected]}"
+        for one in found
+    ]
+    counted = {name: ev.calls[name, found[0].layer] for name in sides}
+    cut = [
+        f"; {name}'s sum is scaled up from the first {len(call.launches)} of its {call.made} launches"
+        for name, call in counted.items()
+        if call.cut and metric.endswith(".sum")
+    ]
+    images = units.count(counted[variant.name].images)
+    return f". At {images} images: {'; '.join(words)}{''.join(cut)}"
+
+
 def environment(ev: Evidence, headings: Headings) -> Environment:
     """The template environment: undefined names raise, and what sections call is here."""
     env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=True)
@@ -200,6 +229,8 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
         "heading": headings,
         "headings": headings.entries,
         "figures": figures,
+        "counters": counters,
+        "watched": lambda variant: watched(ev, variant),
         "gnu_time": units.gnu_time,
         "most_of": evidence.most_of,
         "profile_rows": profile_rows,

@@ -1,0 +1,513 @@
+"""Hardware counters: read through a stand-in for ncu that prints its raw page, and what the report makes of them."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from conftest import PROJECT
+from test_runs import evidence_of, rewritten
+from warpbook import counters, networks, rendering, runs, tables, variants
+from warpbook.counters import Call, Launch
+
+sys.path.insert(0, str(PROJECT / "scripts"))
+import assemble_run
+import count_variant
+
+KNOWN = variants.discover()
+ARCHIVE = sorted(path for path in (PROJECT / "reports" / "runs").glob("*.zip") if "profiles" not in path.name)[-1]
+
+# --- headers -----------------------------------------------------------------------------------------------------
+
+
+def test_every_counter_that_a_header_names_is_read():
+    named = {check.split()[0] for check in (variant.header.check for variant in KNOWN.values()) if "__" in check}
+    wanted = counters.wanted(KNOWN.values())
+    assert named <= set(wanted)
+    assert len(wanted) == len(set(wanted))
+    assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in wanted
+
+
+def test_a_check_without_a_counter_names_none():
+    assert counters.metric_of("no counter, as ncu runs kernels one by one") == ""
+
+
+@pytest.mark.parametrize(
+    ("check", "before", "after", "verdict"),
+    [
+        ("x__y.sum falls against direct", 100, 50, True),
+        ("x__y.sum falls against direct", 100, 99, False),
+        ("x__y.sum falls to nothing against direct", 100, 0, True),
+        ("x__y.sum rises from zero against direct", 0, 5, True),
+        ("x__y.sum rises against direct", 100, 100, False),
+        ("x__y.sum stays within a few per cent of direct", 100, 103, True),
+        ("x__y.sum stays where direct has it", 100, 40, False),
+        ("x__y.sum is the figure that others lower", 100, 40, None),
+    ],
+)
+def test_a_counter_is_held_against_the_verb_of_its_header(check, before, after, verdict):
+    assert counters.moved(check, "conv1", before, after).as_expected is verdict
+
+
+# --- what counters say of a call ---------------------------------------------------------------------------------
+
+
+def launch(**values: float) -> Launch:
+    named = {"duration": counters.DURATION, "sum": "x__y.sum", "pct": "x__y.avg.pct_of_peak_sustained_active"}
+    return Launch("k", {named.get(name, name): value for name, value in values.items()})
+
+
+def test_sums_are_of_all_launches_and_the_rest_of_the_longest():
+    call = Call(1000, (launch(duration=5, sum=10, pct=20), launch(duration=50, sum=1, pct=70)), made=2)
+    assert call.value("x__y.sum") == 11
+    assert call.value("x__y.avg.pct_of_peak_sustained_active") == 70
+    assert not call.cut
+
+
+def test_sums_of_a_cut_call_are_scaled_to_all_its_launches():
+    call = Call(1000, (launch(sum=10), launch(sum=2)), made=2000)
+    assert call.cut
+    assert call.value("x__y.sum") == 12_000
+
+
+def test_a_launch_without_a_reading_leaves_no_sum():
+    assert Call(1000, (launch(sum=10), launch(duration=1)), made=2).value("x__y.sum") is None
+
+
+def test_rates_follow_from_counts_bytes_and_time():
+    one = Launch("k", {counters.FFMA: 4e9, counters.FADD: 1e9, counters.FMUL: 1e9, counters.DURATION: 1e6,
+                       counters.DRAM_BYTES: 2e9})  # fmt: skip
+    assert one.gflop_per_s == 10_000
+    assert one.flop_per_byte == 5
+
+
+def test_the_largest_stall_has_its_share_of_the_time_between_instructions():
+    stalls = {"long_scoreboard": 6.0, "barrier": 2.0, "wait": 1.0}
+    values = {
+        f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": value for name, value in stalls.items()
+    }
+    assert Launch("k", values).stall == ("long_scoreboard", 0.6)
+    assert Launch("k", {}).stall is None
+
+
+STALLED = {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("dram", "l2", "l1", "sm", "issue", "sentence"),
+    [
+        (91, 60, 40, 30, 28, "Bound by DRAM: 91 % of peak."),
+        (50, 84, 40, 30, 28, "Bound by the L2 cache: 84 % of peak."),
+        (50, 60, 88, 70, 28, "Bound by the L1 cache and shared memory: 88 % of peak."),
+        (
+            10, 20, 30, 85, 84,
+            "Bound by instruction issue: schedulers issue in 84 % of cycles; 50 % of instructions are FP32 "
+            "multiply-adds.",
+        ),
+        (
+            10, 20, 30, 85, 50,
+            "Bound by the multiprocessor's pipes: 85 % of peak; 50 % of instructions are FP32 multiply-adds.",
+        ),
+        (
+            70, 20, 30, 40, 40,
+            "Bound in part by DRAM, 70 % of peak; in part by latency: warps wait 75 % of their time for data from "
+            "global or local memory.",
+        ),
+        (
+            10, 20, 45, 40, 40,
+            "Bound by latency: warps wait 75 % of their time for data from global or local memory; nearest its peak: "
+            "the L1 cache and shared memory, 45 %.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_bounds_a_kernel_follows_from_its_counters(dram, l2, l1, sm, issue, sentence):
+    values = {counters.DRAM: dram, counters.L2: l2, counters.L1: l1, counters.SM: sm, counters.ISSUE: issue}
+    values |= {counters.INSTRUCTIONS: 1e6, counters.FFMA: 16e6, **STALLED}
+    assert counters.bound(Launch("k", values)).replace("\u202f", " ") == sentence
+
+
+def test_without_throughputs_nothing_is_said_of_what_bounds_a_kernel():
+    assert counters.bound(Launch("k", {counters.DRAM: 91.0})) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "words"),
+    [(12_345_678, "x__y.sum", "12.3 M"), (4.1e9, "x__y.sum", "4.10 G"), (0, "x__y.sum", "0"), (31.3, "x.ratio", "31.3"),
+     (61.25, "x.avg.pct_of_peak_sustained_active", "61.2 %"), (51_200, "x__y.sum", "51.2 k")],
+)  # fmt: skip
+def test_readings_are_printed_short(value, metric, words):
+    assert counters.amount(value, metric).replace("\u202f", " ") == words
+
+
+# --- the program under ncu ---------------------------------------------------------------------------------------
+
+# Prints what ncu would of the launches in LAUNCHES, {layer: kernels}; the rest of its behaviour comes from its name's
+# settings. Layout: the raw page of ncu 2023 to 2025, a row of names, a row of units, a row a launch.
+FAKE = """#!{python}
+import csv, json, sys
+from pathlib import Path
+settings = json.loads(Path(__file__).with_suffix(".json").read_text())
+told = sys.argv[1:]
+after = lambda name: told[told.index(name) + 1]
+with open(Path(__file__).with_suffix(".calls"), "a") as calls:
+    calls.write(" ".join(told) + "\\n")
+if settings.get("prints"):
+    print(settings["prints"], file=sys.stderr)
+    Path(after("--log-file")).write_text(settings.get("logs", ""))
+    sys.exit(1)
+if settings.get("hangs"):
+    import time
+    time.sleep(60)
+metrics, layers = after("--metrics").split(","), told[told.index("--inside") + 1 :]
+unknown = [name for name in metrics if name in settings.get("unknown", ())][:1]
+if unknown:
+    Path(after("--log-file")).write_text(f"==PROF== Connected\\n==ERROR== Failed to find metric {{unknown[0]}}\\n")
+    sys.exit(1)
+broken = [name for name in layers if name in settings.get("broken", ())]
+kernels = []
+for name in layers:
+    if name in broken:
+        break
+    kernels += ["warpbook_layer", *settings["kernels"][name]]
+if kernels:
+    place = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
+             "Grid Size", "Device", "CC"]
+    unit = lambda name: "ns" if "duration" in name else "byte" if "bytes" in name else "%" if "pct" in name else ""
+    with open(after("--log-file"), "w", newline="") as log:
+        log.write("==PROF== Connected to process 7 (/usr/bin/python3.12)\\n==PROF== Disconnected from process 7\\n")
+        rows = csv.writer(log, quoting=csv.QUOTE_ALL, lineterminator="\\n")
+        rows.writerow([*place, *metrics])
+        rows.writerow([""] * len(place) + [unit(name) for name in metrics])
+        for number, kernel in enumerate(kernels):
+            values = ["n/a" if name in settings.get("nan", ()) else f"{{1000 * (number + 1):,}}" for name in metrics]
+            row = [number, 7, "python3.12", "127.0.0.1", kernel, 1, 7, "(16, 16, 1)", "(9, 6, 1000)", 0, "9.0"]
+            rows.writerow([*row, *values])
+    Path(after("--export")).write_bytes(b"NVR\\0")
+Path(after("--told")).write_text(json.dumps(settings.get("launches", {{}})))
+if broken:
+    print("cupy_backends.CUDARuntimeError: cudaErrorIllegalAddress", file=sys.stderr)
+    sys.exit(1)
+"""
+
+ONE_EACH = {"conv1": ["conv_forward"], "conv2": ["conv_forward"]}
+METRICS = [counters.DURATION, counters.SM, "smsp__inst_executed.sum"]
+
+
+@pytest.fixture
+def ncu(tmp_path, monkeypatch):
+    """Make a stand-in for ncu on PATH with settings; its calls, a line each, are in the file it returns."""
+
+    def make(**settings) -> Path:
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        (folder / "ncu").write_text(FAKE.format(python=sys.executable))
+        (folder / "ncu").chmod(0o755)
+        (folder / "ncu.json").write_text(json.dumps({"kernels": ONE_EACH, **settings}))
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        return folder / "ncu.calls"
+
+    return make
+
+
+def count(tmp_path: Path, variant: str = "direct", metrics: list[str] = METRICS, timeout: float = 30):
+    """The table that the program writes, and what it printed."""
+    out, reports = tmp_path / "counters.csv", tmp_path / "reports"
+    command = [sys.executable, PROJECT / "scripts" / "count_variant.py", "--variant", variant, "--network", "fa18"]
+    command += [
+        "--images",
+        "1000",
+        "--timeout",
+        str(timeout),
+        "--out",
+        out,
+        "--reports",
+        reports,
+        "--metrics",
+        *metrics,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return tables.COUNTERS.read(out), done.stdout
+
+
+def test_every_counter_of_every_launch_is_a_row(tmp_path, ncu):
+    calls = ncu(launches={"conv1": 1, "conv2": 1})
+    frame, printed = count(tmp_path)
+    assert printed == ""
+    assert len(frame) == 2 * len(METRICS)
+    assert set(frame.kernel) == {"conv_forward"}
+    assert set(frame.launch) == {0}
+    duration = frame[frame.metric == counters.DURATION]
+    # the markers took 1000 and 3000
+    assert dict(zip(duration.layer, duration.value, strict=True)) == {"conv1": 2000.0, "conv2": 4000.0}
+    assert set(duration.unit) == {"ns"}
+    assert set(frame["size"]) == {1000}
+    assert set(frame.launches) == {1}
+    assert (tmp_path / "reports" / "fa18-direct.ncu-rep").read_bytes() == b"NVR\0"
+    (call,) = calls.read_text().splitlines()
+    assert "--profile-from-start off" in call
+    assert "--clock-control none" in call
+    assert call.endswith("--inside conv1 conv2")
+
+
+def test_a_counter_without_a_reading_is_an_empty_row(tmp_path, ncu):
+    ncu(nan=[counters.SM])
+    frame, _ = count(tmp_path)
+    assert frame[frame.metric == counters.SM].value.isna().all()
+    assert frame[frame.metric == counters.DURATION].value.notna().all()
+    assert set(frame.status) == {"ok"}
+
+
+def test_counters_that_ncu_does_not_know_are_left_out_and_the_rest_read(tmp_path, ncu):
+    calls = ncu(unknown=[counters.SM, "smsp__inst_executed.sum"])
+    frame, _ = count(tmp_path)
+    assert len(calls.read_text().splitlines()) == 3
+    read = frame[frame.value.notna()]
+    assert set(read.metric) == {counters.DURATION}
+    assert len(frame) == 2 * len(METRICS)
+
+
+@pytest.mark.parametrize("words", ["metric x__y.sum", "metric regex:^x__y(\\.(sum|min|max|avg|pct|ratio))?$"])
+def test_ncu_s_words_on_an_unknown_counter_name_it(words):
+    assert count_variant.without_unknown(["x__y.sum", "x__z.sum"], f"==ERROR== Failed to find {words}\n") == [
+        "x__z.sum"
+    ]
+
+
+def test_a_call_of_many_launches_says_how_many_it_makes(tmp_path, ncu):
+    ncu(kernels={"conv1": ["unroll", "conv_forward"] * 2, "conv2": ["unroll"]}, launches={"conv1": 2000, "conv2": 2000})
+    frame, _ = count(tmp_path, "unroll_gemm")
+    first = frame[(frame.layer == "conv1") & (frame.metric == counters.DURATION)]
+    assert first.launch.tolist() == [0, 1, 2, 3]
+    assert first.kernel.tolist() == ["unroll", "conv_forward"] * 2
+    assert set(first.launches) == {2000}
+    call = counters.calls(frame)["unroll_gemm", "conv1"]
+    assert call.value("smsp__inst_executed.sum") == (2000 + 3000 + 4000 + 5000) * 500
+
+
+def test_a_layer_that_breaks_the_program_leaves_the_others_counted(tmp_path, ncu):
+    calls = ncu(broken=["conv1"])
+    frame, printed = count(tmp_path)
+    assert len(calls.read_text().splitlines()) == 3  # both, then each alone
+    assert set(frame[frame.layer == "conv2"].status) == {"ok"}
+    (failed,) = frame[frame.layer == "conv1"].itertuples()
+    assert (failed.status, failed.reason) == (
+        "launch_failed",
+        "cupy_backends.CUDARuntimeError: cudaErrorIllegalAddress",
+    )
+    assert "no counters of direct on conv1: launch_failed" in printed
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "reason"),
+    [
+        (
+            {
+                "logs": "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU "
+                "Performance Counters on the target device 0."
+            },
+            "refused",
+            "only administrators read hardware counters",
+        ),
+        (
+            {
+                "logs": "==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n"
+                "==ERROR== The application returned an error code (1)."
+            },
+            "refused",
+            "ncu: Failed to initialize the profiler: LibraryNotLoaded",
+        ),
+        (
+            {
+                "prints": "error: no CUDA device here: no CUDA driver",
+                "logs": "==ERROR== The application returned an error code (2).",
+            },
+            "launch_failed",
+            "no CUDA device here: no CUDA driver",
+        ),
+    ],
+)
+def test_why_there_are_no_counters_is_a_row_of_each_layer(tmp_path, ncu, settings, status, reason):
+    calls = ncu(**{**settings, "prints": settings.get("prints") or " "})
+    frame, _ = count(tmp_path)
+    assert frame.layer.tolist() == ["conv1", "conv2"]
+    assert set(frame.status) == {status}
+    assert all(reason in words for words in frame.reason)
+    assert len(calls.read_text().splitlines()) == (3 if status == "launch_failed" else 1)
+
+
+def test_without_ncu_the_rows_say_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    frame, _ = count(tmp_path)
+    assert set(frame.status) == {"unsupported"}
+    assert set(frame.reason) == {"ncu (Nsight Compute) is not on PATH"}
+    assert (tmp_path / "reports").is_dir()
+
+
+def test_a_program_that_hangs_under_ncu_is_ended(tmp_path, ncu):
+    calls = ncu(hangs=True)
+    frame, _ = count(tmp_path, timeout=1)
+    assert set(frame.status) == {"timed_out"}
+    assert len(calls.read_text().splitlines()) == 1
+
+
+def test_where_the_console_has_no_counters_ncu_s_report_is_asked(tmp_path, monkeypatch):
+    """A version that prints nothing beside --export leaves the report, which it prints when it imports it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    page = ",".join(f'"{word}"' for word in ("ID", "Kernel Name", counters.DURATION)) + '\n"","","ns"\n'
+    page += '"0","warpbook_layer","1,500"\n"1","conv_forward","2,500"\n'
+    (folder / "page").write_text(page)
+    (folder / "ncu").write_text(f"""#!/bin/sh
+if [ "$1" = --import ]; then cat {folder}/page; exit; fi
+while [ "$1" != --export ]; do shift; done
+echo report > "$2"
+""")
+    (folder / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    frame, _ = count(tmp_path, metrics=[counters.DURATION])
+    assert frame[frame.layer == "conv1"].value.tolist() == [2500.0]
+
+
+def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
+    calls = ncu()
+    beyond = SimpleNamespace(
+        name="mine",
+        problem="",
+        made_for=lambda arch: True,
+        unsupported=lambda layer, images: f"{layer.name} is too much",
+    )
+    rows = count_variant.count(beyond, "fa18", 1000, METRICS, 30, tmp_path)
+    assert [(row["layer"], row["status"], row["reason"]) for row in rows] == [
+        ("conv1", "unsupported", "conv1 is too much"),
+        ("conv2", "unsupported", "conv2 is too much"),
+    ]
+    assert not calls.exists()
+
+
+def test_profiling_stops_after_the_first_launches_of_a_long_call():
+    events = []
+    kernels = SimpleNamespace(function=lambda name: lambda *arguments, **options: events.append(name), empty=len)
+    counting = count_variant.Counting(kernels)
+    conv_forward = counting.function("conv_forward")
+    for at_most in (None, 2):
+        counting.restart(at_most, lambda: events.append("stop"))
+        for _ in range(3):
+            conv_forward((1,), (1,), (), stream=None)
+    assert events == ["conv_forward"] * 5 + ["stop", "conv_forward"]
+    assert counting.launches == 3
+    assert counting.empty is len
+
+
+def test_the_largest_reports_are_left_out_of_a_run_that_would_grow_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(assemble_run, "REPORTS_LIMIT_BYTES", 3000)
+    made = []
+    for name, size in (("small", 1000), ("large", 5000), ("middle", 1500)):
+        made.append(tmp_path / f"{name}.ncu-rep")
+        made[-1].write_bytes(os.urandom(size))
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    assert assemble_run.keep_reports(made, folder) == ["large.ncu-rep"]
+    assert sorted(path.name for path in folder.iterdir()) == ["middle.ncu-rep", "small.ncu-rep"]
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_a_run_from_before_a_column_was_added_is_read(tmp_path):
+    old = [name for name, column in tables.COUNTERS.columns.items() if not column.later]
+    (tmp_path / "counters.csv").write_text(",".join(old) + "\n")
+    assert tables.COUNTERS.read(tmp_path / "counters.csv").columns.tolist() == list(tables.COUNTERS.columns)
+
+
+# --- the report --------------------------------------------------------------------------------------------------
+
+MEASURED = [name for name in runs.open_run(ARCHIVE).record["variants"] if KNOWN[name].device == "gpu"]
+
+
+def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
+    """Synthetic counters of one launch that takes `factor` of a millisecond."""
+    values = dict.fromkeys(counters.wanted(KNOWN.values()), 100.0 * factor)
+    values |= {counters.SM: 30 * factor, counters.MEMORY: 50 * factor, counters.DRAM: 20.0, counters.L1: 50 * factor}
+    values |= {counters.L2: 30.0, counters.ACHIEVED: 61.0, counters.THEORETICAL: 75.0, counters.ISSUE: 20.0}
+    values |= {counters.DURATION: 1e6 * factor, counters.FFMA: 3e9, counters.DRAM_BYTES: 1e8 * factor}
+    place = {"tool": "ncu", "variant": variant, "network": "fa18", "layer": layer, "size": 1000, "launch": 0}
+    return [
+        {**place, "kernel": "conv_forward", "metric": metric, "unit": "ns" if metric == counters.DURATION else "",
+         "value": value, "launches": 1, "status": "ok", "reason": ""}
+        for metric, value in values.items()
+    ]  # fmt: skip
+
+
+def document(tmp_path: Path, rows: list[dict], name: str = "counted") -> str:
+    """The report's HTML of the archived run with these counters in it."""
+    tables.COUNTERS.write(rows, tmp_path / "counters.csv")
+    path = Path(shutil.copy(ARCHIVE, tmp_path / f"{name}.zip"))
+    found = evidence_of(rewritten(path, "counters.csv", lambda _: (tmp_path / "counters.csv").read_bytes()))
+    return rendering.to_html(found, datetime.now(), "", None)
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", text).replace("\u202f", " "))
+
+
+def failed(variant: str, layer: str, status: str, reason: str) -> dict:
+    nothing = {"launch": 0, "kernel": "", "metric": "", "unit": "", "value": None, "launches": None}
+    place = {"tool": "ncu", "variant": variant, "network": "fa18", "layer": layer, "size": 1000}
+    return {**place, **nothing, "status": status, "reason": reason}
+
+
+def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(tmp_path):
+    rows = [
+        row
+        for place, name in enumerate(MEASURED)
+        for layer in networks.find("fa18").convs
+        for row in rows_of(name, layer.name, 1 + 0.2 * place)
+    ]
+    rows[3]["value"] = None
+    whole = document(tmp_path, rows)
+    words = plain(whole)
+    assert "Kernel by kernel: what bounds each" in words
+    assert "hardware counters were not read" not in words
+    assert (
+        "Counter to watch: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against direct. At 1000 images:"
+        in words
+    )
+    assert re.search(r"100 before and 120 after on conv1, not as expected", words)
+    assert "Bound in part by" in words or "Bound by latency" in words
+    assert "Roofline: FP32 rate" in words
+    for bad in ("nan", "None", "<NA>"):
+        assert not re.search(rf"(?<![A-Za-z_]){bad}(?![A-Za-z_])", words.replace("filled with NaN", "")), bad
+
+
+def test_a_report_names_what_kept_counters_from_being_read(tmp_path):
+    rows = [
+        failed(name, layer, "refused", count_variant.NO_PERMISSION) for name in MEASURED for layer in ("conv1", "conv2")
+    ]
+    words = plain(document(tmp_path, rows))
+    assert f"No hardware counters: {count_variant.NO_PERMISSION}." in words
+    assert "it was not read: ERR_NVGPUCTRPERM" in words
+    assert "Roofline" not in words
+
+
+def test_a_counter_that_never_had_a_reading_and_a_layer_without_any_are_named(tmp_path):
+    rows = rows_of("direct", "conv1", 1.0)
+    for row in rows:
+        if row["metric"] == "dram__bytes_write.sum":
+            row["value"] = None
+    rows.append(failed("direct", "conv2", "launch_failed", "it broke"))
+    words = plain(document(tmp_path, rows))
+    assert "Nsight Compute gave no reading of dram__bytes_write.sum." in words
+    assert "No hardware counters of direct on conv2: it broke." in words
+
+
+def test_a_run_without_counters_has_no_such_chapter_and_says_so_where_a_counter_is_named(tmp_path):
+    words = plain(document(tmp_path, []))
+    assert "Kernel by kernel: what bounds each" not in words
+    assert "hardware counters were not read in this run." in words

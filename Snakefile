@@ -95,12 +95,22 @@ def parts(kind, ending, programs=False):
     ]
 
 
-# Where there is no GPU, its variants' own sources are checked on the CPU.
-CHECKS = parts("correctness", ".csv") + [
-    f"results/parts/correctness/emulator/{network}/{variant}.csv"
-    for network in PLAN.networks
-    for variant in PLAN.variants_of(network, "gpu")
-    if "gpu" not in DEVICES and PLAN.variants[variant].cuda_source
+# On a GPU a check takes a second: every variant is checked on every network. Where there is none, the own sources of those
+# that the studies compare are checked on the CPU.
+CHECKS = [
+    *parts("correctness", ".csv"),
+    *(
+        f"results/parts/correctness/gpu/{network}/{variant}.csv"
+        for network in PLAN.networks
+        for variant in PLAN.also_checked(network)
+        if "gpu" in DEVICES
+    ),
+    *(
+        f"results/parts/correctness/emulator/{network}/{variant}.csv"
+        for network in PLAN.networks
+        for variant in PLAN.variants_of(network, "gpu")
+        if "gpu" not in DEVICES and PLAN.variants[variant].cuda_source
+    ),
 ]
 
 

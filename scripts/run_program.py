@@ -66,9 +66,14 @@ def main() -> None:
     arguments = parser.parse_args()
     network, variant = networks.find(arguments.network), variants.read(arguments.variant)
     measuring = Measuring.model_validate(json.loads(arguments.measuring))
-    # An optimization differs from its starting point by its op times alone, which have samples of their own.
-    once = variant.device == "gpu" and variant.header.builds_on and not variant.header.peer
-    runs = 1 if once else measuring.programs.runs
+    # On a GPU a small dataset's program is all start-up, and an optimization's differs by its op times alone, which
+    # have samples of their own: one run shows them.
+    optimization = bool(variant.header.builds_on) and not variant.header.peer
+
+    def runs_at(size: int) -> int:
+        once = variant.device == "gpu" and (optimization or size < max(arguments.sizes))
+        return 1 if once else measuring.programs.runs
+
     rows: list[dict[str, Any]] = []
 
     def add(weight_set: str, size: int, run: int, columns: dict[str, Any]) -> None:
@@ -85,7 +90,7 @@ def main() -> None:
                 options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
                 command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
                 spent = 0.0
-                for run in range(runs):
+                for run in range(runs_at(size)):
                     columns = run_once(command, measuring.timeout_s)
                     add(weight_set, size, run, columns)
                     spent += columns["elapsed_s"]

@@ -181,3 +181,15 @@ def test_occupancy_is_what_cuda_s_own_calculator_gives(arch, tmp_path):
         expected = calculator.blocks(number // 10, number % 10, *block)
         found, _ = devices.occupancy(arch, threads, registers, used)
         assert found == expected * (threads // 32) / limits.warps, block
+
+
+def test_the_project_s_own_kernels_are_compiled_once(tmp_path, monkeypatch):
+    source = variants.FOLDER.parent / "scripts" / "warpbook" / "layers.cu"
+    cubin = building.own_cubin(source, "sm_90", tmp_path)
+    monkeypatch.setattr(building, "compile_source", lambda *arguments: pytest.fail("compiled again"))
+    assert building.own_cubin(source, "sm_90", tmp_path) == cubin
+    monkeypatch.undo()
+    other = tmp_path / "layers.cu"
+    other.write_text(source.read_text() + "// one line more\n")
+    assert building.own_cubin(other, "sm_90", tmp_path) != b""
+    assert len(list(tmp_path.glob("layers-*.cubin"))) == 2

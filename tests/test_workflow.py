@@ -141,12 +141,13 @@ def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_le
     names = [*TINY["studies"]["tiny"]["variants"], "my_kernel"]
     workspace.configure(studies={"tiny": {**TINY["studies"]["tiny"], "variants": names}})
     done = workspace.snakemake("report")
-    assert workspace.jobs(done) == {"build_variant", "assemble_run", "render_report", "report"}
+    assert workspace.jobs(done) == {"build_variant", "check_variant", "assemble_run", "render_report", "report"}
     assert "Building my_kernel" in workspace.finished(done)
     assert len([words for words in workspace.finished(done) if words.startswith("Building")]) == 1
     text = workspace.pdf_text()
     assert "My own kernel" in text
-    assert re.search(r"my_kernel sm_90 conv_forward \d+", text)
+    assert re.search(r"my_kernel conv_forward \d+", text)
+    assert re.search(r"my_kernel emulated here fp32 \d+ of \d+", text)
 
 
 def test_a_kernel_that_does_not_compile_is_shown_as_failed_and_the_rest_is_intact(workspace):
@@ -158,6 +159,16 @@ def test_a_kernel_that_does_not_compile_is_shown_as_failed_and_the_rest_is_intac
     assert "compile failed" in text
     assert 'identifier "flaot" is undefined' in text
     assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
+
+
+def test_a_kernel_that_computes_something_else_is_shown_as_failed_though_there_is_no_gpu(workspace):
+    path = workspace.folder / "kernels" / "direct.cu"
+    path.write_text(path.read_text().replace("for (int p = 0; p < K; ++p)", "for (int p = 1; p < K; ++p)"))
+    workspace.snakemake("report")
+    text = workspace.pdf_text()
+    assert "on the CPU emulator: direct is wrong on" in text
+    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
+    assert workspace.snakemake("check", check=False).returncode != 0
 
 
 def test_a_header_with_a_mistake_is_shown_as_failed_and_the_rest_is_intact(workspace):

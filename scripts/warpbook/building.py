@@ -1,5 +1,7 @@
 """CUDA C++ to cubins with NVRTC, which needs no GPU: what the compiler made, and what it said."""
 
+import contextlib
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from warpbook.files import written_whole
 from warpbook.variants import Variant
 
 FOLDER = Path("results/builds")
+OWN = Path(__file__).parents[2] / "results" / "own"
 OPTIONS = ("--std=c++17", "-lineinfo")
 
 
@@ -173,3 +176,22 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
     if made.cubin is None:
         raise UserError(f"{variant.name} does not compile for {arch}:\n{made.log}")
     return made.cubin
+
+
+def own_cubin(source: Path, arch: str, folder: Path = OWN) -> bytes:
+    """The cubin of one of the project's own .cu files, compiled once and kept under its content's hash.
+
+    Raises UserError with the compiler's words when it does not compile.
+    """
+    told = options(arch, [])
+    text = source.read_text()
+    identity = hashlib.sha256("\0".join([text, *told, compiler()]).encode()).hexdigest()
+    kept = folder / f"{source.stem}-{identity[:16]}.cubin"
+    if kept.exists():
+        return kept.read_bytes()
+    cubin, log = compile_source(text, source.name, told)
+    if cubin is None:
+        raise UserError(f"{source.name} does not compile for {arch}:\n{log}")
+    with contextlib.suppress(UserError), written_whole(kept) as temporary:  # where nothing can be kept, nothing is
+        temporary.write_bytes(cubin)
+    return cubin

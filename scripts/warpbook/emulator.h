@@ -136,14 +136,27 @@ inline void resume(Fiber& fiber)
     arrive(scheduler_fake_stack, nullptr, nullptr);
 }
 
+inline uint3 index_of(size_t thread)
+{
+    return {unsigned(thread % blockDim.x), unsigned(thread / blockDim.x % blockDim.y), unsigned(thread / blockDim.x / blockDim.y)};
+}
+
 inline void run_block(bool reversed)
 {
     const size_t threads = (size_t)blockDim.x * blockDim.y * blockDim.z;
-    if (fibers.size() < threads) fibers = std::vector<Fiber>(threads);
     shared_memory.clear();
+#ifndef EMULATOR_BARRIERS
+    // Threads that never wait need no fibers: one after the other.
+    for (size_t i = 0; i < threads; ++i) {
+        threadIdx = index_of(reversed ? threads - 1 - i : i);
+        body();
+    }
+    return;
+#endif
+    if (fibers.size() < threads) fibers = std::vector<Fiber>(threads);
     for (size_t i = 0; i < threads; ++i) {
         Fiber& fiber = fibers[i];
-        fiber.index = {unsigned(i % blockDim.x), unsigned(i / blockDim.x % blockDim.y), unsigned(i / blockDim.x / blockDim.y)};
+        fiber.index = index_of(i);
         fiber.done = false;
         fiber.waits_at = 0;
         fiber.fake_stack = nullptr;

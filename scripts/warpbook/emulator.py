@@ -72,7 +72,8 @@ def to_host(source: str, name: str) -> str:
         f"{{ emulator::launch({kernel}, grid, block, arguments, reversed); }}\n"
         for kernel in _KERNEL.findall(source)
     )
-    return f'#include "{HEADER}"\n#line 1 "{name}"\n{body}\n{entries}'
+    waits = "#define EMULATOR_BARRIERS\n" if "__syncthreads" in source else ""
+    return f'{waits}#include "{HEADER}"\n#line 1 "{name}"\n{body}\n{entries}'
 
 
 def compile_host(variant: Variant, folder: Path) -> Path:

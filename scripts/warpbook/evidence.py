@@ -554,6 +554,22 @@ class Evidence:
         are none."""
         return _summed(self.correctness[self.correctness.variant == variant])
 
+    @property
+    def also_checked(self) -> list[tuple[Variant, dict[str, Any]]]:
+        """GPU variants that the study does not compare but the run checked on its network, with their tests in sum."""
+        if self.gpu_run is None:
+            return []
+        tests = self.gpu_run.table(tables.CORRECTNESS)
+        tests = tests[(tests.network == self.network.name) & (tests.device == "gpu")]
+        wanted = [variant.name for variant in self.wanted("gpu")]
+        found = []
+        for name in dict.fromkeys(tests.variant):
+            variant = self.plan.variants.get(name)
+            summed = _summed(tests[tests.variant == name])
+            if name not in wanted and variant and not self.stale(variant) and summed:
+                found.append((variant, summed))
+        return found
+
     def emulated(self, variant: str) -> dict[str, Any] | None:
         """The same of a GPU variant's own source, run on the CPU of this machine; None where it was not."""
         tests = self.local.table(tables.CORRECTNESS)

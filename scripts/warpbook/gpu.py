@@ -51,11 +51,7 @@ def load_module(cubin: bytes) -> cupy.RawModule:
 @cache
 def own_module(name: str, arch: str) -> cupy.RawModule:
     """One of the project's own .cu files beside this one, compiled for the device in hand."""
-    source = Path(__file__).with_name(f"{name}.cu")
-    cubin, log = building.compile_source(source.read_text(), source.name, building.options(arch, []))
-    if cubin is None:
-        raise UserError(f"{source.name} does not compile for {arch}:\n{log}")
-    return load_module(cubin)
+    return load_module(building.own_cubin(Path(__file__).with_name(f"{name}.cu"), arch))
 
 
 class Kernels:

@@ -72,6 +72,11 @@ class Plan:
                 wanted.add(self.variants[name].header.builds_on)
         return [name for name, variant in self.variants.items() if name in wanted and variant.device == device]
 
+    def also_checked(self, network: str) -> list[str]:
+        """GPU variants that no chosen study wants of a network."""
+        wanted = self.variants_of(network, "gpu")
+        return [name for name, found in self.variants.items() if found.device == "gpu" and name not in wanted]
+
     @property
     def built(self) -> list[str]:
         """Variants with CUDA C++ to build, or with a header that could not be read."""

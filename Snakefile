@@ -480,7 +480,7 @@ rule trace_program:
 rule assemble_run:
     """All parts of this machine's run, as its tables."""
     input:
-        modules=[f"{MODULES}/{name}.py" for name in ("summaries", "estimates", "tables", "runs")],
+        modules=[f"{MODULES}/{name}.py" for name in ("summaries", "estimates", "tables", "runs", "traces")],
         machine="results/parts/machine.json",
         builds=ALL_BUILDS,
         correctness=CHECKS,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook import networks, provenance, runs, summaries, tables, timing, variants, weights
+from warpbook import networks, provenance, runs, summaries, tables, timing, traces, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import sha256, written_whole
 from warpbook.tables import Table
@@ -91,6 +91,7 @@ def assemble(
         run.mkdir()
         for table in tables.RUN_TABLES:
             table.write(frames[table].to_dict("records") if table in frames else [], run / table.name)
+        traces.write(frames[tables.ACTIVITIES], run / "traces")
         (run / "profiles").mkdir()
         left_out = keep_reports(reports, run / "profiles")
         if left_out:

@@ -7,7 +7,6 @@ Runs the program in this very process, as `nsys profile python PROGRAM` would in
 """
 
 import argparse
-import ctypes
 import re
 import runpy
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 from cupti import cupti
 
 from warpbook import tables
+from warpbook.cupti_sqlite import demangled
 
 KINDS = (
     cupti.ActivityKind.CONCURRENT_KERNEL,
@@ -38,22 +38,6 @@ _VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 BUFFER_BYTES = 8 << 20
 
 
-def demangle(name: str) -> str:
-    """A C++ symbol as it was written; the name itself where it is none."""
-    if not name.startswith("_Z"):
-        return name
-    library = ctypes.CDLL("libstdc++.so.6")
-    library.__cxa_demangle.restype = ctypes.c_void_p
-    status = ctypes.c_int()
-    text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
-    if not text:
-        return name
-    try:
-        return ctypes.string_at(text).decode(errors="replace")
-    finally:
-        ctypes.CDLL(None).free(ctypes.c_void_p(text))
-
-
 def _row(activity: Any) -> dict[str, Any] | None:
     """An activity as columns of ACTIVITIES, times still on CUPTI's clock."""
     row: dict[str, Any] = {
@@ -71,7 +55,7 @@ def _row(activity: Any) -> dict[str, Any] | None:
         return {
             **row,
             "kind": "kernel",
-            "name": demangle(activity.name),
+            "name": demangled(activity.name),
             "grid": f"{activity.grid_x}x{activity.grid_y}x{activity.grid_z}",
             "block": f"{activity.block_x}x{activity.block_y}x{activity.block_z}",
             "registers": activity.registers_per_thread,

@@ -191,3 +191,21 @@ def test_no_recorded_time_is_below_the_hardware_s_bound(archive):
     times = runs.open_run(archive).table(tables.OP_TIMES)
     large = times[(times.device == "gpu") & (times.status == "ok") & (times["size"] == 10000)]
     assert (large.ci_low_ms >= large.bound_ms).all()
+
+
+def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_of_the_archived_run():
+    run, _ = runs.newest_archived("sp19")
+    precision = {name: variant["precision"] for name, variant in run.record["variants"].items()}
+    labels = run.table(tables.CORRECTNESS)
+    labels = labels[(labels.network == "sp19") & (labels.device == "gpu") & (labels.test == "labels")]
+    labels = labels[labels.variant.map(precision) == "fp32"]
+    plain = [name for name, variant in run.record["variants"].items() if variant["device"] == "gpu"]
+    assert set(labels.variant) == {name for name in plain if precision[name] == "fp32"}
+    assert set(labels["size"]) >= {100, 1000, 10000}
+    # As the float64 reference, whose 8398 of 10000 are one more than published.
+    assert (labels.mismatched_labels == 0).all()
+    programs = run.table(tables.PROGRAMS)
+    own = programs[(programs.network == "sp19") & (programs.variant == "direct")].drop_duplicates("size")
+    found = dict(zip(own["size"], own.accuracy, strict=True))
+    for size, published in {100: 0.84, 1000: 0.852, 10000: 0.8397}.items():
+        assert abs(found[size] - published) * size <= 1 + 1e-9

@@ -492,7 +492,7 @@ def sweep(rows: Any) -> str:
             for column, time in enumerate(line):
                 dark = time > (least + most) / 2
                 words = units.significant(time, 3)
-                weight = 700 if time == least else 400
+                weight = 600 if time == least else 400
                 axes.text(column, row, words, ha="center", va="center", color="white" if dark else INK, weight=weight)
         axes.set_xticks(range(len(values[across])), values[across])
         axes.set_yticks(range(len(values[down])), values[down])

@@ -306,7 +306,12 @@ class Evidence:
         chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
         passed = {step.name for chain in chains for step in chain[:-1]}
         ends = [chain for chain in chains if chain[-1].name not in passed and len(chain) >= 3]
-        return sorted(ends, key=len, reverse=True)
+        shown: list[list[Variant]] = []
+        for chain in sorted(ends, key=len, reverse=True):
+            # One that leaves a longer chain by its last step alone says nothing that its last step's section does not.
+            if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
+                shown.append(chain)
+        return shown
 
     @property
     def combinations(self) -> list[tuple[Variant, list[Variant]]]:

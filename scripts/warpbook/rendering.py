@@ -2,6 +2,7 @@
 
 import base64
 import html
+import itertools
 import logging
 import math
 from dataclasses import dataclass, field
@@ -151,11 +152,13 @@ def invariant(ev: Evidence) -> str:
     broken = []
     for variant in ev.measured("gpu"):
         runs = ev.program(variant.name, ev.largest)
-        program_ms = runs.elapsed_s.median() * 1e3 if len(runs) else float("inf")
+        program_ms = runs.elapsed_s.median() * 1e3 if len(runs) else math.inf
         for layer in ev.layers:
             times = [ev.op(variant.name, layer.name, ev.largest, kind=kind) for kind in ("gpu", "op", "layer")]
-            values = [*(estimate.value for estimate in times if estimate), program_ms]
-            if values != sorted(values):
+            spans = [(one.low, one.high) if math.isfinite(one.low) else (one.value, one.value) for one in times if one]
+            spans.append((program_ms, program_ms))
+            # Two series of their own: only intervals that do not overlap contradict the order.
+            if any(before[0] > after[1] for before, after in itertools.pairwise(spans)):
                 broken.append(f"{variant.name} on {layer.name}")
     if broken:
         return f"The order gpu ≤ op ≤ layer ≤ program is broken for {', '.join(broken)}: do not trust these times."

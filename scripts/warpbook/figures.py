@@ -296,16 +296,16 @@ def program_parts(evidence: Evidence, variant: Variant) -> str:
 def times_bound(evidence: Evidence) -> str:
     """How many times its lower bound each GPU variant takes on each layer at the largest size."""
     shown, size = _fastest_first(evidence), evidence.largest
-    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.23 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.26 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    for layer, marker in zip(evidence.layers, MARKERS, strict=False):
+    for layer, marker, above in zip(evidence.layers, MARKERS, (7, -8), strict=False):
         for place, variant in enumerate(shown):
             colour, _ = look_of(evidence, variant)
             kernels = evidence.op(variant.name, layer.name, size, kind="gpu")
             if kernels:
                 times = kernels.value / evidence.bound_ms(layer, size)
                 axes.plot(times, place, marker, color=colour)
-                _note(axes, units.ratio(times), (times, place), (0, 7), ha="center", fontsize=6.5, color=MUTED)
+                _note(axes, units.ratio(times), (times, place), (0, above), ha="center", fontsize=6, color=MUTED)
         axes.plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {evidence.bound_by(layer, size)})")
     axes.axvline(1, color=INK, linewidth=0.9, linestyle=DASHED)
     axes.set_xscale("log")

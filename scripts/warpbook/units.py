@@ -40,6 +40,8 @@ def spread(estimate: Estimate | None) -> str:
     if estimate is None or not math.isfinite(estimate.low):
         return ""
     noise = 100 * estimate.relative_noise
+    if noise > 100:
+        return "±>100\u202f%"
     return f"±{noise:.1f}\u202f%" if noise >= 0.05 else "±<0.1\u202f%"
 
 

@@ -1,5 +1,6 @@
 """Render a study's report from the runs that it cites: one HTML file and one PDF."""
 
+import gc
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path)
 
 def main(job: Any) -> None:
     """Render what a Snakemake job names."""
+    gc.disable()  # a document's objects live until it is written: looking for dead ones takes a seventh of the time
     render(job.wildcards.study, job.params.config, Path(job.input.run), Path(job.output.html), Path(job.output.pdf))
 
 

@@ -97,6 +97,15 @@ def test_the_largest_stall_has_its_share_of_the_time_between_instructions():
     assert Launch("k", {}).stall is None
 
 
+def test_a_warp_that_could_issue_waits_for_nothing_but_its_time_counts():
+    stalls = {"long_scoreboard": 3.0, "not_selected": 6.0}
+    values = {
+        f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": value for name, value in stalls.items()
+    }
+    assert Launch("k", values).stall == ("long_scoreboard", 0.3)
+    assert set(values) <= set(counters.ALWAYS)
+
+
 STALLED = {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": 3.0}
 
 

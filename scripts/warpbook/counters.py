@@ -44,11 +44,12 @@ STALLS = {
     "misc": "other reasons",
 }
 """What a warp that cannot issue waits for, by ncu's name for it."""
+READY = "not_selected"  # a warp that could issue while another one did: it waits for nothing, but its time passes
 
 ALWAYS = (
     SM, MEMORY, DRAM, L1, L2, ISSUE, ACHIEVED, THEORETICAL, DURATION, DRAM_BYTES, "dram__bytes_read.sum",
     "dram__bytes_write.sum", INSTRUCTIONS, FFMA, FADD, FMUL,
-    *(f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in STALLS),
+    *(f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in (*STALLS, READY)),
 )  # fmt: skip
 """Read of every launch, besides what the variants' headers name."""
 
@@ -105,13 +106,13 @@ class Launch:
         """(the reason that warps wait for most, its share of a warp's time between two instructions)."""
         found = {
             name: self.values[f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"]
-            for name in STALLS
+            for name in (*STALLS, READY)
             if f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" in self.values
         }
-        if not found:
-            return None
-        name = max(found, key=lambda reason: found[reason])
-        return name, found[name] / (1 + sum(found.values()))  # the cycle in which it issues is the 1
+        whole = 1 + sum(found.values())  # the cycle in which it issues is the 1
+        found.pop(READY, None)
+        name = max(found, key=lambda reason: found[reason], default=None)
+        return (name, found[name] / whole) if name else None
 
 
 @dataclass(frozen=True)

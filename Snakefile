@@ -366,7 +366,7 @@ rule sweep_variant:
     """Kernel Tuner over one variant's parameters on the default study's last layer: a row for each configuration."""
     input:
         program="scripts/sweep_variant.py",
-        modules=[f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables")],
+        modules=[f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "reference")],
         variant=lambda wildcards: list(map(relpath, PLAN.variants[wildcards.variant].files)),
     output:
         "results/parts/sweep/{variant}.csv",

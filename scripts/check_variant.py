@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,17 @@ def check_labels(variant: Variant, network: networks.Network, expected: np.ndarr
     return rows
 
 
+def check_places(
+    bench: Bench, variant: Variant, places: Iterable[tuple[networks.ConvLayer, int]]
+) -> Iterator[list[Row]]:
+    """The rows of each (layer, images) in turn, up to one that shows that no other can do better."""
+    for layer, images in places:
+        rows = checking.check_layer(bench, variant, layer, images)
+        yield rows
+        if rows[-1]["status"] in ("compile_failed", "launch_failed"):
+            return  # after a fault the device answers nothing more to this process
+
+
 def emulate(variant: Variant, network: networks.Network) -> Iterator[list[Row]]:
     """A GPU variant's own source on the CPU: ragged shapes, and then the network's layers with the threads reversed."""
     if reason := emulator.beyond(variant):
@@ -59,11 +70,9 @@ def emulate(variant: Variant, network: networks.Network) -> Iterator[list[Row]]:
         return
     emulator.keep_words()
     bench = emulator.EmulatorBench()
-    for layer, images in checking.RAGGED_LAYERS:
-        yield checking.check_layer(bench, variant, layer, images)
+    yield from check_places(bench, variant, checking.RAGGED_LAYERS)
     bench.reversed_order = True
-    for conv in network.convs:
-        yield checking.check_layer(bench, variant, conv, 1)
+    yield from check_places(bench, variant, ((conv, 1) for conv in network.convs))
 
 
 def check(
@@ -77,11 +86,9 @@ def check(
     # A CPU variant never gets more than a chunk at a time, so that larger sizes would repeat the same call.
     tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
-    for layer, images in [*checking.RAGGED_LAYERS, *((conv, size) for conv in network.convs for size in tested)]:
-        rows = checking.check_layer(bench, variant, layer, images)
+    places = [*checking.RAGGED_LAYERS, *((conv, size) for conv in network.convs for size in tested)]
+    for rows in check_places(bench, variant, places):
         yield rows
-        if rows[-1]["status"] in ("compile_failed", "launch_failed"):
-            return  # after a fault the device answers nothing more to this process
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
     supported = not any(variant.unsupported(conv, max(sizes)) for conv in network.convs)
     if labels and supported and sound:

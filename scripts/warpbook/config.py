@@ -140,15 +140,10 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
             f"study: no study is called {config.study!r}: {nearest(config.study, [*config.studies, 'all'])}"
         )
     problems += [
-        f"studies.{name}.variants: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        f"studies.{name}.{key}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
         for name, study in config.studies.items()
-        for variant in study.variants or []
-        if variant not in known_variants
-    ]
-    problems += [
-        f"studies.{name}.programs: no variant is called {variant!r}: {nearest(variant, known_variants)}"
-        for name, study in config.studies.items()
-        for variant in study.programs or []
+        for key in ("variants", "programs")
+        for variant in getattr(study, key) or []
         if variant not in known_variants
     ]
     if problems:

@@ -99,13 +99,9 @@ class Evidence:
 
     def wanted(self, device: str) -> list[Variant]:
         """Variants of a device that the study compares, baselines first."""
-        names = set(self.study.variants or self.plan.variants)
-        names |= {below.name for name in names for below in self.chain(self.plan.variants[name])}
-        return [
-            self.plan.variants[name]
-            for name in self.plan.variants
-            if name in names and self.plan.variants[name].device == device
-        ]
+        names = self.plan.with_baselines(self.study.variants or self.plan.variants)
+        found = [self.plan.variants[name] for name in names]
+        return [variant for variant in found if variant.device == device]
 
     def stale(self, variant: Variant) -> str:
         """Why a variant's recorded figures are no longer about what stands here; empty when they are, or there are
@@ -149,15 +145,18 @@ class Evidence:
             frames.append(frame[frame.variant.isin(usable)].assign(run_id=run.run_id))
         return pd.concat(frames, ignore_index=True) if frames else table.empty().assign(run_id="")
 
-    @cached_property
-    def samples(self) -> pd.DataFrame:
-        frame = self._frame(tables.SAMPLES)
+    def _at_sizes(self, table: tables.Table) -> pd.DataFrame:
+        """The same at the study's sizes."""
+        frame = self._frame(table)
         return frame[frame["size"].isin(self.sizes)]
 
     @cached_property
+    def samples(self) -> pd.DataFrame:
+        return self._at_sizes(tables.SAMPLES)
+
+    @cached_property
     def op_times(self) -> pd.DataFrame:
-        frame = self._frame(tables.OP_TIMES)
-        return frame[frame["size"].isin(self.sizes)]
+        return self._at_sizes(tables.OP_TIMES)
 
     @cached_property
     def correctness(self) -> pd.DataFrame:
@@ -171,13 +170,11 @@ class Evidence:
 
     @cached_property
     def programs(self) -> pd.DataFrame:
-        frame = self._frame(tables.PROGRAMS)
-        return frame[frame["size"].isin(self.sizes)]
+        return self._at_sizes(tables.PROGRAMS)
 
     @cached_property
     def activities(self) -> pd.DataFrame:
-        frame = self._frame(tables.ACTIVITIES)
-        return frame[frame["size"].isin(self.sizes)]
+        return self._at_sizes(tables.ACTIVITIES)
 
     @cached_property
     def counters(self) -> pd.DataFrame:
@@ -245,35 +242,35 @@ class Evidence:
                 found.append(variant)
         return found
 
-    @property
+    @cached_property
     def naive(self) -> Variant | None:
         """The GPU variant that optimizations start from: the first that builds on nothing."""
         return next((variant for variant in self.measured("gpu", peers=False) if not variant.header.builds_on), None)
 
-    @property
+    @cached_property
     def naive_cpu(self) -> Variant | None:
         return next((variant for variant in self.measured("cpu", peers=False) if not variant.header.builds_on), None)
 
-    @property
+    @cached_property
     def best(self) -> Variant | None:
         """The FP32 GPU variant of ours whose op times, all layers at the largest size, add up to the least."""
         return self._least(
             [variant for variant in self.measured("gpu", peers=False) if variant.header.precision == "fp32"]
         )
 
-    @property
+    @cached_property
     def best_rounded(self) -> Variant | None:
         """The same of those that round their operands first, where it is faster than the best in FP32."""
         rounded = [variant for variant in self.measured("gpu", peers=False) if variant.header.precision != "fp32"]
         found = self._least([*rounded, *([self.best] if self.best else [])])
         return found if found != self.best else None
 
-    @property
+    @cached_property
     def best_cpu(self) -> Variant | None:
         """The fastest CPU code, libraries among it."""
         return self._least(self.measured("cpu"))
 
-    @property
+    @cached_property
     def best_peer(self) -> Variant | None:
         """The fastest FP32 library on the GPU: what our FP32 variants compete with."""
         return self._least(
@@ -334,27 +331,26 @@ class Evidence:
         texts = pd.read_csv(path, dtype=str, keep_default_na=False)
         return texts.assign(value=texts.value.astype(float))
 
-    def beside(self, row: Any) -> tuple[float | None, str]:
-        """(our figure, how it was had) for a published one: the same variant and layer, at its size or the largest."""
+    def beside(self, row: Any) -> float | None:
+        """Our figure for a published one: the same variant and layer, at its size or the largest."""
         name = row.variant
         if name in ("framework_cpu", "framework_gpu"):
             framework = self.framework(name.removeprefix("framework_"))
             name = framework.name if framework else ""
         if name not in self.plan.variants:
-            return None, ""
+            return None
         size = int(row.size) if row.size.isdigit() and int(row.size) in self.sizes else self.largest
         device = self.plan.variants[name].device
-        shown = name if str(size) == row.size else f"{name}, {size} images"
         if row.quantity in ("op_ms", "kernel_ms"):
             kind = "op" if row.quantity == "op_ms" or device == "cpu" else "gpu"
             single = row.layer in [layer.name for layer in self.layers]
             figure = self.op(name, row.layer, size, kind) if single else self.total(name, size, kind)
-            return (figure.value, shown) if figure else (None, "")
+            return figure.value if figure else None
         low = "low" if "weights: low" in row.note and "low" in self.network.weight_sets else None
         runs = self.program(name, size, low)
         if runs.empty or row.quantity not in runs:
-            return None, ""
-        return float(runs[row.quantity].median()), shown
+            return None
+        return float(runs[row.quantity].median())
 
     def launches(self, variant: str, size: int) -> list[dict[str, Any]]:
         """The kernels of a profiled program, one row for each kernel and launch shape, in order of first launch.
@@ -467,7 +463,7 @@ class Evidence:
                 kernels[kernels > 2 * np.nanmedian(calls)] = np.nan
         return {key: kept for key, kept in found.items() if not np.isnan(kept).all()}
 
-    @property
+    @cached_property
     def refused_samples(self) -> int:
         """Samples that were sound in the run and are no figure here: kernel times of more than twice the call's own."""
         sound = int((self.samples.time_ms.notna() & (self.samples.status == "ok") & ~self.samples.throttled).sum())

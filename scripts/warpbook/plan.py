@@ -1,5 +1,6 @@
 """What a command measures and where its GPU figures come from, decided before any job runs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -66,11 +67,15 @@ class Plan:
         wanted: set[str] = set()
         for study in self.studies_of(network):
             wanted.update(study.variants or self.variants)
-        # A baseline is measured too, so that nothing is compared with what was not checked.
+        return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
+
+    def with_baselines(self, names: Iterable[str]) -> list[str]:
+        """These variants and all that they build on, baselines first: nothing is compared with what was not checked."""
+        wanted = set(names)
         for name in reversed(self.variants):
             if name in wanted and self.variants[name].header.builds_on in self.variants:
                 wanted.add(self.variants[name].header.builds_on)
-        return [name for name, variant in self.variants.items() if name in wanted and variant.device == device]
+        return [name for name in self.variants if name in wanted]
 
     def also_checked(self, network: str) -> list[str]:
         """GPU variants that no chosen study wants of a network."""

@@ -8,6 +8,8 @@ variant, network, size or device that is not there.
 
 import argparse
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from warpbook import data, inference, networks, variants, weights
@@ -39,21 +41,26 @@ def main() -> None:
     for conv in network.convs:
         if reason := variant.unsupported(conv, size):
             raise UserError(reason)
+    marked: Callable[[str], AbstractContextManager[None]] = nullcontext
     if variant.device == "gpu":
         from warpbook import gpu
 
         gpu.require()
+        marked = gpu.marked
 
     weight_set = arguments.weights or network.weight_sets[0]
     parameters = weights.load(network, weight_set)
 
     print("Loading fashion-mnist data...", end=" ", flush=True)
-    images, labels = data.load(network)
+    with marked("load data"):
+        images, labels = data.load(network)
     print("done", flush=True)
     print("Loading model...", end=" ", flush=True)
-    predict = inference.load(variant, network, parameters)
+    with marked("load model"):
+        predict = inference.load(variant, network, parameters)
     print("done\nNew Inference", flush=True)
-    predicted, op_times = predict(images[:size])
+    with marked(f"inference of {size} images"):
+        predicted, op_times = predict(images[:size])
     for op_time in op_times:
         print(f"Op Time: {op_time:.6f}")
     accuracy = round(float((predicted == labels[:size]).mean()), 4)

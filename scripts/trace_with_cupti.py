@@ -7,6 +7,7 @@ Runs the program in this very process, as `nsys profile python PROGRAM` would in
 """
 
 import argparse
+import os
 import re
 import runpy
 import sys
@@ -24,6 +25,7 @@ KINDS = (
     cupti.ActivityKind.MEMSET,
     cupti.ActivityKind.RUNTIME,
     cupti.ActivityKind.DRIVER,
+    cupti.ActivityKind.MARKER,
 )
 _COPIES = {
     cupti.ActivityMemcpyKind.HTOD: "memcpy_htod",
@@ -36,14 +38,24 @@ _COPY_NAMES = {
 }  # fmt: skip
 _VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 BUFFER_BYTES = 8 << 20
+NOTHING = {
+    "stream": None, "correlation": None, "grid": "", "block": "", "registers": None, "shared_bytes": None,
+    "bytes": None,
+}  # fmt: skip
+
+
+def hear_ranges() -> None:
+    """Have NVTX, once the program loads it, tell its ranges to the CUPTI that this process has loaded."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if "libcupti.so" in path:
+            os.environ["NVTX_INJECTION64_PATH"] = path
 
 
 def _row(activity: Any) -> dict[str, Any] | None:
     """An activity as columns of ACTIVITIES, times still on CUPTI's clock."""
-    row: dict[str, Any] = {
-        "start_ns": activity.start, "end_ns": activity.end, "stream": None, "correlation": activity.correlation_id,
-        "grid": "", "block": "", "registers": None, "shared_bytes": None, "bytes": None,
-    }  # fmt: skip
+    span = {"start_ns": activity.start, "end_ns": activity.end, "correlation": activity.correlation_id}
+    row: dict[str, Any] = {**NOTHING, **span}
     kind = activity.kind
     if kind in (cupti.ActivityKind.RUNTIME, cupti.ActivityKind.DRIVER):
         runtime = kind == cupti.ActivityKind.RUNTIME
@@ -72,10 +84,21 @@ def _row(activity: Any) -> dict[str, Any] | None:
 def trace(program: str, arguments: list[str]) -> tuple[list[dict[str, Any]], int]:
     """(events in order of start, the program's exit status)."""
     rows: list[dict[str, Any]] = []
+    started: dict[int, Any] = {}  # by id, the first of the two markers that a range is
 
     def completed(activities: list[Any]) -> None:
-        rows.extend(row for row in map(_row, activities) if row)
+        for activity in activities:
+            if activity.kind != cupti.ActivityKind.MARKER:
+                rows.extend(filter(None, [_row(activity)]))
+            elif activity.id in started:
+                start_ns, name = started.pop(activity.id)
+                rows.append(
+                    {**NOTHING, "kind": "range", "name": name, "start_ns": start_ns, "end_ns": activity.timestamp}
+                )
+            else:
+                started[activity.id] = activity.timestamp, str(activity.name)
 
+    hear_ranges()
     cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), completed)
     for kind in KINDS:
         cupti.activity_enable(kind)

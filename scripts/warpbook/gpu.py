@@ -4,13 +4,15 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
+from cupy.cuda import nvtx
 
 from warpbook import building, clocks, devices
 from warpbook.bench import GUARD_WORDS, MARGIN, Guarded, Timers
@@ -52,6 +54,16 @@ def load_module(cubin: bytes) -> cupy.RawModule:
 def own_module(name: str, arch: str) -> cupy.RawModule:
     """One of the project's own .cu files beside this one, compiled for the device in hand."""
     return load_module(building.own_cubin(Path(__file__).with_name(f"{name}.cu"), arch))
+
+
+@contextmanager
+def marked(name: str) -> Iterator[None]:
+    """An NVTX range around what runs inside, for profilers to show."""
+    nvtx.RangePush(name)
+    try:
+        yield
+    finally:
+        nvtx.RangePop()
 
 
 class Kernels:

@@ -79,24 +79,30 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_times = []
-        x = cupy.asarray(images.astype(np.float32))
+        with gpu.marked("images to the device"):
+            x = cupy.asarray(images.astype(np.float32))
         for number, conv in enumerate(network.convs):
             operation = variant.prepare(conv, len(images), kernels)
             y = cupy.empty(conv.y_shape(len(images)), np.float32)
             cupy.cuda.runtime.deviceSynchronize()
-            began = time.perf_counter()
-            returned = operation(x, on_device[f"{conv.name}.weight"], y)
-            cupy.cuda.runtime.deviceSynchronize()
-            op_times.append(time.perf_counter() - began)
+            with gpu.marked(f"{conv.name} {variant.name}"):
+                began = time.perf_counter()
+                returned = operation(x, on_device[f"{conv.name}.weight"], y)
+                cupy.cuda.runtime.deviceSynchronize()
+                op_times.append(time.perf_counter() - began)
             x = y if returned is None else returned
             if number == 0:
                 maps, height, width = conv.M, conv.H_out, conv.W_out
-                pooled = cupy.empty((len(images), maps, height // 2, width // 2), np.float32)
-                max_pool_tanh(
-                    (1056,), (256,), (x, pooled, np.int64(len(images) * maps), np.int32(height), np.int32(width))
-                )
+                with gpu.marked("tanh, pool"):
+                    pooled = cupy.empty((len(images), maps, height // 2, width // 2), np.float32)
+                    max_pool_tanh(
+                        (1056,), (256,), (x, pooled, np.int64(len(images) * maps), np.int32(height), np.int32(width))
+                    )
                 x = pooled
-        x = dense(x.reshape(len(images), -1), "fc1", apply_tanh=True)
-        return dense(x, "fc2", apply_tanh=False).get().argmax(axis=1).astype(np.uint8), op_times
+        with gpu.marked("fully connected"):
+            x = dense(x.reshape(len(images), -1), "fc1", apply_tanh=True)
+            y = dense(x, "fc2", apply_tanh=False)
+        with gpu.marked("labels to the host"):
+            return y.get().argmax(axis=1).astype(np.uint8), op_times
 
     return predict

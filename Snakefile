@@ -33,6 +33,15 @@ MEASURING = CONFIG.measuring.model_dump_json()
 DEVICE = PLAN.device.uuid_sha256 if PLAN.device else ""
 DEVICES = PLAN.devices
 
+# A measurement holds the machine's measuring lock. On a GPU, and with cores to spare, the next job may start and load
+# meanwhile; it waits at the lock. A timing of the CPU takes every core.
+AHEAD = workflow.cores if workflow.cores < 4 else workflow.cores // 2
+
+
+def measuring_threads(wildcards):
+    return AHEAD if wildcards.device == "gpu" else workflow.cores
+
+
 # Modules that decide what a part of a run holds: a change in one makes the part again.
 SHARED = [f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "bench", "checking", "supervision", "reference")]
 GPU = [f"{MODULES}/gpu.py", f"{MODULES}/harness.cu", f"{MODULES}/building.py"]
@@ -218,6 +227,7 @@ rule build_variant:
         directory("results/builds/{variant}"),
     params:
         architectures=PLAN.architectures,
+    priority: 1  # before any measurement, which would wait for it
     message:
         "Building {wildcards.variant}"
     shell:
@@ -260,6 +270,7 @@ rule check_variant:
         device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
     resources:
         gpu=lambda wildcards: int(wildcards.device == "gpu"),
+    priority: 1  # before any measurement, which would wait for it
     message:
         "Checking {wildcards.variant} on {wildcards.network} ({wildcards.device})"
     shell:
@@ -289,7 +300,7 @@ rule measure_variant:
             f"--baseline-correctness {input.baseline_correctness}" if input.baseline_correctness else ""
         ),
         device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
-    threads: workflow.cores
+    threads: measuring_threads
     resources:
         gpu=1,
     message:
@@ -314,7 +325,7 @@ rule measure_again:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=shlex.quote(MEASURING),
         device=DEVICE,
-    threads: workflow.cores
+    threads: AHEAD
     resources:
         gpu=1,
     message:
@@ -396,7 +407,7 @@ rule count_variant:
         metrics=counters.wanted(PLAN.variants.values()),
         timeout=CONFIG.measuring.timeout_s,
         device=DEVICE,
-    threads: workflow.cores
+    threads: AHEAD
     resources:
         gpu=1,
     message:
@@ -440,7 +451,7 @@ rule run_program:
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network),
         measuring=shlex.quote(MEASURING),
         device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
-    threads: workflow.cores
+    threads: measuring_threads
     resources:
         gpu=1,
     message:
@@ -467,7 +478,7 @@ rule trace_program:
         sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
         timeout=CONFIG.measuring.timeout_s,
         device=DEVICE,
-    threads: workflow.cores
+    threads: AHEAD
     resources:
         gpu=1,
     message:

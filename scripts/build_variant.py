@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpbook import building, variants
+from warpbook import building, exclusive, variants
 from warpbook.errors import exit_status
 
 
@@ -14,7 +14,9 @@ def main() -> None:
     parser.add_argument("--architectures", nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    for made in building.build_all(variants.read(arguments.variant), arguments.architectures, arguments.out):
+    with exclusive.machine(shared=True):
+        builds = building.build_all(variants.read(arguments.variant), arguments.architectures, arguments.out)
+    for made in builds:
         if made.cubin is None:
             print(f"{made.variant} for {made.arch}: {made.log}")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import checking, data, emulator, inference, networks, reference, tables, variants, weights
+from warpbook import checking, data, emulator, exclusive, inference, networks, reference, tables, variants, weights
 from warpbook.bench import CPU_CHUNK, Bench, CpuBench
 from warpbook.checking import Row
 from warpbook.errors import exit_status
@@ -116,8 +116,9 @@ def main() -> None:
         return check(arguments.device, variant, network, arguments.sizes, arguments.labels)
 
     try:
-        for found in supervised(produce, arguments.timeout):
-            rows += found
+        with exclusive.machine(shared=True):
+            for found in supervised(produce, arguments.timeout):
+                rows += found
     except Failed as failure:
         words = emulator.sanitizer_words()
         known = Failed("wrong_result", f"{variant.name}: {words}") if words else failure

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from warpbook import checking, networks, tables, variants
+from warpbook import checking, exclusive, networks, tables, variants
 from warpbook.errors import exit_status
 from warpbook.variants import Variant
 
@@ -80,7 +80,8 @@ def main() -> None:
     if arguments.inside:
         call_everywhere(variant, arguments.inside)
         return
-    rows = [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
+    with exclusive.machine(shared=True):
+        rows = [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

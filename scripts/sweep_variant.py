@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from warpbook import networks, tables, variants
+from warpbook import exclusive, networks, tables, variants
 from warpbook.errors import exit_status
 from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
@@ -87,7 +87,8 @@ def main() -> None:
     layer = networks.find(arguments.network).convs[-1]
     place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
     try:
-        rows = tune(variant, layer)
+        with exclusive.machine():
+            rows = tune(variant, layer)
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"
         nothing = {"configuration": "", "tool": "", "time_ms": None, "n": 0}

@@ -7,7 +7,8 @@ What a sample of each kind and state brackets:
   several.
 - `op`: the host's clock around the call and a wait for the device.
 - `layer`: the host's clock around copying x and w from page-locked memory to the device, the call, and copying y back.
-- cold: the L2 cache is overwritten first. hot: the same call, untimed, on the same buffers comes right before.
+- cold: the L2 cache is overwritten first. hot: the same call on the same buffers comes right before, untimed or as
+  the sample before.
 
 On a CPU there is `op`, hot: all images in chunks of at most `CPU_CHUNK`, the output of one overwritten by the next; a
 call longer than `SHORT_CALL_MS` is its own warm-up.
@@ -28,8 +29,11 @@ from warpbook.networks import ConvLayer
 from warpbook.supervision import Failed
 from warpbook.variants import Operation, Variant
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever the meaning of a sample changes: figures of different protocols are not the same thing."""
+
+LONG_ROUND_S = 0.005
+"""Looking whether a series is precise takes a fraction of this: after a shorter round it waits for a few more."""
 
 Row = dict[str, Any]
 
@@ -68,28 +72,31 @@ def in_turn(
     order = list(timers)
     began = time.perf_counter()
 
-    def take_round() -> float:
+    def take_round() -> tuple[float, float]:
+        """(seconds of this round, seconds spent in all)."""
+        started = time.perf_counter()
         taken = {name: timers[name]() for name in order}
         clock, throttled = read_device()
         for name, time_ms in taken.items():
             samples[name].append(Sample(time_ms, clock, throttled))
         order.reverse()
-        return time.perf_counter() - began
+        now = time.perf_counter()
+        return now - started, now - began
 
     for _ in range(series.warmup):
-        if take_round() >= series.budget_s:
+        round_s, spent = take_round()
+        if spent >= series.budget_s:
             break
     else:
         for taken in samples.values():
             taken.clear()
         began = time.perf_counter()
+        round_s, spent = take_round()
 
     while True:
         rounds = len(samples[order[0]])
-        spent = time.perf_counter() - began
         enough = rounds >= series.min_samples or spent >= series.patience_s
-        # Looking after every round would cost more than the round where samples are short.
-        if rounds and enough and (rounds % 5 == 0 or spent >= series.budget_s):
+        if enough and (rounds % 5 == 0 or round_s >= LONG_ROUND_S or spent >= series.budget_s):
             noise = max(estimates.median(np.array(kept(taken))).relative_noise for taken in samples.values())
             if noise <= relative_noise:
                 return SeriesResult(samples, "precise")
@@ -97,7 +104,7 @@ def in_turn(
                 return SeriesResult(samples, "time")
         if rounds >= series.max_samples:
             return SeriesResult(samples, "samples")
-        take_round()
+        round_s, spent = take_round()
 
 
 def kept(samples: list[Sample]) -> list[float]:

@@ -15,7 +15,7 @@ from os.path import relpath
 from pathlib import Path
 
 sys.path.insert(0, "scripts")
-from warpbook import config as configuration, counters, data, networks, plan as planning, variants
+from warpbook import config as configuration, counters, data, networks, plan as planning, profilers, variants
 from warpbook.errors import UserError
 
 configfile: "config.yaml"
@@ -52,7 +52,7 @@ wildcard_constraints:
     network="|".join(networks.NETWORKS),
     weights="[a-z]+",
     device="cpu|gpu|emulator",
-    tool="cupti",
+    tool="cupti|nsys|nvprof",
     variant=r"\w+",
     study="|".join(CONFIG.studies),
 
@@ -131,13 +131,16 @@ BESIDES = {
     "attacks": ["results/parts/attacks.csv"],
     "sanitizer": [f"results/parts/sanitizer/{name}.csv" for name in OURS],
     "sweep": [f"results/parts/sweep/{name}.csv" for name in OURS if PLAN.variants[name].header.sweep],
-    "counters": [
-        f"results/parts/counters/gpu/{network}/{name}.csv"
-        for network in PLAN.networks
-        for name in PLAN.variants_of(network, "gpu")
-        if PLAN.program_sizes(network, name)
-    ],
 }
+PROFILED = [
+    f"{network}/{name}"
+    for network in PLAN.networks
+    if "gpu" in DEVICES and PLAN.weight_sets(network)
+    for name in PLAN.variants_of(network, "gpu")
+    if PLAN.program_sizes(network, name)
+]
+TRACERS = [tool for tool in profilers.TRACERS if tool in PLAN.profilers]
+COUNTED = PROFILED if "ncu" in PLAN.profilers else []
 
 
 def besides(kind):
@@ -238,7 +241,7 @@ rule probe_machine:
     """This machine, and what its GPU can do at most."""
     input:
         program="scripts/probe_machine.py",
-        modules=[f"{MODULES}/devices.py", *(GPU if PLAN.device else [])],
+        modules=[f"{MODULES}/devices.py", f"{MODULES}/profilers.py", *(GPU if PLAN.device else [])],
     output:
         "results/parts/machine.json",
     params:
@@ -394,16 +397,16 @@ rule sweep_variant:
 
 
 rule count_variant:
-    """One variant's hardware counters on a network, read with Nsight Compute: a row for each counter of each launch."""
+    """One variant's hardware counters on a network, read by Nsight Compute: a row for each counter of each launch."""
     input:
         program="scripts/count_variant.py",
         modules=[*modules_of("gpu"), *(f"{MODULES}/{name}.py" for name in ("nsight", "profile_rows"))],
         variant=lambda wildcards: files_of(wildcards.variant),
     output:
         counters="results/parts/counters/gpu/{network}/{variant}.csv",
-        reports=directory("results/parts/reports/gpu/{network}/{variant}"),
+        reports=directory("results/parts/reports/ncu/gpu/{network}/{variant}"),
     params:
-        images=lambda wildcards: min(1000, PLAN.sizes(wildcards.network)[-1]),
+        images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
         metrics=counters.wanted(PLAN.variants.values()),
         timeout=CONFIG.measuring.timeout_s,
         device=DEVICE,
@@ -421,7 +424,7 @@ rule count_variant:
 rule count:
     """Hardware counters of every variant that is profiled."""
     input:
-        BESIDES["counters"],
+        expand("results/parts/counters/gpu/{place}.csv", place=COUNTED),
 
 
 rule sanitize:
@@ -463,19 +466,21 @@ rule run_program:
 
 
 rule trace_program:
-    """The inference program profiled with one variant: a row for each kernel, copy and API call."""
+    """The inference program watched by a profiler: a row for each kernel, copy, API call and range."""
     input:
         program="scripts/trace_program.py",
         inference="scripts/infer.py",
         tracer="scripts/trace_with_cupti.py",
-        modules=[*SHARED, *GPU, *INFERENCE],
+        modules=[*SHARED, *GPU, *INFERENCE, *(f"{MODULES}/{name}.py" for name in ("nsight", "cupti_sqlite", "profile_rows"))],
         variant=lambda wildcards: files_of(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
     output:
-        "results/parts/activities/{tool}/gpu/{network}/{variant}.csv.gz",
+        activities="results/parts/activities/{tool}/gpu/{network}/{variant}.csv.gz",
+        profiles="results/parts/profiles/{tool}/gpu/{network}/{variant}.csv",
+        reports=directory("results/parts/reports/{tool}/gpu/{network}/{variant}"),
     params:
-        sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
+        sizes=lambda wildcards: PLAN.profile_sizes(wildcards.tool, wildcards.network, wildcards.variant),
         timeout=CONFIG.measuring.timeout_s,
         device=DEVICE,
     threads: AHEAD
@@ -484,8 +489,9 @@ rule trace_program:
     message:
         "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
     shell:
-        "{PYTHON} {input.program} --network {wildcards.network} --variant {wildcards.variant}"
-        " --sizes {params.sizes} --timeout {params.timeout} --correctness {input.correctness} --out {output}"
+        "{PYTHON} {input.program} --tool {wildcards.tool} --network {wildcards.network} --variant {wildcards.variant}"
+        " --sizes {params.sizes} --timeout {params.timeout} --correctness {input.correctness}"
+        " --out {output.activities} --profiles {output.profiles} --reports {output.reports}"
 
 
 rule assemble_run:
@@ -500,9 +506,11 @@ rule assemble_run:
         sanitizer=besides("sanitizer"),
         attacks=besides("attacks"),
         sweep=besides("sweep"),
-        counters=besides("counters"),
-        reports=[path.replace("/counters/", "/reports/").removesuffix(".csv") for path in besides("counters")],
-        activities=[path for path in parts("activities/cupti", ".csv.gz", programs=True) if "/gpu/" in path],
+        counters=rules.count.input,
+        activities=expand("results/parts/activities/{tool}/gpu/{place}.csv.gz", tool=TRACERS, place=PROFILED),
+        profiles=expand("results/parts/profiles/{tool}/gpu/{place}.csv", tool=TRACERS, place=PROFILED),
+        reports=expand("results/parts/reports/{tool}/gpu/{place}", tool=TRACERS, place=PROFILED)
+        + expand("results/parts/reports/ncu/gpu/{place}", place=COUNTED),
     output:
         directory("results/run"),
     params:

@@ -131,6 +131,7 @@ def main(job: Any) -> None:
             tables.SWEEP: [Path(path) for path in given.sweep],
             tables.COUNTERS: [Path(path) for path in given.counters],
             tables.ACTIVITIES: [Path(path) for path in given.activities],
+            tables.PROFILES: [Path(path) for path in given.profiles],
         },
         config=job.params.config,
         sizes=job.params.sizes,

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from warpbook import building, devices, exclusive
+from warpbook import building, devices, exclusive, profilers
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
 
@@ -105,12 +105,14 @@ def main() -> None:
         "compiler": building.compiler(),
         "cpu": cpu(),
         "gpu": None,
+        "profilers": {},
     }
     if arguments.gpu == "yes":
         from warpbook.gpu import require
 
         with exclusive.machine():
             machine["gpu"] = gpu(require())
+        machine["profilers"] = profilers.describe(require())
     with written_whole(arguments.out) as temporary:
         temporary.write_text(json.dumps(machine, indent=1) + "\n")
 

@@ -1,78 +1,188 @@
-"""Profile the inference program at each size with CUPTI in process: every kernel, copy and API call, a row for each."""
+"""Watch the inference program with a profiler at each size: every kernel, copy, API call and range, a row for each."""
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import exclusive, tables
-from warpbook.errors import exit_status
+from warpbook import cupti_sqlite, exclusive, nsight, tables
+from warpbook.errors import UserError, exit_status
+from warpbook.profile_rows import Profile
+from warpbook.supervision import Failed
 
 EVENTS_MAX = 20_000
 SCRIPTS = Path(__file__).parent
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A program that a profiler watched: its events as columns of ACTIVITIES from `event` on, how many there were
+    (kept or not), and the profiler's own files."""
+
+    events: list[dict[str, Any]]
+    count: int
+    output: str
+    reports: list[Path]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The inference program with one variant at one size, and a folder to work in."""
+
+    network: str
+    variant: str
+    size: int
+    timeout_s: float
+    scratch: Path
+
+    @property
+    def command(self) -> list[str]:
+        place = ["--variant", self.variant, "--network", self.network, "--device", "gpu"]
+        return [sys.executable, str(SCRIPTS / "infer.py"), *place, str(self.size)]
+
+    @property
+    def name(self) -> str:
+        return f"{self.network}-{self.variant}-{self.size}"
+
+    def run(self, *command: str | Path) -> str:
+        """What a command prints. Raises Failed where it hangs, or fails, with its last words."""
+        try:
+            done = subprocess.run(command, timeout=self.timeout_s, text=True, capture_output=True, errors="replace")
+        except subprocess.TimeoutExpired:
+            reason = f"still running after {self.timeout_s:g} s (timeout_s in config.yaml)"
+            raise Failed("timed_out", reason) from None
+        except OSError as error:
+            raise Failed("unsupported", f"{command[0]} cannot be started: {error.strerror}") from None
+        if done.returncode:
+            words = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            reason = words[-1] if words else f"exit status {done.returncode}"
+            raise Failed("launch_failed", f"profiling failed: {reason.removeprefix('error: ')}")
+        return done.stdout
+
+
+def by_cupti(program: Program) -> Watched:
+    out, count = program.scratch / "events.csv", program.scratch / "count.txt"
+    limits = ["--at-most", str(EVENTS_MAX), "--out", out, "--count", count]
+    output = program.run(sys.executable, SCRIPTS / "trace_with_cupti.py", *limits, *program.command[1:])
+    return Watched(tables.ACTIVITIES.rows(out), int(count.read_text()), output, [])
+
+
+def by_nsys(program: Program) -> Watched:
+    report, exported = program.scratch / "report.nsys-rep", program.scratch / "exported.sqlite"
+    options = ["--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true"]
+    output = program.run("nsys", "profile", *options, "--output", report.with_suffix(""), *program.command)
+    nsight.export(report, exported)
+    kept = program.scratch / f"{program.name}.nsys.sqlite"
+    nsight.keep_events(exported, kept)
+    return watched(cupti_sqlite.read(exported, report.name), output, [kept])
+
+
+def by_nvprof(program: Program) -> Watched:
+    """A trace, and the analysis metrics of the variant's own kernel that takes longest, as the visual profiler reads
+    them."""
+    kept = [program.scratch / f"{program.name}.nvvp", program.scratch / f"{program.name}-analysis.nvvp"]
+    output = program.run("nvprof", "--force-overwrite", "--export-profile", kept[0], *program.command)
+    found = watched(cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])
+    spans: dict[str, int] = {}
+    for event in found.events:
+        if event["kind"] == "kernel":
+            spans[event["name"]] = spans.get(event["name"], 0) + event["end_ns"] - event["start_ns"]
+    if spans:
+        longest = max(spans, key=lambda name: spans[name]).split("(")[0]
+        options = ["--force-overwrite", "--kernels", longest, "--analysis-metrics", "--export-profile", kept[1]]
+        program.run("nvprof", *options, *program.command)
+        found.reports.append(kept[1])
+    return found
+
+
+def watched(profile: Profile, output: str, reports: list[Path]) -> Watched:
+    """What a profiler's file says, times from its first event."""
+    events = sorted(profile.events, key=lambda row: row["start_ns"])
+    count = len(events) or sum(row["calls"] or 0 for row in profile.summaries)
+    origin = events[0]["start_ns"] if events else 0
+    rows = [
+        {**row, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}
+        for number, row in enumerate(events)
+    ]
+    return Watched(rows, count, program_output(output), reports)
+
+
+def program_output(text: str) -> str:
+    """What the program printed, out of what its profiler printed beside."""
+    begin, end = "Loading fashion-mnist", ("Correctness:", "EvalMetric:")
+    lines = text.splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith(begin)), 0)
+    last = next((number for number, line in enumerate(lines) if line.startswith(end)), len(lines) - 1)
+    return "".join(f"{line}\n" for line in lines[first : last + 1])
+
+
+BY: dict[str, Callable[[Program], Watched]] = {"cupti": by_cupti, "nsys": by_nsys, "nvprof": by_nvprof}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tool", choices=BY, required=True)
     parser.add_argument("--network", required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--correctness", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="rows of ACTIVITIES")
+    parser.add_argument("--profiles", type=Path, required=True, help="rows of PROFILES")
+    parser.add_argument("--reports", type=Path, required=True, help="folder for the profiler's own files")
     arguments = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-
-    def fail(size: int, reason: str) -> None:
-        """A row that stands for a profile that could not be had."""
-        place = {"tool": "cupti", "variant": arguments.variant, "network": arguments.network, "size": size, "event": 0}
-        nothing = dict.fromkeys(("stream", "correlation", "registers", "shared_bytes", "bytes"))
-        rows.append(
-            {**place, "kind": "failed", "name": reason, "start_ns": 0, "end_ns": 0, "grid": "", "block": "", **nothing}
-        )
-
+    events: list[dict[str, Any]] = []
+    profiles: list[dict[str, Any]] = []
+    arguments.reports.mkdir(parents=True, exist_ok=True)
     failure = tables.failure(tables.CORRECTNESS.rows(arguments.correctness))
-    with exclusive.machine(), tempfile.TemporaryDirectory() as scratch:
+
+    def watch(size: int) -> int:
+        """Watch the program at one size, and keep what is found; the number of its events."""
+        place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network, "size": size}
+        found, state, began = Watched([], 0, "", []), {"status": "ok", "reason": ""}, time.perf_counter()
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                if failure:
+                    raise Failed(**failure)
+                program = Program(arguments.network, arguments.variant, size, arguments.timeout, Path(scratch))
+                found = BY[arguments.tool](program)
+                if found.count > EVENTS_MAX:
+                    reason = f"{found.count} events, more than the {EVENTS_MAX} that a run keeps"
+                    raise Failed("refused", f"{reason}; see {fewer(size)} images")
+                events.extend({**event, **place} for event in found.events)
+                for report in found.reports:
+                    shutil.copyfile(report, arguments.reports / report.name)
+            except Failed as failed:
+                state = failed.columns
+            except UserError as error:
+                state = {"status": "launch_failed", "reason": str(error)}
+        kept = found.reports[0].name if found.reports and state["status"] == "ok" else ""
+        took = {"elapsed_s": time.perf_counter() - began, "output": found.output, "report": kept}
+        profiles.append({**place, "events": len(found.events) if state["status"] == "ok" else 0, **took, **state})
+        return found.count
+
+    with exclusive.machine():
         remaining = list(arguments.sizes)
         while remaining:
             size = remaining.pop(0)
-            if failure:
-                fail(size, failure["reason"])
-                continue
-            out = Path(scratch) / f"{size}.csv"
-            place = ["--variant", arguments.variant, "--network", arguments.network]
-            program = [SCRIPTS / "infer.py", *place, "--device", "gpu", str(size)]
-            command = [
-                sys.executable,
-                SCRIPTS / "trace_with_cupti.py",
-                *place,
-                "--size",
-                str(size),
-                "--out",
-                out,
-                *program,
-            ]
-            try:
-                subprocess.run(command, timeout=arguments.timeout, check=True, text=True, capture_output=True)
-                events = tables.ACTIVITIES.rows(out)
-                if len(events) <= EVENTS_MAX:
-                    rows += events
-                else:
-                    fewer = max(1, size // 10)
-                    fail(size, f"{len(events)} events, more than the {EVENTS_MAX} that a run keeps; see {fewer} images")
-                    if fewer not in [*arguments.sizes, size]:
-                        remaining.append(fewer)
-            except subprocess.TimeoutExpired:
-                fail(size, f"still running after {arguments.timeout:g} s (timeout_s in config.yaml)")
-            except subprocess.CalledProcessError as error:
-                words = error.stderr.strip().splitlines()
-                fail(size, f"profiling failed: {words[-1] if words else f'exit status {error.returncode}'}")
-    tables.ACTIVITIES.write(rows, arguments.out)
-    for row in rows:
-        if row["kind"] == "failed":
-            print(f"no profile of {arguments.variant} at {row['size']} images: {row['name']}")
+            if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, size]:
+                remaining.append(fewer(size))
+    tables.ACTIVITIES.write(events, arguments.out)
+    tables.PROFILES.write(profiles, arguments.profiles)
+    for row in profiles:
+        if row["status"] != "ok":
+            print(f"no profile of {row['variant']} at {row['size']} images: {row['reason']}")
+
+
+def fewer(size: int) -> int:
+    """The size to watch where there are too many events at one."""
+    return max(1, size // 10)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Run a Python program with CUPTI's activity tracing on and write its events as rows of ACTIVITIES.
 
-    python scripts/trace_with_cupti.py --variant direct --network fa18 --size 10000 --out events.csv.gz PROGRAM
-    [ARGUMENT ...]
+    python scripts/trace_with_cupti.py --at-most 20000 --out events.csv --count count.txt PROGRAM [ARGUMENT ...]
 
 Runs the program in this very process, as `nsys profile python PROGRAM` would in another.
 """
@@ -45,7 +44,7 @@ NOTHING = {
 
 
 def hear_ranges() -> None:
-    """Have NVTX, once the program loads it, tell its ranges to the CUPTI that this process has loaded."""
+    """Have NVTX, once the program loads it, tell its ranges to the CUPTI that this process has loaded by now."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.split(maxsplit=5)[-1]
         if "libcupti.so" in path:
@@ -81,27 +80,30 @@ def _row(activity: Any) -> dict[str, Any] | None:
     return None
 
 
-def trace(program: str, arguments: list[str]) -> tuple[list[dict[str, Any]], int]:
-    """(events in order of start, the program's exit status)."""
+def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[str, Any]], int, int]:
+    """(events in order of start, how many there were, the program's exit status); no events where they are more than
+    `at_most`."""
     rows: list[dict[str, Any]] = []
-    started: dict[int, Any] = {}  # by id, the first of the two markers that a range is
+    started: dict[int, tuple[int, str]] = {}  # by id, the first of the two markers that a range is
+    count = 0
 
     def completed(activities: list[Any]) -> None:
-        for activity in activities:
+        nonlocal count
+        count += len(activities)
+        for activity in activities if count <= at_most else []:
             if activity.kind != cupti.ActivityKind.MARKER:
                 rows.extend(filter(None, [_row(activity)]))
             elif activity.id in started:
                 start_ns, name = started.pop(activity.id)
-                rows.append(
-                    {**NOTHING, "kind": "range", "name": name, "start_ns": start_ns, "end_ns": activity.timestamp}
-                )
+                span = {"start_ns": start_ns, "end_ns": activity.timestamp}
+                rows.append({**NOTHING, "kind": "range", "name": name, **span})
             else:
                 started[activity.id] = activity.timestamp, str(activity.name)
 
-    hear_ranges()
     cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), completed)
     for kind in KINDS:
         cupti.activity_enable(kind)
+    hear_ranges()
     sys.argv = [program, *arguments]
     status = 0
     try:
@@ -113,26 +115,26 @@ def trace(program: str, arguments: list[str]) -> tuple[list[dict[str, Any]], int
         for kind in KINDS:
             cupti.activity_disable(kind)
     rows.sort(key=lambda row: row["start_ns"])
-    return rows, status
+    return (rows if count <= at_most else []), count, status
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--variant", required=True)
-    parser.add_argument("--network", required=True)
-    parser.add_argument("--size", type=int, required=True)
+    parser.add_argument("--at-most", type=int, required=True, help="events; of more only the count is written")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--count", type=Path, required=True, help="where to write how many events there were")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
-    rows, status = trace(arguments.program, arguments.arguments)
+    rows, count, status = trace(arguments.program, arguments.arguments, arguments.at_most)
     if status:
         return status
     origin = rows[0]["start_ns"] if rows else 0
-    place = {"tool": "cupti", "variant": arguments.variant, "network": arguments.network, "size": arguments.size}
+    place = {"tool": "cupti", "variant": "", "network": "", "size": 0}  # which the caller knows
     for number, row in enumerate(rows):
         row |= {**place, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}
     tables.ACTIVITIES.write(rows, arguments.out)
+    arguments.count.write_text(f"{count}\n")
     return 0
 
 

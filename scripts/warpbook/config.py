@@ -113,7 +113,10 @@ class Config(_Model):
     study: str
     gpu: str
     cpu: Literal["live", "none"] = "live"
-    besides: list[Literal["again", "attacks", "sanitizer", "sweep", "counters"]] = Field(
+    profilers: Literal["auto"] | list[Literal["cupti", "nsys", "nvprof", "ncu"]] = Field(
+        "auto", description="what watches the programs on a GPU; auto: whatever the machine has"
+    )
+    besides: list[Literal["again", "attacks", "sanitizer", "sweep"]] = Field(
         default_factory=list, description="what a run on a GPU holds besides"
     )
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)

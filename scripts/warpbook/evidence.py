@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from warpbook import building, counters, estimates, networks, runs, tables, timing
+from warpbook import building, counters, estimates, networks, profilers, runs, tables, timing
 from warpbook.config import Config, Study
 from warpbook.counters import Call, Moved
 from warpbook.estimates import Estimate
@@ -173,8 +173,25 @@ class Evidence:
         return self._at_sizes(tables.PROGRAMS)
 
     @cached_property
-    def activities(self) -> pd.DataFrame:
-        return self._at_sizes(tables.ACTIVITIES)
+    def profiles(self) -> pd.DataFrame:
+        """Programs that profilers watched, or should have."""
+        return self._at_sizes(tables.PROFILES)
+
+    @cached_property
+    def traced(self) -> dict[tuple[str, str, int], pd.DataFrame]:
+        """What each profiler saw of each program, by (tool, variant, size), in order of start."""
+        frame = self._at_sizes(tables.ACTIVITIES)
+        return dict(iter(frame.groupby(["tool", "variant", "size"], sort=False)))
+
+    @cached_property
+    def tracer(self) -> str:
+        """The profiler whose traces the tables and timelines show; empty where there is none."""
+        tools = {tool for tool, _, _ in self.traced}
+        return next((tool for tool in profilers.TRACERS if tool in tools), "")
+
+    def trace(self, variant: str, size: int, tool: str | None = None) -> pd.DataFrame:
+        """Events of one program, as `tracer` saw them unless another is named; none where it did not."""
+        return self.traced.get((tool or self.tracer, variant, size), tables.ACTIVITIES.empty())
 
     @cached_property
     def counters(self) -> pd.DataFrame:
@@ -357,8 +374,8 @@ class Evidence:
 
         Static shared memory is the compiler's figure and known for our kernels alone; the rest was asked for at launch.
         """
-        frame = self.activities
-        events = frame[(frame.variant == variant) & (frame["size"] == size) & (frame.kind == "kernel")]
+        frame = self.trace(variant, size)
+        events = frame[frame.kind == "kernel"]
         arch = self.gpu_run.gpu["arch"] if self.gpu_run and self.gpu_run.gpu else ""
         builds = self.gpu_run.table(tables.BUILDS) if self.gpu_run else tables.BUILDS.empty()
         static = builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
@@ -604,8 +621,8 @@ class Evidence:
 
     def profile(self, variant: str, size: int, kinds: tuple[str, ...]) -> list[ProfileRow]:
         """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
-        frame = self.activities
-        events = frame[(frame.variant == variant) & (frame["size"] == size) & frame.kind.isin(kinds)]
+        frame = self.trace(variant, size)
+        events = frame[frame.kind.isin(kinds)]
         if events.empty:
             return []
         spans = (events.end_ns - events.start_ns).groupby(events.name)
@@ -626,12 +643,12 @@ class Evidence:
 
     def profile_problem(self, variant: str, size: int) -> str:
         """Why there is no profile of a program; empty when there is one."""
-        frame = self.activities
-        events = frame[(frame.variant == variant) & (frame["size"] == size)]
-        if events.empty:
+        if not self.trace(variant, size).empty:
+            return ""
+        asked = self.profiles[(self.profiles.variant == variant) & (self.profiles["size"] == size)]
+        if asked.empty:
             return "it was not profiled in the run that the figures come from"
-        failed = events[events.kind == "failed"]
-        return "" if failed.empty else str(failed.name.iloc[0])
+        return str(asked.reason.iloc[0])
 
 
 def _summed(tests: pd.DataFrame) -> dict[str, Any] | None:

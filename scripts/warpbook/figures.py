@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from warpbook import units
 from warpbook.estimates import Estimate
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, Speedup
+from warpbook.profiled import Side
 from warpbook.variants import Variant
 
 FONTS = Path(__file__).parents[2] / "reports" / "fonts"
@@ -399,13 +400,15 @@ def merged(spans: list[tuple[float, float]], gap: float) -> list[tuple[float, fl
 def timeline(evidence: Evidence, variant: Variant, size: int) -> str:
     """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels.
 
-    A row each for the API calls of the runtime and the driver, copies each way, and the kernels of each stream.
+    A row each for the program's own ranges, the API calls of the runtime and the driver, copies each way, and the
+    kernels of each stream.
     """
-    frame = evidence.activities
-    frame = frame[(frame.variant == variant.name) & (frame["size"] == size)]
+    frame = evidence.trace(variant.name, size)
     images = frame[frame.kind == "memcpy_htod"].sort_values("bytes").iloc[-1]
     start, end = images.start_ns, frame[~frame.kind.isin(API_KINDS)].end_ns.max()
+    ranges = frame[frame.kind == "range"]
     rows: list[tuple[str, Any]] = [
+        ("NVTX ranges", ranges),
         ("Runtime API", frame[frame.kind == "api_runtime"]),
         ("Driver API", frame[frame.kind == "api_driver"]),
         ("Copies to the device", frame[frame.kind == "memcpy_htod"]),
@@ -426,9 +429,12 @@ def timeline(evidence: Evidence, variant: Variant, size: int) -> str:
         pixel = (right - left) / 1500
         for place, (_, events) in enumerate(reversed(rows)):
             shown = events[(events.end_ns >= left) & (events.start_ns <= right)].sort_values("start_ns")
+            if events is ranges:
+                _range_bars(axes, shown, place, left, right)
+                continue
             for name, colour in colours.items() if len(shown) and shown.kind.iloc[0] == "kernel" else [("", MUTED)]:
                 own = shown[shown.name == name] if name else shown
-                spans = merged(list(zip(own.start_ns, own.end_ns, strict=True)), pixel)
+                spans = merged(_spans(own), pixel)
                 bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in spans]
                 axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
         axes.set_xlim(0, (right - left) / 1e6)
@@ -440,6 +446,59 @@ def timeline(evidence: Evidence, variant: Variant, size: int) -> str:
     labels = [f"{name}, {units.time((own.end_ns - own.start_ns).sum() / 1e6)}" for name, own in times.items()]
     figure.legend([Patch(color=colours[name]) for name in names], labels, loc="outside lower center", ncols=4)
     return _svg(figure)
+
+
+def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) -> None:
+    """Ranges that hold no other range as outlined bars, named where the name fits in."""
+    inner = [
+        row
+        for row in ranges.itertuples()
+        if not any(
+            other.start_ns >= row.start_ns and other.end_ns <= row.end_ns and other.Index != row.Index
+            for other in ranges.itertuples()
+        )
+    ]
+    room = WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
+    for row in inner:
+        start, end = max(row.start_ns, left), min(row.end_ns, right)
+        axes.barh(
+            place,
+            (end - start) / 1e6,
+            left=(start - left) / 1e6,
+            height=0.68,
+            color="white",
+            edgecolor=MUTED,
+            linewidth=0.5,
+        )
+        if (end - start) * room > 3.6 * len(row.name):
+            middle = ((start + end) / 2 - left) / 1e6
+            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
+
+
+def _spans(events: Any) -> list[tuple[int, int]]:
+    return list(zip(events.start_ns, events.end_ns, strict=True))
+
+
+def layer_kernels(side: Side, longest_ns: int) -> str:
+    """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
+    for a cell of a table. Kernels of one name share a colour."""
+    width, lane = 250.0, 5.0
+    kernels, first = side.kernels, side.kernels.start_ns.min()
+    streams, names = sorted(set(kernels.stream)), list(dict.fromkeys(kernels.name))
+    height = max(10.0, lane * len(streams) + 2)
+    parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{RULE}" stroke-width="0.8"/>']
+    for (stream, name), own in kernels.groupby(["stream", "name"], sort=False):
+        place = streams.index(stream)
+        top = 1 + place * lane if len(streams) > 1 else 1
+        tall = lane - 1 if len(streams) > 1 else height - 3
+        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in _spans(own)]
+        bars = ""
+        for start, end in merged(relative, 0.25 / width):
+            left = f"{start * width:.2f}"
+            bars += f"M{left} {top:g}h{max(0.3, (end - start) * width):.2f}v{tall:g}H{left}z"
+        parts.append(f'<path d="{bars}" fill="{OURS[names.index(name) % len(OURS)]}"/>')
+    view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'
 
 
 def again(evidence: Evidence) -> str:

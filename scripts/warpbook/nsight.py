@@ -3,8 +3,10 @@
 import csv
 import re
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -235,6 +237,31 @@ def export(report: Path, target: Path) -> None:
         ["export", "--type", "sqlite", "--force-overwrite", "true", "--output", str(target), str(report)],
         f"nsys export --type sqlite --output {report.stem}.sqlite {report.name}",
     )
+
+
+_NAMES = ("nameId", "demangledName", "shortName", "mangledName", "textId")
+
+
+def keep_events(exported: Path, target: Path) -> None:
+    """Copy what an SQLite export holds of events and of the tool: its record of the machine's processes, and of their
+    environment, stays behind."""
+    with closing(sqlite3.connect(target)) as database:
+        database.execute("ATTACH ? AS whole", [str(exported)])
+        made = database.execute("SELECT name, sql FROM whole.sqlite_master WHERE type = 'table'").fetchall()
+        wanted = re.compile(r"CUPTI_ACTIVITY|NVTX_EVENTS|META_DATA_EXPORT|ENUM_")
+        tables = {name: sql for name, sql in made if wanted.match(name)}
+        for name, sql in tables.items():
+            database.execute(sql)
+            database.execute(f"INSERT INTO main.[{name}] SELECT * FROM whole.[{name}]")
+        database.execute(dict(made)["StringIds"])
+        for name in tables:
+            columns = {row[1] for row in database.execute(f"PRAGMA main.table_info([{name}])")}
+            for column in columns.intersection(_NAMES):
+                database.execute(
+                    "INSERT OR IGNORE INTO main.StringIds SELECT * FROM whole.StringIds "
+                    f"WHERE id IN (SELECT [{column}] FROM main.[{name}])"
+                )
+        database.commit()
 
 
 def raw_page(report: Path) -> str:

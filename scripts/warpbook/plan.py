@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from warpbook import devices, networks, runs, variants, weights
+from warpbook import devices, networks, profilers, runs, variants, weights
 from warpbook.config import Config, Study
 from warpbook.devices import Device
 from warpbook.errors import UserError
@@ -54,6 +54,12 @@ class Plan:
         """Networks of the chosen studies, each once."""
         return list(dict.fromkeys(study.network for study in self.config.chosen.values()))
 
+    @cached_property
+    def profilers(self) -> list[str]:
+        """Profilers that watch programs here: those that the configuration wants and the machine has."""
+        wanted = list(profilers.NAMES) if self.config.profilers == "auto" else self.config.profilers
+        return [tool for tool in wanted if self.device and not profilers.missing(tool, self.device)]
+
     def studies_of(self, network: str) -> list[Study]:
         return [study for study in self.config.chosen.values() if study.network == network]
 
@@ -63,10 +69,14 @@ class Plan:
         return sorted({size for study in studies for size in study.sizes})
 
     def variants_of(self, network: str, device: str) -> list[str]:
-        """Variants of a device that any chosen study wants of a network, baselines before what builds on them."""
+        """Variants of a device that any chosen study wants of a network, baselines before what builds on them.
+
+        On a GPU a run of all studies holds every variant, whatever they compare.
+        """
         wanted: set[str] = set()
         for study in self.studies_of(network):
-            wanted.update(study.variants or self.variants)
+            everything = not study.variants or (self.config.study == "all" and device == "gpu")
+            wanted.update(self.variants if everything else study.variants)
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 
     def with_baselines(self, names: Iterable[str]) -> list[str]:
@@ -98,6 +108,11 @@ class Plan:
         framework = header.peer and not (below and below.header.peer)
         wanted = framework or any(names is None or variant in names for names in named)
         return sizes[-1:] if wanted or header.device == "cpu" else []
+
+    def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
+        """Sizes at which a profiler watches the program: all that it is run at, Nsight Systems the largest alone."""
+        sizes = self.program_sizes(network, variant)
+        return sizes[-1:] if tool == "nsys" else sizes
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here; sp19's are imported by whoever has them."""

@@ -14,7 +14,20 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from warpbook import building, counters, devices, evidence, figures, narrative, reference, tables, units, weights
+from warpbook import (
+    building,
+    counters,
+    devices,
+    evidence,
+    figures,
+    narrative,
+    profiled,
+    profilers,
+    reference,
+    tables,
+    units,
+    weights,
+)
 from warpbook.errors import UserError
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow
 from warpbook.variants import Variant
@@ -233,6 +246,8 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
         "headings": headings.entries,
         "figures": figures,
         "counters": counters,
+        "profiled": profiled,
+        "PROFILERS": profilers.NAMES,
         "watched": lambda variant: watched(ev, variant),
         "gnu_time": units.gnu_time,
         "most_of": evidence.most_of,

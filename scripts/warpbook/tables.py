@@ -303,9 +303,9 @@ ACTIVITIES = Table(
         "event": Column("int64", "number of the event in its program, from 0 in order of start"),
         "kind": Column(
             "string",
-            "kernel, memcpy_htod, memcpy_dtoh, memcpy_dtod, memset, api_runtime, api_driver, range; failed: no profile",
+            "kernel, memcpy_htod, memcpy_dtoh, memcpy_dtod, memset, api_runtime, api_driver, or range (of NVTX)",
         ),
-        "name": Column("string", "the profiler's name for it; why, where the profile failed"),
+        "name": Column("string", "the profiler's name for it"),
         "start_ns": Column("int64", "start, from the program's first event"),
         "end_ns": Column("int64", "end, on the same clock"),
         "stream": Column("Int64", "CUDA stream"),
@@ -316,6 +316,25 @@ ACTIVITIES = Table(
         "shared_bytes": Column("Int64", "shared memory of a block, static and dynamic"),
         "bytes": Column("Int64", "bytes copied or set"),
     },
+)
+
+PROFILES = Table(
+    "profiles.csv",
+    "one program that a profiler watched",
+    ("tool", "variant", "network", "size"),
+    {
+        "tool": Column("string", "profiler: cupti, nsys or nvprof"),
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "events": Column("int64", "events that it saw; 0 where there is no profile"),
+        "elapsed_s": Column("float64", "wall time of the profiler's command, the program within; no timing"),
+        "output": Column("string", "what the program printed"),
+        "report": Column("string", "the profiler's own file, in the run's profiles; empty where it writes none"),
+        "status": _STATUS,
+        "reason": _REASON,
+    },
+    optional=True,
 )
 
 COUNTERS = Table(
@@ -432,7 +451,9 @@ def failure(correctness: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
     return None
 
 
-RUN_TABLES = (BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP)
+RUN_TABLES = (
+    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, PROFILES, ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP,
+)  # fmt: skip
 
 
 def shared_columns() -> dict[str, Column]:

@@ -53,12 +53,11 @@ def _plain(value: Any) -> Any:
 
 
 def write(activities: pd.DataFrame, folder: Path) -> list[Path]:
-    """One `<network>-<variant>-<size>.json.gz` in a folder for each profiled program; the paths written."""
+    """One `<network>-<variant>-<size>-<tool>.json.gz` in a folder for each profile of a program; the paths written."""
     written = []
-    sound = activities[activities.kind != "failed"]
-    for (network, variant, size), own in sound.groupby(["network", "variant", "size"], sort=False):
+    for key, own in activities.groupby(["network", "variant", "size", "tool"], sort=False):
         document = {"displayTimeUnit": "ms", "traceEvents": trace_events(own)}
-        path = folder / f"{network}-{variant}-{size}.json.gz"
+        path = folder / f"{'-'.join(map(str, key))}.json.gz"
         with written_whole(path) as temporary:
             temporary.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
         written.append(path)

@@ -135,7 +135,7 @@ def main(job: Any) -> None:
         },
         config=job.params.config,
         sizes=job.params.sizes,
-        reports=sorted(path for folder in given.reports for path in Path(folder).iterdir()),
+        reports=sorted(path for folder in given.reports for path in Path(folder).glob("[!.]*")),
         out=Path(job.output[0]),
     )
 

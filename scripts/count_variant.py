@@ -167,8 +167,8 @@ def counted_by_ncu(
         for _ in range(RETRIES_MAX):
             command = [
                 ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-                "--replay-mode", "kernel", "--profile-from-start", "off", "--metrics", ",".join(metrics),
-                "--log-file", str(log), "--export", str(report), "--force-overwrite",
+                "--cache-control", "none", "--replay-mode", "kernel", "--profile-from-start", "off",
+                "--metrics", ",".join(metrics), "--log-file", str(log), "--export", str(report), "--force-overwrite",
                 *inside, "--told", str(told), "--inside", *layers,
             ]  # fmt: skip
             log.unlink(missing_ok=True)

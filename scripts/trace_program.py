@@ -16,7 +16,7 @@ from warpbook.errors import UserError, exit_status
 from warpbook.profile_rows import Profile
 from warpbook.supervision import Failed
 
-EVENTS_MAX = 20_000
+EVENTS_MAX = 25_000
 SCRIPTS = Path(__file__).parent
 
 

@@ -1,12 +1,11 @@
 """The GPU as the harness uses it: modules loaded, buffers guarded, results compared in float64 on the device."""
 
 import math
-import mmap
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -185,14 +184,8 @@ class GpuBench:
         """A page-locked array like `array`. One a role is kept: locking pages takes longer than most copies."""
         held = self._host.get(role)
         if held is None or held.nbytes < array.nbytes:
-            if held is not None:
-                cupy.cuda.runtime.hostUnregister(held.ctypes.data)
-            pages = mmap.mmap(-1, array.nbytes)
-            if hasattr(mmap, "MADV_HUGEPAGE"):  # large pages are locked several times as fast
-                with suppress(OSError):
-                    pages.madvise(mmap.MADV_HUGEPAGE)
-            held = self._host[role] = np.frombuffer(pages, np.uint8)
-            cupy.cuda.runtime.hostRegister(held.ctypes.data, held.nbytes, 0)
+            memory = cupy.cuda.alloc_pinned_memory(array.nbytes)
+            held = self._host[role] = np.frombuffer(memory, np.uint8, array.nbytes)
         return held[: array.nbytes].view(array.dtype).reshape(array.shape)
 
     def timers(self, call: Operation, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Timers:

@@ -151,6 +151,11 @@ def agreements(ev: Evidence) -> list[Agreement]:
     return found
 
 
+def programs(ev: Evidence, tool: str) -> int:
+    """How many programs of the study a profiler watched whole."""
+    return int(((ev.profiles.tool == tool) & (ev.profiles.status == "ok")).sum())
+
+
 @dataclass(frozen=True)
 class Overhead:
     """A program watched by a profiler and not: seconds of the whole command, and of all convolutions' op times."""

@@ -269,6 +269,7 @@ rule check_variant:
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         labels=lambda wildcards, input: f"--labels {input.labels}" if input.labels else "",
+        missing=lambda wildcards: PLAN.variants[wildcards.variant].missing,
         timeout=CONFIG.measuring.timeout_s,
         device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
     resources:

@@ -34,6 +34,8 @@ def main() -> int:
         place = f"{variant:24} {network:8}"
         if failure:
             print(f"FAILED  {place} {failure['status']}: {failure['reason']}")
+        elif (tests.status == "unsupported").all():
+            print(f"not run {place} {tests.reason.iloc[0]}")
         else:
             worst = tests.worst_ratio.max()
             labels = int(tests.mismatched_labels.max()) if tests.mismatched_labels.notna().any() else "no"

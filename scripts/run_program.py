@@ -84,8 +84,10 @@ def main() -> None:
     with exclusive.machine():
         for weight_set in arguments.weights:
             for size in arguments.sizes:
-                if failure:
-                    add(weight_set, size, 0, {**tables.NOT_RUN, **failure})
+                reasons = (variant.unsupported(conv, size) for conv in network.convs)
+                unsupported = next(({"status": "unsupported", "reason": reason} for reason in reasons if reason), None)
+                if not_run := failure or unsupported:
+                    add(weight_set, size, 0, {**tables.NOT_RUN, **not_run})
                     continue
                 options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
                 command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]

@@ -151,7 +151,10 @@ CPU = [name for name, variant in variants.discover().items() if variant.device =
 @pytest.mark.parametrize("name", CPU)
 @pytest.mark.parametrize(("layer", "images"), checking.RAGGED_LAYERS, ids=str)
 def test_cpu_variant_is_right_on_ragged_shapes(name, layer, images):
-    rows = checking.check_layer(CpuBench(), variants.read(name), layer, images)
+    variant = variants.read(name)
+    if variant.missing:
+        pytest.skip(variant.missing)
+    rows = checking.check_layer(CpuBench(), variant, layer, images)
     assert all(row["ok"] for row in rows), rows
 
 

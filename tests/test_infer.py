@@ -33,9 +33,13 @@ def test_output_is_that_of_the_course_s_scripts(variant):
     assert done.stderr == ""
 
 
-def test_a_framework_prints_its_metric():
-    done = infer("--network", "fa18", "--variant", "onnxruntime", 100)
+@pytest.mark.parametrize("variant", ["onnxruntime", "torch_cpu"])
+def test_a_framework_prints_its_metric(variant):
+    if missing := variants.read(variant).missing:
+        pytest.skip(missing)
+    done = infer("--network", "fa18", "--variant", variant, 100)
     assert done.stdout.endswith("New Inference\nEvalMetric: {'accuracy': 0.91}\n")
+    assert done.stderr == ""
 
 
 def test_ten_images_can_all_be_right():

@@ -6,6 +6,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -150,6 +151,15 @@ def test_a_figure_of_changed_sources_is_stale_and_in_no_headline(archive):
     assert "its sources changed after it was measured" in row.reason
     assert "direct" not in [variant.name for variant in found.measured("gpu")]
     assert found.op("direct", "conv1", 10000) is None
+
+
+def test_the_framework_on_the_cpu_is_onnx_runtime_though_pytorch_ran_too_and_pytorch_where_it_ran_alone(archive):
+    found = evidence_of(archive)
+    ran = pd.DataFrame({"variant": ["torch_cpu", "onnxruntime"], "size": 10000, "weights": "trained", "status": "ok"})
+    found.programs = ran
+    assert found.framework("cpu").name == "onnxruntime"
+    found.programs = ran[ran.variant == "torch_cpu"]
+    assert found.framework("cpu").name == "torch_cpu"
 
 
 def test_figures_of_another_measuring_policy_are_stale(archive):

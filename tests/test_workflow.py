@@ -207,6 +207,25 @@ def test_a_cpu_variant_is_shown_as_failed_and_the_rest_is_intact_that_ends_in(ki
     assert workspace.leftovers() == []
 
 
+def test_a_library_that_is_not_installed_is_shown_so_until_it_is_and_the_rest_is_intact(workspace):
+    path = workspace.folder / "kernels" / "im2col_blas.py"
+    path.write_text(path.read_text().replace("device:", "requires:  a_library\ndevice:"))
+    workspace.snakemake("report")
+    words = "im2col_blas needs the Python package a_library, which is not installed here"
+    text = workspace.pdf_text()
+    assert f"im2col_blas cpu conv1 unsupported {words}" in text
+    assert "Not measured: im2col_blas needs the Python package" in text  # a line ends within the package's name
+    assert re.search(r"loop_nest conv1 [\d.]+ [mµ]?s", text)
+    (row,) = tables.PROGRAMS.rows(workspace.folder / "results/parts/programs/cpu/fa18/im2col_blas.csv")
+    assert (row["status"], row["reason"]) == ("unsupported", words)
+    done = workspace.snakemake("check")
+    assert f"not run {'im2col_blas':24} fa18     {words}" in done.stdout + done.stderr
+
+    (workspace.folder / "scripts" / "a_library.py").touch()
+    workspace.snakemake("report")
+    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", workspace.pdf_text())
+
+
 def test_check_says_what_every_variant_passed_and_times_nothing(workspace):
     shutil.rmtree(workspace.folder / "results" / "parts" / "samples")
     done = workspace.snakemake("check")

@@ -1,0 +1,46 @@
+"""
+title:     PyTorch
+idea:      What a PyTorch user gets without a GPU. oneDNN convolves in a layout of its own on all
+           cores. Nothing is kept from call to call, so that each one lays out the weights anew,
+           and returns a new array.
+expect:    Near ONNX Runtime where there is much arithmetic, for both block it for the same vector
+           instructions; behind it where a call is short and those preparations weigh.
+builds_on: loop_nest
+device:    cpu
+peer:      true
+requires:  torch
+method:    any
+reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html
+"""
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+CHUNK = 100
+
+
+def prepare(layer, images):
+    @torch.inference_mode()
+    def call(x, w, y):
+        return functional.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy()
+
+    return call
+
+
+def load(network, parameters):
+    """The whole network in PyTorch: images (n, 1, side, side) to predicted labels (n,), a chunk at a time."""
+    weights = {name: torch.from_numpy(array) for name, array in parameters.items()}
+
+    def labels(x):
+        x = functional.max_pool2d(torch.tanh(functional.conv2d(x, weights["conv1.weight"])), 2)
+        for conv in network.convs[1:]:
+            x = functional.conv2d(x, weights[f"{conv.name}.weight"])
+        x = torch.tanh(functional.linear(x.flatten(1), weights["fc1.weight"], weights["fc1.bias"]))
+        return functional.linear(x, weights["fc2.weight"], weights["fc2.bias"]).argmax(1).numpy()
+
+    @torch.inference_mode()
+    def predict(images):
+        return np.concatenate([labels(chunk) for chunk in torch.from_numpy(images).split(CHUNK)])
+
+    return predict

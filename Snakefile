@@ -42,6 +42,10 @@ def measuring_threads(wildcards):
     return AHEAD if wildcards.device == "gpu" else workflow.cores
 
 
+# Snakemake tells libraries to use as many threads as a job was given cores. A CPU variant takes the machine's, whatever
+# --cores says, and the report names them.
+shell.prefix("unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS; ")
+
 # Modules that decide what a part of a run holds: a change in one makes the part again.
 SHARED = [f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "bench", "checking", "supervision", "reference")]
 GPU = [f"{MODULES}/gpu.py", f"{MODULES}/harness.cu", f"{MODULES}/building.py"]
@@ -80,6 +84,13 @@ def baseline_check(wildcards):
 def baseline_files(wildcards):
     baseline = PLAN.variants[wildcards.variant].header.builds_on
     return files_of(baseline) if baseline in PLAN.variants else []
+
+
+def baseline_profile(wildcards):
+    """What a profiler saw of the variant that one builds on, where its program is watched too."""
+    baseline = PLAN.variants[wildcards.variant].header.builds_on
+    watched = baseline in PLAN.variants and PLAN.program_sizes(wildcards.network, baseline)
+    return [f"results/parts/profiles/{wildcards.tool}/gpu/{wildcards.network}/{baseline}.csv"] if watched else []
 
 
 def labels_of(wildcards):
@@ -452,6 +463,7 @@ rule run_program:
         "results/parts/programs/{device}/{network}/{variant}.csv",
     params:
         sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
+        repeat=lambda wildcards: "--repeat" if PLAN.repeats_programs(wildcards.variant) else "",
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network),
         measuring=shlex.quote(MEASURING),
         device=lambda wildcards: DEVICE if wildcards.device == "gpu" else "",
@@ -463,7 +475,7 @@ rule run_program:
     shell:
         "{PYTHON} {input.program} --network {wildcards.network} --weights {params.weights}"
         " --variant {wildcards.variant} --sizes {params.sizes} --measuring {params.measuring}"
-        " --correctness {input.correctness} --out {output}"
+        " {params.repeat} --correctness {input.correctness} --out {output}"
 
 
 rule trace_program:
@@ -476,12 +488,14 @@ rule trace_program:
         variant=lambda wildcards: files_of(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+        baseline=baseline_profile,
     output:
         activities="results/parts/activities/{tool}/gpu/{network}/{variant}.csv.gz",
         profiles="results/parts/profiles/{tool}/gpu/{network}/{variant}.csv",
         reports=directory("results/parts/reports/{tool}/gpu/{network}/{variant}"),
     params:
         sizes=lambda wildcards: PLAN.profile_sizes(wildcards.tool, wildcards.network, wildcards.variant),
+        baseline=lambda wildcards, input: f"--baseline {input.baseline}" if input.baseline else "",
         timeout=CONFIG.measuring.timeout_s,
         device=DEVICE,
     threads: AHEAD
@@ -491,7 +505,7 @@ rule trace_program:
         "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
     shell:
         "{PYTHON} {input.program} --tool {wildcards.tool} --network {wildcards.network} --variant {wildcards.variant}"
-        " --sizes {params.sizes} --timeout {params.timeout} --correctness {input.correctness}"
+        " --sizes {params.sizes} --timeout {params.timeout} --correctness {input.correctness} {params.baseline}"
         " --out {output.activities} --profiles {output.profiles} --reports {output.reports}"
 
 

@@ -1,6 +1,7 @@
 """Time one variant on every convolution of a network at every size, in turn with the variant that it builds on."""
 
 import argparse
+import gc
 import json
 import sys
 from collections import Counter
@@ -53,6 +54,7 @@ def measure(
         from warpbook.gpu import GpuBench as bench_type
     else:
         from warpbook.bench import CpuBench as bench_type
+    gc.disable()  # Python's collector would fall into a sample every few dozen; this process is short
     bench = bench_type()
     series = measuring.gpu if device == "gpu" else measuring.cpu
     last_ms: dict[str, float] = {}  # the baseline's last time an image, by layer

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,7 @@ PACKAGES = (
     "nvidia-ml-py", "cuda-bindings", "matplotlib", "jinja2", "weasyprint",
 )  # fmt: skip
 COPY_BYTES = 1 << 30
+MULTIPLY_ADD_ROUNDS = 200  # about 4 ms on an H200
 
 
 def versions() -> dict[str, str]:
@@ -57,15 +59,22 @@ def gpu(device: devices.Device) -> dict[str, Any]:
     bench = GpuBench()
     source, target = (cupy.empty(COPY_BYTES, cupy.uint8) for _ in range(2))
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-    times = []
-    for number in range(23):
-        start.record()
-        target.data.copy_from_device_async(source.data, COPY_BYTES)
-        stop.record()
-        stop.synchronize()
-        if number >= 3:
-            times.append(cupy.cuda.get_elapsed_time(start, stop))
-    copy = estimates.median(times)
+
+    def timed(work: Callable[[], object]) -> estimates.Estimate:
+        """Median time in ms of 20 repetitions after three to warm up."""
+        times = []
+        for number in range(23):
+            start.record()
+            work()
+            stop.record()
+            stop.synchronize()
+            if number >= 3:
+                times.append(cupy.cuda.get_elapsed_time(start, stop))
+        return estimates.median(times)
+
+    copy = timed(lambda: target.data.copy_from_device_async(source.data, COPY_BYTES))
+    multiply_adds = bench.multiply_add(MULTIPLY_ADD_ROUNDS)
+    multiplied = timed(lambda: bench.multiply_add(MULTIPLY_ADD_ROUNDS))
     facts = bench.clock.facts()
     clock_ghz = (facts["sm_clock_max_mhz"] or cupy.cuda.runtime.deviceGetAttribute(13, 0) / 1e3) / 1e3
     limits = devices.LIMITS.get(device.arch)
@@ -87,6 +96,9 @@ def gpu(device: devices.Device) -> dict[str, Any]:
         # Bytes read and written, both.
         "copy_gb_per_s": 2 * COPY_BYTES / copy.value / 1e6,
         "copy_gb_per_s_ci": [2 * COPY_BYTES / copy.high / 1e6, 2 * COPY_BYTES / copy.low / 1e6],
+        # Multiply-adds in registers, each of two operations.
+        "fp32_gflop_per_s": 2 * multiply_adds / multiplied.value / 1e6,
+        "fp32_gflop_per_s_ci": [2 * multiply_adds / multiplied.high / 1e6, 2 * multiply_adds / multiplied.low / 1e6],
         "peak_gflop_per_s": {name: rate and rate * bench.multiprocessors * clock_ghz for name, rate in rates.items()},
         **facts,
     }

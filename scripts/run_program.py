@@ -60,19 +60,18 @@ def main() -> None:
     parser.add_argument("--weights", nargs="+", required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
+    parser.add_argument("--repeat", action="store_true", help="several runs on a GPU too, of the first weights")
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network, variant = networks.find(arguments.network), variants.read(arguments.variant)
     measuring = Measuring.model_validate(json.loads(arguments.measuring))
-    # On a GPU a small dataset's program is all start-up, and an optimization's differs by its op times alone, which
-    # have samples of their own: one run shows them.
-    optimization = bool(variant.header.builds_on) and not variant.header.peer
 
-    def runs_at(size: int) -> int:
-        once = variant.device == "gpu" and (optimization or size < max(arguments.sizes))
-        return 1 if once else measuring.programs.runs
+    def runs_at(weight_set: str, size: int) -> int:
+        # On a GPU a small dataset's program is all start-up, and other weights take the same time: one run shows them.
+        first = weight_set == arguments.weights[0] and size == max(arguments.sizes)
+        return measuring.programs.runs if variant.device == "cpu" or (arguments.repeat and first) else 1
 
     rows: list[dict[str, Any]] = []
 
@@ -92,7 +91,7 @@ def main() -> None:
                 options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
                 command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
                 spent = 0.0
-                for run in range(runs_at(size)):
+                for run in range(runs_at(weight_set, size)):
                     columns = run_once(command, measuring.timeout_s)
                     add(weight_set, size, run, columns)
                     spent += columns["elapsed_s"]

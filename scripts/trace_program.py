@@ -78,9 +78,10 @@ def by_nsys(program: Program) -> Watched:
     options = ["--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true"]
     output = program.run("nsys", "profile", *options, "--output", report.with_suffix(""), *program.command)
     nsight.export(report, exported)
+    profile = cupti_sqlite.read(exported, report.name)
     kept = program.scratch / f"{program.name}.nsys.sqlite"
     nsight.keep_events(exported, kept)
-    return watched(cupti_sqlite.read(exported, report.name), output, [kept])
+    return watched(profile, output, [kept])
 
 
 def by_nvprof(program: Program) -> Watched:
@@ -131,6 +132,7 @@ def main() -> None:
     parser.add_argument("--network", required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
+    parser.add_argument("--baseline", type=Path, help="rows of PROFILES of what the variant builds on")
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="rows of ACTIVITIES")
@@ -167,11 +169,16 @@ def main() -> None:
         profiles.append({**place, "events": len(found.events) if state["status"] == "ok" else 0, **took, **state})
         return found.count
 
+    remaining = list(arguments.sizes)
+    if arguments.baseline:
+        # To be seen on one time axis, both must have been watched at one size.
+        theirs = [row["size"] for row in tables.PROFILES.rows(arguments.baseline) if row["status"] == "ok"]
+        if theirs and max(remaining) not in theirs:
+            remaining.append(max(theirs))
     with exclusive.machine():
-        remaining = list(arguments.sizes)
         while remaining:
             size = remaining.pop(0)
-            if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, size]:
+            if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:
                 remaining.append(fewer(size))
     tables.ACTIVITIES.write(events, arguments.out)
     tables.PROFILES.write(profiles, arguments.profiles)

@@ -2,6 +2,7 @@
 
 import re
 
+import pandas as pd
 import pytest
 
 from test_report import ARCHIVE
@@ -41,13 +42,11 @@ def test_the_marker_of_a_ratio_that_is_not_paired_is_hollow(paired, inside):
 
 def test_a_timeline_of_many_launches_stays_small(monkeypatch):
     ev = evidence_of(ARCHIVE, measuring=runs.open_run(ARCHIVE).record["measuring"])
-    frame = ev.activities
-    kernel = frame[(frame.kind == "kernel") & (frame.variant == ev.naive.name)].iloc[[0]]
+    frame = ev.trace(ev.naive.name, ev.largest)
+    kernel = frame[frame.kind == "kernel"].iloc[[0]]
     copies = kernel.loc[kernel.index.repeat(10_000)].reset_index(drop=True)
     copies["start_ns"] = kernel.start_ns.iloc[0] + copies.index * 900
     copies["end_ns"] = copies.start_ns + 500
-    copies["size"] = ev.largest
-    import pandas as pd
-
-    monkeypatch.setitem(ev.__dict__, "activities", pd.concat([frame, copies], ignore_index=True))
+    many = pd.concat([frame, copies], ignore_index=True)
+    monkeypatch.setitem(ev.traced, (ev.tracer, ev.naive.name, ev.largest), many)
     assert len(figures.timeline(ev, ev.naive, ev.largest)) < 400_000

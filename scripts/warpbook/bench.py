@@ -24,6 +24,10 @@ CPU_CHUNK = 100
 
 SHORT_CALL_MS = 100
 
+# A call on more than so many times the L2's bytes finds nothing there of the call before: over all variants, layers and
+# sizes beyond it hot medians were 1.000 of cold ones on an H200.
+HOT_WITHIN = 4
+
 
 @dataclass(frozen=True)
 class Guarded:

@@ -129,6 +129,18 @@ class Call:
         return max(self.launches, key=lambda launch: launch.values.get(DURATION, 0.0))
 
     @property
+    def fp32_flop(self) -> float | None:
+        """FP32 operations of the whole call."""
+        done = [launch.fp32_flop for launch in self.launches]
+        return None if None in done else sum(done) * self.made / len(done)
+
+    def on_roofline(self, flop: float | None) -> tuple[float, float] | None:
+        """(operations for each byte that DRAM moves, GFLOP/s) of a call that does so many operations; None where there
+        are none, or a counter is missing."""
+        moved, ns = self.value(DRAM_BYTES), self.value(DURATION)
+        return (flop / moved, flop / ns) if flop and moved and ns else None
+
+    @property
     def cut(self) -> bool:
         """Whether only the first launches were counted, so that sums are scaled up from them."""
         return len(self.launches) < self.made

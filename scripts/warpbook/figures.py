@@ -16,8 +16,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from warpbook import units
+from warpbook.counters import Call
 from warpbook.estimates import Estimate
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, Speedup
+from warpbook.networks import ConvLayer
 from warpbook.profiled import Side
 from warpbook.variants import Variant
 
@@ -319,44 +321,51 @@ def times_bound(evidence: Evidence) -> str:
 
 
 def roofline(evidence: Evidence) -> str:
-    """FP32 rate against arithmetic intensity of each counted call's longest kernel, a panel for each layer.
+    """Rate against arithmetic intensity of each counted call, a panel for each layer.
 
-    A point's number is its variant's in `evidence.counted`, counted from 1. Kernels without FP32 operations or without
-    traffic, as those on tensor cores may be, have no place on these axes.
+    A point's number is its variant's in `evidence.counted`, counted from 1. Operations are the FP32 ones that the call
+    did; for a variant of another precision, whose points are hollow, those of the layer, as not all are counted.
     """
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in evidence.counted), 1)}
     gpu = evidence.gpu_run.gpu
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
+    measured = gpu.get("fp32_gflop_per_s")
     figure = Figure(figsize=(WIDTH_IN, 0.3 + 2.6 * len(evidence.layers)), layout="constrained")
     panels = figure.subplots(len(evidence.layers), 1, squeeze=False)[:, 0]
     for axes, layer in zip(panels, evidence.layers, strict=True):
         points = [
-            (call.longest.flop_per_byte, call.longest.gflop_per_s, numbers[variant.name], look_of(evidence, variant))
+            (*place, variant.header.precision == "fp32", numbers[variant.name], look_of(evidence, variant))
             for variant, of, call in evidence.counted
-            if of == layer and call.longest.flop_per_byte and call.longest.gflop_per_s
+            if of == layer and (place := call.on_roofline(_operations(variant, layer, call)))
         ]
         ridge = peak / copy
         left = min([ridge, *(point[0] for point in points)]) / 2
         right = max([ridge, *(point[0] for point in points)]) * 3
         axes.plot([left, ridge, right], [left * copy, peak, peak], color=INK, linewidth=0.9)
-        _note(
-            axes, f"FP32 peak by specification, {peak / 1e3:.3g} TFLOP/s", (right, peak), (0, 6), ha="right", fontsize=7
-        )
+        words = f"FP32 peak by specification, {peak / 1e3:.3g} TFLOP/s"
+        if measured:
+            axes.plot([measured / copy, right], [measured, measured], color=INK, linewidth=0.9, linestyle=DASHED)
+            words += f"; dashed: multiply-adds as measured, {measured / 1e3:.3g} TFLOP/s"
+        _note(axes, words, (right, peak), (0, 6), ha="right", fontsize=7)
         _note(axes, f"slope: copy bandwidth as measured, {copy / 1e3:.3g} TB/s", (left, peak), (4, 6), fontsize=7)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(left, right)
-        axes.set_ylim(min([left * copy, *(point[1] for point in points)]) / 2, peak * 3)
+        axes.set_ylim(min([left * copy, *(point[1] for point in points)]) / 2, max([peak, *(p[1] for p in points)]) * 3)
         _log_axis(axes.xaxis, lambda value, _: f"{value:g}")
         _log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
         _value_axis(axes, "both")
         axes.set_title(f"{layer.name}: {layer}")
-        axes.set_ylabel("TFLOP/s in FP32")
-        for x, y, _, (colour, marker) in points:
-            axes.plot(x, y, marker, color=colour)
-        _number_points(axes, [(x, y, str(number)) for x, y, number, _ in points])
-    panels[-1].set_xlabel("FP32 operations for each byte that DRAM moves")
+        axes.set_ylabel("TFLOP/s")
+        for x, y, own, _, (colour, marker) in points:
+            axes.plot(x, y, marker, color=colour, markerfacecolor=colour if own else "white")
+        _number_points(axes, [(x, y, str(number)) for x, y, _, number, _ in points])
+    panels[-1].set_xlabel("Operations for each byte that DRAM moves")
     return _svg(figure)
+
+
+def _operations(variant: Variant, layer: ConvLayer, call: Call) -> float | None:
+    return call.fp32_flop if variant.header.precision == "fp32" else layer.flops(call.images)
 
 
 def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
@@ -499,6 +508,17 @@ def layer_kernels(side: Side, longest_ns: int) -> str:
         parts.append(f'<path d="{bars}" fill="{OURS[names.index(name) % len(OURS)]}"/>')
     view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'
+
+
+def speed_of_light(sm: float, memory: float) -> str:
+    """Throughput of the multiprocessors above that of the memory system, in percent of their peaks, as two bars."""
+    width = 60.0
+    bars = "".join(
+        f'<rect x="0" y="{top}" width="{width}" height="4" fill="{RULE}"/>'
+        f'<rect x="0" y="{top}" width="{min(100.0, share) * width / 100:.1f}" height="4" fill="{colour}"/>'
+        for top, share, colour in ((0.5, sm, OURS[0]), (5.5, memory, OURS[3]))
+    )
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 60 10" width="60" height="10">{bars}</svg>'
 
 
 def again(evidence: Evidence) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from cupy.cuda import nvtx
 
 from warpbook import building, clocks, devices
-from warpbook.bench import GUARD_WORDS, MARGIN, Guarded, Timers
+from warpbook.bench import GUARD_WORDS, HOT_WITHIN, MARGIN, Guarded, Timers
 from warpbook.errors import UserError
 from warpbook.networks import ConvLayer
 from warpbook.reference import Difference
@@ -117,7 +117,7 @@ class GpuBench:
     def __init__(self) -> None:
         self.device = require()
         module = own_module("harness", self.device.arch)
-        names = ("draw", "fill", "count_changed", "hash", "compare", "spin")
+        names = ("draw", "fill", "count_changed", "hash", "compare", "spin", "multiply_add")
         self._kernels = {name: module.get_function(name) for name in names}
         self._kernels_of: dict[str, Kernels | None] = {}
         self._host: dict[str, np.ndarray] = {}
@@ -242,13 +242,14 @@ class GpuBench:
 
             return hot
 
-        return {
+        cold = {
             ("cold", "gpu"): after(self.flush_l2, gpu),
-            ("hot", "gpu"): after_itself(gpu),
             ("cold", "op"): after(self.flush_l2, op),
-            ("hot", "op"): after_itself(op),
             ("cold", "layer"): after(self.flush_l2, layer),
         }
+        if x.nbytes + w.nbytes + y.nbytes > HOT_WITHIN * self.l2_bytes:
+            return cold
+        return {**cold, ("hot", "gpu"): after_itself(gpu), ("hot", "op"): after_itself(op)}
 
     def read_clock(self) -> tuple[float | None, bool]:
         return self.clock.read()
@@ -256,6 +257,14 @@ class GpuBench:
     def flush_l2(self) -> None:
         """Overwrite the L2 cache, so that the next call finds none of its data there."""
         self.fill(self._flushed, 0)
+
+    def multiply_add(self, rounds: int) -> int:
+        """Order FP32 multiply-adds that fill the device and touch no memory; how many."""
+        blocks = 32 * self.multiprocessors
+        nothing = self._flushed[:1].view(np.float32)
+        arguments = (nothing, np.int32(rounds), np.float32(0.999), np.float32(0.5))
+        self._kernels["multiply_add"]((blocks,), (_THREADS,), arguments)
+        return blocks * _THREADS * 512 * rounds
 
     def spin(self, cycles: int) -> None:
         """Keep the device busy for so many clock cycles, while the host queues what comes behind."""

@@ -113,3 +113,20 @@ extern "C" __global__ void spin(long long cycles)
     const long long start = clock64();
     while (clock64() - start < cycles) {}
 }
+
+// Does `rounds` times 512 FP32 multiply-adds a thread in 16 independent chains: the rate is the device's, not memory's. What
+// they come to is written where it can be, so that none is left out.
+extern "C" __global__ void multiply_add(float* result, int rounds, float a, float b)
+{
+    float chain[16];
+    for (int i = 0; i < 16; ++i) chain[i] = threadIdx.x + i;
+    for (int round = 0; round < rounds; ++round) {
+        #pragma unroll
+        for (int step = 0; step < 32; ++step)
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) chain[i] = fmaf(chain[i], a, b);
+    }
+    float sum = 0;
+    for (int i = 0; i < 16; ++i) sum += chain[i];
+    if (sum == -1) *result = sum;
+}

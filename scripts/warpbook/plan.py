@@ -104,10 +104,19 @@ class Plan:
         if not header.builds_on:
             return sizes
         named = [study.programs for study in self.config.studies.values() if study.network == network]
-        below = self.variants.get(header.builds_on)
-        framework = header.peer and not (below and below.header.peer)
-        wanted = framework or any(names is None or variant in names for names in named)
+        wanted = self.is_framework(variant) or any(names is None or variant in names for names in named)
         return sizes[-1:] if wanted or header.device == "cpu" else []
+
+    def is_framework(self, variant: str) -> bool:
+        """Whether a variant is a library that stands for itself, not for a setting of another."""
+        header = self.variants[variant].header
+        below = self.variants.get(header.builds_on)
+        return header.peer and not (below and below.header.peer)
+
+    def repeats_programs(self, variant: str) -> bool:
+        """Whether the whole program is run several times at the largest size on a GPU: that of starting points and
+        frameworks is. An optimization's differs by its op times alone, which have samples of their own."""
+        return not self.variants[variant].header.builds_on or self.is_framework(variant)
 
     def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
         """Sizes at which a profiler watches the program: all that it is run at, Nsight Systems the largest alone."""

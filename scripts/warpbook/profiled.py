@@ -124,6 +124,11 @@ class Agreement:
         """The largest over the smallest, less 1."""
         return max(self.ms.values()) / min(self.ms.values()) - 1
 
+    @property
+    def kernel_us(self) -> float:
+        """Mean time of one kernel, by the tool that has the least."""
+        return min(self.ms.values()) / self.launches * 1e3
+
 
 def agreements(ev: Evidence) -> list[Agreement]:
     """Every layer whose kernels two tools or more saw. Nsight Compute's launches stand for all those of the call."""

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from warpbook import (
+    bench,
     building,
     counters,
     devices,
@@ -265,6 +266,7 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
         "SANITIZER": tables.SANITIZER,
         "SWEEP": tables.SWEEP,
         "run_tables": tables.RUN_TABLES,
+        "HOT_WITHIN": bench.HOT_WITHIN,
         "shared_columns": tables.shared_columns(),
         "options": building.OPTIONS,
         "deviations": reference.DEVIATIONS,

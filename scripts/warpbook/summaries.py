@@ -5,18 +5,18 @@ from typing import Any
 import pandas as pd
 
 from warpbook import estimates, networks, tables, timing, variants
+from warpbook.variants import Header
 
 SERIES = ["variant", "network", "layer", "device", "size", "state", "kind"]
 
 
-def bound_ms(network: str, layer: str, size: int, variant: str, machine: dict[str, Any]) -> float | None:
+def bound_ms(network: str, layer: str, size: int, header: Header, machine: dict[str, Any]) -> float | None:
     """The hardware's lower bound for a layer on a run's GPU, every byte moved; None where the GPU or its peak is
     unknown."""
     gpu = machine["gpu"]
     if not gpu:
         return None
     conv = next(conv for conv in networks.find(network).convs if conv.name == layer)
-    header = variants.read(variant).header
     peak = gpu["peak_gflop_per_s"][header.precision] if header.method == "direct" else None
     return timing.lower_bound_ms(conv, size, gpu["copy_gb_per_s"], peak)
 
@@ -25,6 +25,7 @@ def op_times(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
     """OP_TIMES from SAMPLES: one row for each series that a variant's own job took; throttled samples left out and
     counted."""
     own = samples[samples.job == samples.variant]
+    known = variants.discover()
     rows = []
     for key, series in own.groupby(SERIES, sort=False):
         place = dict(zip(SERIES, key, strict=True))
@@ -42,7 +43,9 @@ def op_times(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
                 "ci_low_ms": estimate.low,
                 "ci_high_ms": estimate.high,
                 "throttled_count": int(series.throttled.sum()),
-                "bound_ms": bound_ms(place["network"], place["layer"], place["size"], place["variant"], machine)
+                "bound_ms": bound_ms(
+                    place["network"], place["layer"], place["size"], known[place["variant"]].header, machine
+                )
                 if gpu
                 else None,
                 "stop_reason": first.stop_reason,

@@ -8,7 +8,7 @@ What a sample of each kind and state brackets:
 - `op`: the host's clock around the call and a wait for the device.
 - `layer`: the host's clock around copying x and w from page-locked memory to the device, the call, and copying y back.
 - cold: the L2 cache is overwritten first. hot: the same call on the same buffers comes right before, untimed or as
-  the sample before.
+  the sample before; not taken where the buffers are several times what the L2 holds.
 
 On a CPU there is `op`, hot: all images in chunks of at most `CPU_CHUNK`, the output of one overwritten by the next; a
 call longer than `SHORT_CALL_MS` is its own warm-up.

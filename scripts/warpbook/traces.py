@@ -59,6 +59,6 @@ def write(activities: pd.DataFrame, folder: Path) -> list[Path]:
         document = {"displayTimeUnit": "ms", "traceEvents": trace_events(own)}
         path = folder / f"{'-'.join(map(str, key))}.json.gz"
         with written_whole(path) as temporary:
-            temporary.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
+            temporary.write_bytes(gzip.compress(json.dumps(document).encode(), compresslevel=5, mtime=0))
         written.append(path)
     return written

@@ -42,9 +42,9 @@ def measuring_threads(wildcards):
     return AHEAD if wildcards.device == "gpu" else workflow.cores
 
 
-# Snakemake tells libraries to use as many threads as a job was given cores. A CPU variant takes the machine's, whatever
-# --cores says, and the report names them.
-shell.prefix("unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS; ")
+# Snakemake has libraries use as many threads as a job was given cores. A CPU variant is measured with all that the machine
+# has, whatever --cores says; the report names them.
+ALL_CORES = "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
 
 # Modules that decide what a part of a run holds: a change in one makes the part again.
 SHARED = [f"{MODULES}/{name}.py" for name in ("variants", "networks", "tables", "bench", "checking", "supervision", "reference")]
@@ -321,7 +321,7 @@ rule measure_variant:
     message:
         "Timing {wildcards.variant} on {wildcards.network}"
     shell:
-        "{PYTHON} {input.program} --device {wildcards.device} --network {wildcards.network}"
+        "{ALL_CORES} {PYTHON} {input.program} --device {wildcards.device} --network {wildcards.network}"
         " --variant {wildcards.variant} --sizes {params.sizes} --measuring {params.measuring}"
         " --correctness {input.correctness} {params.baseline} --machine {input.machine} --out {output}"
 
@@ -473,7 +473,7 @@ rule run_program:
     message:
         "Running the whole program with {wildcards.variant} on {wildcards.network}"
     shell:
-        "{PYTHON} {input.program} --network {wildcards.network} --weights {params.weights}"
+        "{ALL_CORES} {PYTHON} {input.program} --network {wildcards.network} --weights {params.weights}"
         " --variant {wildcards.variant} --sizes {params.sizes} --measuring {params.measuring}"
         " {params.repeat} --correctness {input.correctness} --out {output}"
 

@@ -95,14 +95,13 @@ class Side:
 def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
     """Each layer under what a variant builds on and under the variant, at the largest size of which both programs
     were traced; none where there is no such size."""
-    before = variant.header.builds_on
+    pair = (variant.header.builds_on, variant.name)
     for size in reversed(ev.sizes):
         found = [
             tuple(Side(name, layer.name, size, of_layer(ev.trace(name, size), layer.name, name)) for name in pair)
-            for pair in [(before, variant.name)]
             for layer in ev.layers
         ]
-        if all(len(side.kernels) for pair in found for side in pair):
+        if all(len(side.kernels) for both in found for side in both):
             return found
     return []
 

@@ -132,6 +132,19 @@ print({OUTPUT!r})
     assert "--kernels conv_forward --analysis-metrics" in second
 
 
+def test_a_trace_is_kept_where_the_metrics_fail(tmp_path, monkeypatch):
+    whole = nvprof_database(tmp_path / "whole.nvvp")
+    script = f"""
+if "--analysis-metrics" in arguments:
+    sys.exit("==ERROR== ERR_NVGPUCTRPERM")
+shutil.copyfile({str(whole)!r}, arguments[arguments.index("--export-profile") + 1])
+"""
+    tool_on_path(tmp_path / "bin", monkeypatch, "nvprof", script)
+    events, (profile,), (kept,), printed = traced(tmp_path, "nvprof", 100)
+    assert (profile["status"], profile["report"], len(events) > 0) == ("ok", kept.name, True)
+    assert "no analysis metrics of conv_forward with direct: profiling failed: ==ERROR== ERR_NVGPUCTRPERM" in printed
+
+
 def test_a_program_with_too_many_events_is_watched_again_with_fewer_images(tmp_path, monkeypatch, exported):
     large = tmp_path / "large.sqlite"
     shutil.copyfile(exported, large)
@@ -243,13 +256,11 @@ def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(found):
     assert all(one.apart <= profiled.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 
-def test_watching_costs_more_than_not_watching(found):
+def test_watching_leaves_op_times_nearly_as_they_are(found):
     costs = profiled.overheads(found)
-    for tool in ("cupti", "nsys"):
-        usual = profiled.typical(costs, tool, found.largest)
-        assert usual["programs"] > 20
-        assert usual["program"] > 1
-        assert 0.9 < usual["op"] < 1.2
+    usual = {tool: profiled.typical(costs, tool, found.largest) for tool in ("cupti", "nsys")}
+    assert all(one["programs"] > 20 and 0.9 < one["op"] < 1.2 for one in usual.values())
+    assert usual["nsys"]["program"] > usual["cupti"]["program"] > 0.5  # single runs: the host's spread is within
 
 
 @pytest.mark.gpu

@@ -79,3 +79,14 @@ def test_the_same_samples_give_the_same_interval():
 )
 def test_verdicts_follow_from_the_interval(low, high, expected):
     assert estimates.verdict(Estimate(1.0, low, high, 10), same_within=0.01) == expected
+
+
+def test_a_sum_of_short_series_is_no_surer_than_its_parts():
+    series = [np.array([10.0, 11.0, 9.0]), np.array([20.0, 19.0, 21.0])]
+    parts = [estimates.median(samples) for samples in series]
+    whole = estimates.sum_of_medians(series)
+    half = (whole.high - whole.low) / 2
+    least = max((part.high - part.low) / 2 for part in parts)
+    assert least < half < sum((part.high - part.low) / 2 for part in parts)
+    ratio = estimates.unpaired_ratio(*series)
+    assert ratio.relative_noise > max(part.relative_noise for part in parts)

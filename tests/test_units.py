@@ -32,7 +32,7 @@ def test_gnu_time_s_line_is_the_course_s():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.2638, "0.264×"), (1.1624, "1.16×"), (41.61, "41.6×"), (1523.4, "1\u2009523×"), (998.2, "998×")],
+    [(0.2638, "0.264×"), (1.1624, "1.16×"), (41.61, "41.6×"), (1523.4, "1\u202f523×"), (998.2, "998×")],
 )
 def test_speedups_keep_three_digits(value, shown):
     assert units.ratio(value) == shown
@@ -41,6 +41,7 @@ def test_speedups_keep_three_digits(value, shown):
 def test_an_interval_shows_enough_digits_to_tell_its_ends_apart():
     assert units.ratio_interval(Estimate(1.1396, 1.1381, 1.1409, 20)) == "[1.138, 1.141]"
     assert units.ratio_interval(Estimate(41.6, 41.44, 41.71, 20)) == "[41.44, 41.71]"
+    assert units.ratio_interval(Estimate(0.0777, 0.07755, 0.07782, 20)) == "[0.07755, 0.07782]"
     assert units.ratio_interval(Estimate(998, 960, 1040, 20)) == "[960, 1040]"
     assert units.ratio_interval(Estimate(2.0, float("nan"), float("nan"), 1)) == "no interval"
 

@@ -90,10 +90,7 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
     n = min(len(samples) for samples in series)
     if n == 1:
         return Estimate(value, math.nan, math.nan, 1)
-    drawn = sum(
-        _resampled_medians(samples, generator.integers(len(samples), size=(_DRAWS, len(samples)))) for samples in series
-    )
-    return _around(value, drawn, n)
+    return _around(value, sum(_drawn_medians(np.asarray(samples, float), generator) for samples in series), n)
 
 
 def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
@@ -108,12 +105,24 @@ def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], 
         return Estimate(value, math.nan, math.nan, 1)
     above, below = np.zeros(_DRAWS), np.zeros(_DRAWS)
     for top, bottom in zip(numerators, denominators, strict=True):
-        drawn = generator.integers(len(top), size=(_DRAWS, len(top)))
-        above += _resampled_medians(top, drawn)
-        below += _resampled_medians(
-            bottom, drawn if paired else generator.integers(len(bottom), size=(_DRAWS, len(bottom)))
-        )
+        if paired:
+            drawn = generator.integers(len(top), size=(_DRAWS, len(top)))
+            above += _resampled_medians(top, drawn)
+            below += _resampled_medians(bottom, drawn)
+        else:
+            above += _drawn_medians(np.asarray(top, float), generator)
+            below += _drawn_medians(np.asarray(bottom, float), generator)
     return _around(value, above / below, n)
+
+
+def _drawn_medians(samples: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draws of a median: by bootstrap; below SMALLEST_RANKED samples, of which that makes too little spread, from
+    Student's distribution on the logarithms, as `median` has it."""
+    n = len(samples)
+    if n >= SMALLEST_RANKED:
+        return _resampled_medians(samples, generator.integers(n, size=(_DRAWS, n)))
+    logs = np.log(samples)
+    return np.exp(logs.mean() + generator.standard_t(n - 1, _DRAWS) * logs.std(ddof=1) / math.sqrt(n))
 
 
 def _resampled_medians(samples: np.ndarray, drawn: np.ndarray) -> np.ndarray:

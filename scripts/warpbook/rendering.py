@@ -34,7 +34,7 @@ from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow
 from warpbook.variants import Variant
 
 FOLDER = Path(__file__).parents[2] / "reports"
-NAME_WIDTH = 110
+NAME_WIDTH = 96
 
 
 @dataclass
@@ -176,7 +176,7 @@ def invariant(ev: Evidence) -> str:
                 broken.append(f"{variant.name} on {layer.name}")
     if broken:
         return f"The order gpu ≤ op ≤ layer ≤ program is broken for {', '.join(broken)}: do not trust these times."
-    return "The order gpu ≤ op ≤ layer ≤ program holds for every one."
+    return "The order gpu ≤ op ≤ layer ≤ program holds for every one, as far as their intervals tell them apart."
 
 
 def clock_span(ev: Evidence, run: Any) -> str:
@@ -201,7 +201,10 @@ def watched(ev: Evidence, variant: Variant) -> str:
     found = ev.watched(variant)
     if not found:
         failed = ev.counters[ev.counters.variant.isin(sides) & (ev.counters.status != "ok")]
-        return f"; it was not read: {failed.reason.iloc[0]}" if len(failed) else "; it was not read in this run"
+        if len(failed):
+            return f"; it was not read: {failed.reason.iloc[0]}"
+        lacking = [name for name in sides if not any(place[0] == name for place in ev.calls)]
+        return f"; it was not read of {' and '.join(lacking)}, whose program is not among those watched here"
     verdicts = {True: ", as expected", False: ", not as expected", None: ""}
     words = [
         f"{counters.amount(one.before, metric)} before and {counters.amount(one.after, metric)} after on {one.layer}"

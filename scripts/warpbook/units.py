@@ -17,7 +17,7 @@ def significant(value: float, digits: int = 4) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:.{decimals}f}"
-    return f"{value:,.0f}".replace(",", "\u2009") if decimals == 0 and abs(value) >= 10_000 else text
+    return f"{value:,.0f}".replace(",", "\u202f") if decimals == 0 and abs(value) >= 10_000 else text
 
 
 def milliseconds(value: float | None, digits: int = 4) -> str:
@@ -57,7 +57,7 @@ def ratio(value: float | None) -> str:
     if value is None or math.isnan(value):
         return MISSING
     if value >= 1000:
-        return f"{value:,.0f}×".replace(",", "\u2009")
+        return f"{value:,.0f}×".replace(",", "\u202f")
     return f"{significant(value, 3)}×"
 
 
@@ -65,8 +65,8 @@ def ratio_interval(estimate: Estimate | None) -> str:
     """The interval of a speedup, with enough digits to tell its ends apart: [1.138, 1.142]."""
     if estimate is None or not math.isfinite(estimate.low):
         return "no interval"
-    width = max(estimate.high - estimate.low, 1e-3)
-    decimals = min(3, max(0, 1 - math.floor(math.log10(width))))
+    width = max(estimate.high - estimate.low, estimate.value / 1e6)
+    decimals = max(0, min(1 - math.floor(math.log10(width)), 3 - math.floor(math.log10(estimate.value))))
     return f"[{estimate.low:.{decimals}f}, {estimate.high:.{decimals}f}]"
 
 
@@ -117,8 +117,8 @@ def scientific(value: float | None) -> str:
 
 
 def count(value: int) -> str:
-    """A whole number with thin spaces between thousands, from 10 000 on."""
-    return f"{value:,}".replace(",", "\u2009") if value >= 10_000 else str(value)
+    """A whole number with narrow no-break spaces between thousands, from 10 000 on."""
+    return f"{value:,}".replace(",", "\u202f") if value >= 10_000 else str(value)
 
 
 def quantity(value: float, name: str) -> str:

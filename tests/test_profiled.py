@@ -41,7 +41,7 @@ def a_device(arch: str) -> Device:
 def exported(tmp_path) -> Path:
     """What nsys exports of a program on an H200, with the processes and environment that it notes of any machine."""
     path = tmp_path / "exported.sqlite"
-    path.write_bytes(gzip.decompress((CAPTURED / "nsys_program.sqlite.gz").read_bytes()))
+    path.write_bytes(gzip.decompress((CAPTURED / "program_by_nsys.sqlite.gz").read_bytes()))
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
         database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('DeviceEnvironment', ?)", [SECRET])
@@ -218,7 +218,7 @@ def test_ten_thousand_kernels_are_drawn_small():
     )
     side = profiled.Side("mine", "conv1", 10_000, kernels)
     assert side.span_ns == 9_999_900
-    drawing = figures.layer_kernels(side, side.span_ns)
+    drawing = figures.layer_kernels(side, side.span_ns, ["k"])
     assert len(drawing) < 100_000
     assert drawing.count("<path") == 5  # a baseline and four lanes
 

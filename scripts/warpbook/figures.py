@@ -489,12 +489,17 @@ def _spans(events: Any) -> list[tuple[int, int]]:
     return list(zip(events.start_ns, events.end_ns, strict=True))
 
 
-def layer_kernels(side: Side, longest_ns: int) -> str:
+def kernel_colour(name: str, names: list[str]) -> str:
+    """The colour of one of several kernels."""
+    return OURS[names.index(name) % len(OURS)]
+
+
+def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
     """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
-    for a cell of a table. Kernels of one name share a colour."""
+    for a cell of a table. Each of `names` has its colour."""
     width, lane = 250.0, 5.0
     kernels, first = side.kernels, side.kernels.start_ns.min()
-    streams, names = sorted(set(kernels.stream)), list(dict.fromkeys(kernels.name))
+    streams = sorted(set(kernels.stream))
     height = max(10.0, lane * len(streams) + 2)
     parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{RULE}" stroke-width="0.8"/>']
     for (stream, name), own in kernels.groupby(["stream", "name"], sort=False):
@@ -506,7 +511,7 @@ def layer_kernels(side: Side, longest_ns: int) -> str:
         for start, end in merged(relative, 0.25 / width):
             left = f"{start * width:.2f}"
             bars += f"M{left} {top:g}h{max(0.3, (end - start) * width):.2f}v{tall:g}H{left}z"
-        parts.append(f'<path d="{bars}" fill="{OURS[names.index(name) % len(OURS)]}"/>')
+        parts.append(f'<path d="{bars}" fill="{kernel_colour(name, names)}"/>')
     view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'
 

@@ -106,6 +106,11 @@ def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
     return []
 
 
+def kernel_names(pairs: list[tuple[Side, Side]]) -> list[str]:
+    """The kernels of all sides, each once, in order of their first launch."""
+    return list(dict.fromkeys(name for pair in pairs for side in pair for name in side.kernels.name))
+
+
 @dataclass(frozen=True)
 class Agreement:
     """Kernel time of one variant's layer as each tool has it, ms, at `size` images; `timed_ms` by CUDA events in runs

@@ -301,17 +301,25 @@ def times_bound(evidence: Evidence) -> str:
     shown, size = _fastest_first(evidence), evidence.largest
     figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.26 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    for layer, marker, above in zip(evidence.layers, MARKERS, (7, -8), strict=False):
-        for place, variant in enumerate(shown):
-            colour, _ = look_of(evidence, variant)
+    for place, variant in enumerate(shown):
+        colour, _ = look_of(evidence, variant)
+        points = []
+        for layer, marker in zip(evidence.layers, MARKERS, strict=False):
             kernels = evidence.op(variant.name, layer.name, size, kind="gpu")
             if kernels:
-                times = kernels.value / evidence.bound_ms(layer, size)
-                axes.plot(times, place, marker, color=colour)
-                _note(axes, units.ratio(times), (times, place), (0, above), ha="center", fontsize=6, color=MUTED)
+                points.append((kernels.value / evidence.bound_ms(layer, size), marker))
+        for number, (times, marker) in enumerate(sorted(points)):
+            axes.plot(times, place, marker, color=colour)
+            # Outwards, where they are clear of the other point and of the rows above and below.
+            side, align = (-6, "right") if number == 0 and len(points) > 1 else (6, "left")
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+            _note(axes, units.ratio(times), (times, place), (side, 0), ha=align, fontsize=6, color=MUTED, bbox=box)
+    for layer, marker in zip(evidence.layers, MARKERS, strict=False):
         axes.plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {evidence.bound_by(layer, size)})")
     axes.axvline(1, color=INK, linewidth=0.9, linestyle=DASHED)
     axes.set_xscale("log")
+    left, right = axes.get_xlim()
+    axes.set_xlim(left / 1.5, right * 1.3)
     _log_axis(axes.xaxis, _times)
     figure.legend(loc="outside lower center", ncols=3)
     axes.set_xlabel("Kernel time over the hardware's lower bound")

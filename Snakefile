@@ -99,19 +99,25 @@ def labels_of(wildcards):
     return [f"results/data/{wildcards.network}-{sets[0]}.labels.npy"] if sets else []
 
 
-def parts(kind, ending, programs=False):
-    """Paths of one kind of part for every variant of every network of this command, or for those whose whole programs
-    are run.
+def places(device, programs=False):
+    """`network/variant` for every variant of a device that this command measures, or for those whose whole programs are
+    run.
 
     What runs the whole network needs its weights; those of sp19 are imported by whoever has them.
     """
     return [
-        f"results/parts/{kind}/{device}/{network}/{variant}{ending}"
+        f"{network}/{variant}"
         for network in PLAN.networks
         if PLAN.weight_sets(network) or not programs
-        for device in DEVICES
         for variant in PLAN.variants_of(network, device)
         if PLAN.program_sizes(network, variant) or not programs
+    ]
+
+
+def parts(kind, ending, programs=False):
+    """Paths of one kind of part for all of those."""
+    return [
+        f"results/parts/{kind}/{device}/{place}{ending}" for device in DEVICES for place in places(device, programs)
     ]
 
 
@@ -143,13 +149,7 @@ BESIDES = {
     "sanitizer": [f"results/parts/sanitizer/{name}.csv" for name in OURS],
     "sweep": [f"results/parts/sweep/{name}.csv" for name in OURS if PLAN.variants[name].header.sweep],
 }
-PROFILED = [
-    f"{network}/{name}"
-    for network in PLAN.networks
-    if "gpu" in DEVICES and PLAN.weight_sets(network)
-    for name in PLAN.variants_of(network, "gpu")
-    if PLAN.program_sizes(network, name)
-]
+PROFILED = places("gpu", programs=True) if "gpu" in DEVICES else []
 TRACERS = [tool for tool in profilers.TRACERS if tool in PLAN.profilers]
 COUNTED = PROFILED if "ncu" in PLAN.profilers else []
 
@@ -484,7 +484,7 @@ rule trace_program:
         program="scripts/trace_program.py",
         inference="scripts/infer.py",
         tracer="scripts/trace_with_cupti.py",
-        modules=[*SHARED, *GPU, *INFERENCE, *(f"{MODULES}/{name}.py" for name in ("nsight", "cupti_sqlite", "profile_rows"))],
+        modules=[*SHARED, *GPU, *INFERENCE, *(f"{MODULES}/{name}.py" for name in ("nsight", "cupti_sqlite", "profile_rows", "profiles"))],
         variant=lambda wildcards: files_of(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
@@ -558,11 +558,15 @@ rule render_report:
         modules=[
             f"{MODULES}/{name}.py"
             for name in (
-                "rendering", "evidence", "figures", "units", "estimates", "counters", "plan", "runs", "devices",
-                "variants",
+                "rendering", "evidence", "figures", "narrative", "profiled", "profilers", "units", "estimates", "counters",
+                "plan", "runs", "devices", "variants",
             )
         ],
-        templates=sorted(str(path) for ending in ("*.j2", "*/*.j2", "*/*.css") for path in Path("reports").glob(ending)),
+        templates=sorted(
+            str(path)
+            for ending in ("*.j2", "*/*.j2", "*/*.css", "narrative/*.md", "published/*.csv")
+            for path in Path("reports").glob(ending)
+        ),
         run="results/run",
         cited=[str(path) for path in PLAN.cited],
     output:

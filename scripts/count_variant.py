@@ -6,10 +6,8 @@ up, unwatched, then to be counted. A launch of a kernel of its own says in ncu's
 
 import argparse
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from warpbook import devices, exclusive, networks, nsight, tables, variants
 from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
 from warpbook.networks import ConvLayer
-from warpbook.supervision import Failed
+from warpbook.supervision import Failed, run_to_end
 from warpbook.variants import Variant
 
 # A call that makes more launches than the first is counted for as many as the second: it repeats them.
@@ -106,19 +104,6 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, told: Pa
         call(x, w, y)
         cupy.cuda.runtime.deviceSynchronize()
         profiler.stop()
-
-
-def run_to_end(command: list[str], timeout_s: float) -> tuple[int, str, str]:
-    """(exit status, stdout, stderr) of a command; on a timeout all that it started is killed too."""
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-            return process.returncode, out, err
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
 
 
 def without_unknown(metrics: list[str], said: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from warpbook import checking, exclusive, networks, tables, variants
 from warpbook.errors import exit_status
+from warpbook.supervision import run_to_end
 from warpbook.variants import Variant
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -54,14 +55,14 @@ def sanitize(variant: str, tool: str, timeout_s: float) -> dict[str, Any]:
     place["version"] = (re.findall(r"Version ([\d.]+)", said) or [""])[0]
     command = [found, "--tool", tool, sys.executable, __file__, "--variant", variant, "--inside", tool]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+        status, out, err = run_to_end(command, timeout_s)
     except subprocess.TimeoutExpired:
         return {**place, "status": "timed_out", "reason": f"still running after {timeout_s:g} s (timeout_s)"}
-    lines = [line.removeprefix("=========").strip() for line in done.stdout.splitlines()]
-    counted = _ERRORS.search(done.stdout)
-    if not counted or done.returncode:
-        words = [line for line in [*lines, *done.stderr.splitlines()] if re.search(r"rror", line)]
-        reason = words[0] if words else f"exit status {done.returncode}"
+    lines = [line.removeprefix("=========").strip() for line in out.splitlines()]
+    counted = _ERRORS.search(out)
+    if not counted or status:
+        words = [line for line in [*lines, *err.splitlines()] if re.search(r"rror", line)]
+        reason = words[0] if words else f"exit status {status}"
         return {**place, "status": "launch_failed", "reason": reason}
     place["errors"] = int(counted.group(1) or counted.group(2))
     if place["errors"]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import cupti_sqlite, exclusive, nsight, tables
+from warpbook import cupti_sqlite, exclusive, nsight, profiles, tables
 from warpbook.errors import UserError, exit_status
 from warpbook.profile_rows import Profile
-from warpbook.supervision import Failed
+from warpbook.supervision import Failed, run_to_end
 
 EVENTS_MAX = 25_000
 SCRIPTS = Path(__file__).parent
@@ -22,8 +22,8 @@ SCRIPTS = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Watched:
-    """A program that a profiler watched: its events as columns of ACTIVITIES from `event` on, how many there were
-    (kept or not), and the profiler's own files."""
+    """A program that a profiler watched: its events as rows of ACTIVITIES, how many there were (kept or not), and the
+    profiler's own files."""
 
     events: list[dict[str, Any]]
     count: int
@@ -53,17 +53,17 @@ class Program:
     def run(self, *command: str | Path) -> str:
         """What a command prints. Raises Failed where it hangs, or fails, with its last words."""
         try:
-            done = subprocess.run(command, timeout=self.timeout_s, text=True, capture_output=True, errors="replace")
+            status, out, err = run_to_end(command, self.timeout_s)
         except subprocess.TimeoutExpired:
             reason = f"still running after {self.timeout_s:g} s (timeout_s in config.yaml)"
             raise Failed("timed_out", reason) from None
         except OSError as error:
             raise Failed("unsupported", f"{command[0]} cannot be started: {error.strerror}") from None
-        if done.returncode:
-            words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            reason = words[-1] if words else f"exit status {done.returncode}"
+        if status:
+            words = (err.strip() or out.strip()).splitlines()
+            reason = words[-1] if words else f"exit status {status}"
             raise Failed("launch_failed", f"profiling failed: {reason.removeprefix('error: ')}")
-        return done.stdout
+        return out
 
 
 def by_cupti(program: Program) -> Watched:
@@ -81,7 +81,7 @@ def by_nsys(program: Program) -> Watched:
     profile = cupti_sqlite.read(exported, report.name)
     kept = program.scratch / f"{program.name}.nsys.sqlite"
     nsight.keep_events(exported, kept)
-    return watched(profile, output, [kept])
+    return watched(program, profile, output, [kept])
 
 
 def by_nvprof(program: Program) -> Watched:
@@ -89,7 +89,7 @@ def by_nvprof(program: Program) -> Watched:
     them."""
     kept = [program.scratch / f"{program.name}.nvvp", program.scratch / f"{program.name}-analysis.nvvp"]
     output = program.run("nvprof", "--force-overwrite", "--export-profile", kept[0], *program.command)
-    found = watched(cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])
+    found = watched(program, cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])
     spans: dict[str, int] = {}
     for event in found.events:
         if event["kind"] == "kernel":
@@ -105,16 +105,11 @@ def by_nvprof(program: Program) -> Watched:
     return found
 
 
-def watched(profile: Profile, output: str, reports: list[Path]) -> Watched:
-    """What a profiler's file says, times from its first event."""
-    events = sorted(profile.events, key=lambda row: row["start_ns"])
-    count = len(events) or sum(row["calls"] or 0 for row in profile.summaries)
-    origin = events[0]["start_ns"] if events else 0
-    rows = [
-        {**row, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}
-        for number, row in enumerate(events)
-    ]
-    return Watched(rows, count, program_output(output), reports)
+def watched(program: Program, profile: Profile, output: str, reports: list[Path]) -> Watched:
+    """What a profiler's file says."""
+    rows_of = profiles.combined({reports[0].name: profile}, program.variant, program.network, program.size)
+    count = len(profile.events) or sum(row["calls"] or 0 for row in profile.summaries)
+    return Watched(rows_of.get(tables.ACTIVITIES, []), count, program_output(output), reports)
 
 
 def program_output(text: str) -> str:
@@ -143,7 +138,7 @@ def main() -> None:
     parser.add_argument("--reports", type=Path, required=True, help="folder for the profiler's own files")
     arguments = parser.parse_args()
     events: list[dict[str, Any]] = []
-    profiles: list[dict[str, Any]] = []
+    watched_rows: list[dict[str, Any]] = []
     arguments.reports.mkdir(parents=True, exist_ok=True)
     failure = tables.failure(tables.CORRECTNESS.rows(arguments.correctness))
 
@@ -169,7 +164,7 @@ def main() -> None:
                 state = {"status": "launch_failed", "reason": str(error)}
         kept = found.reports[0].name if found.reports and state["status"] == "ok" else ""
         took = {"elapsed_s": time.perf_counter() - began, "output": found.output, "report": kept}
-        profiles.append({**place, "events": len(found.events) if state["status"] == "ok" else 0, **took, **state})
+        watched_rows.append({**place, "events": len(found.events) if state["status"] == "ok" else 0, **took, **state})
         return found.count
 
     remaining = list(arguments.sizes)
@@ -184,8 +179,8 @@ def main() -> None:
             if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:
                 remaining.append(fewer(size))
     tables.ACTIVITIES.write(events, arguments.out)
-    tables.PROFILES.write(profiles, arguments.profiles)
-    for row in profiles:
+    tables.PROFILES.write(watched_rows, arguments.profiles)
+    for row in watched_rows:
         if row["status"] != "ok":
             print(f"no profile of {row['variant']} at {row['size']} images: {row['reason']}")
 

@@ -184,6 +184,10 @@ class Evidence:
         return dict(iter(frame.groupby(["tool", "variant", "size"], sort=False)))
 
     @cached_property
+    def _untraced(self) -> pd.DataFrame:
+        return tables.ACTIVITIES.empty()
+
+    @cached_property
     def tracer(self) -> str:
         """The profiler whose traces the tables and timelines show; empty where there is none."""
         tools = {tool for tool, _, _ in self.traced}
@@ -191,7 +195,7 @@ class Evidence:
 
     def trace(self, variant: str, size: int, tool: str | None = None) -> pd.DataFrame:
         """Events of one program, as `tracer` saw them unless another is named; none where it did not."""
-        return self.traced.get((tool or self.tracer, variant, size), tables.ACTIVITIES.empty())
+        return self.traced.get((tool or self.tracer, variant, size), self._untraced)
 
     @cached_property
     def counters(self) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from warpbook.counters import Call
 from warpbook.estimates import Estimate
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, Speedup
 from warpbook.networks import ConvLayer
-from warpbook.profiled import Side
+from warpbook.profiled import Side, merged, spans_of
 from warpbook.variants import Variant
 
 FONTS = Path(__file__).parents[2] / "reports" / "fonts"
@@ -404,17 +404,6 @@ def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
         _note(axes, text, (x, y), (across, up), ha="center", fontsize=6.5, arrowprops=lead if far else None)
 
 
-def merged(spans: list[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
-    """Spans (start, end) in order of start, those less than `gap` apart made one: what a page cannot tell apart."""
-    joined: list[tuple[float, float]] = []
-    for start, end in spans:
-        if joined and start - joined[-1][1] < gap:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
-
-
 def timeline(evidence: Evidence, variant: Variant, size: int) -> str:
     """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels.
 
@@ -452,7 +441,7 @@ def timeline(evidence: Evidence, variant: Variant, size: int) -> str:
                 continue
             for name, colour in colours.items() if len(shown) and shown.kind.iloc[0] == "kernel" else [("", MUTED)]:
                 own = shown[shown.name == name] if name else shown
-                spans = merged(_spans(own), pixel)
+                spans = merged(spans_of(own), pixel)
                 bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in spans]
                 axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
         axes.set_xlim(0, (right - left) / 1e6)
@@ -493,10 +482,6 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
             axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
 
 
-def _spans(events: Any) -> list[tuple[int, int]]:
-    return list(zip(events.start_ns, events.end_ns, strict=True))
-
-
 def kernel_colour(name: str, names: list[str]) -> str:
     """The colour of one of several kernels."""
     return OURS[names.index(name) % len(OURS)]
@@ -514,7 +499,7 @@ def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
         place = streams.index(stream)
         top = 1 + place * lane if len(streams) > 1 else 1
         tall = lane - 1 if len(streams) > 1 else height - 3
-        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in _spans(own)]
+        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in spans_of(own)]
         bars = ""
         for start, end in merged(relative, 0.25 / width):
             left = f"{start * width:.2f}"

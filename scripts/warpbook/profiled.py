@@ -31,25 +31,31 @@ def of_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
     return kernels.sort_values("start_ns")
 
 
-def united(spans: Iterable[Span]) -> list[Span]:
-    """The time that spans cover, as spans in order of which none touch."""
-    joined: list[Span] = []
+def spans_of(events: pd.DataFrame) -> list[Span]:
+    """(start, end) of each event, ns."""
+    return [(int(start), int(end)) for start, end in zip(events.start_ns, events.end_ns, strict=True)]
+
+
+def merged(spans: Iterable[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
+    """Spans (start, end) in order of start, those less than `gap` apart made one."""
+    joined: list[tuple[float, float]] = []
     for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
+        if joined and start - joined[-1][1] < gap:
             joined[-1] = (joined[-1][0], max(joined[-1][1], end))
         else:
             joined.append((start, end))
     return joined
 
 
+def united(spans: Iterable[Span]) -> list[Span]:
+    """The time that spans of whole ns cover, as spans in order of which none touch."""
+    return merged(spans, gap=1)
+
+
 def covered(spans: Iterable[Span], by: Iterable[Span]) -> int:
     """How much of the time of `spans`, none of which overlap, lies within `by`, ns."""
     within = united(by)
     return sum(max(0, min(end, until) - max(start, since)) for start, end in spans for since, until in within)
-
-
-def _spans(events: pd.DataFrame) -> list[Span]:
-    return [(int(start), int(end)) for start, end in zip(events.start_ns, events.end_ns, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,8 @@ class Hidden:
 
 def hidden(events: pd.DataFrame) -> Hidden:
     """How far copies hide behind kernels in a traced program, and kernels behind each other."""
-    copies = united(_spans(events[events.kind.isin(("memcpy_htod", "memcpy_dtoh"))]))
-    kernels = _spans(events[events.kind == "kernel"])
+    copies = united(spans_of(events[events.kind.isin(("memcpy_htod", "memcpy_dtoh"))]))
+    kernels = spans_of(events[events.kind == "kernel"])
     busy = sum(end - start for start, end in united(kernels))
     return Hidden(
         copies_ns=sum(end - start for start, end in copies),

@@ -5,10 +5,13 @@ process (a wild write on the CPU, a crash in a library) takes it along.
 """
 
 import multiprocessing
+import os
 import signal
+import subprocess
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TypeVar
 
 from warpbook.errors import UserError
@@ -59,6 +62,19 @@ def supervised(produce: Callable[[], Iterator[Item]], timeout_s: float) -> Itera
             child.kill()
         child.join()
         receiver.close()
+
+
+def run_to_end(command: Sequence[str | Path], timeout_s: float) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of a command. Raises TimeoutExpired; all that it started is then killed too."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+            return process.returncode, out, err
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _produce(produce: Callable[[], Iterator[Item]], sender: Connection) -> None:

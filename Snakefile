@@ -255,6 +255,7 @@ rule probe_machine:
         modules=[f"{MODULES}/devices.py", f"{MODULES}/profilers.py", *(GPU if PLAN.device else [])],
     output:
         "results/parts/machine.json",
+    priority: 2  # what it says of the start is the run's
     params:
         gpu="yes" if PLAN.device else "no",
         device=DEVICE,

@@ -299,7 +299,7 @@ def program_parts(evidence: Evidence, variant: Variant) -> str:
 def times_bound(evidence: Evidence) -> str:
     """How many times its lower bound each GPU variant takes on each layer at the largest size."""
     shown, size = _fastest_first(evidence), evidence.largest
-    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.26 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.18 * len(shown)), layout="constrained")
     axes = figure.subplots()
     for place, variant in enumerate(shown):
         colour, _ = look_of(evidence, variant)
@@ -338,7 +338,7 @@ def roofline(evidence: Evidence) -> str:
     gpu = evidence.gpu_run.gpu
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")
-    figure = Figure(figsize=(WIDTH_IN, 0.3 + 2.6 * len(evidence.layers)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.3 + 2.75 * len(evidence.layers)), layout="constrained")
     panels = figure.subplots(len(evidence.layers), 1, squeeze=False)[:, 0]
     for axes, layer in zip(panels, evidence.layers, strict=True):
         points = [
@@ -378,30 +378,32 @@ def _operations(variant: Variant, layer: ConvLayer, call: Call) -> float | None:
 
 
 def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
-    """Write each point's number beside it, where it covers neither a point nor another number; a line leads to it."""
+    """Write each point's number beside it; those of a crowd stand in columns on both its sides, in order of the points'
+    height, and a line leads to each."""
     axes.figure.draw_without_rendering()
     scale = axes.figure.dpi / 72
-    taken = [tuple(axes.transData.transform((x, y)) / scale) for x, y, _ in points]
-    for x, y, text in sorted(points):
-        own = axes.transData.transform((x, y)) / scale
-        places = [
-            (distance * math.cos(turn * math.pi / 8), distance * math.sin(turn * math.pi / 8))
-            for distance in range(8, 80, 6)
-            for turn in range(16)
+    places = {text: tuple(axes.transData.transform((x, y)) / scale) for x, y, text in points}
+    crowds: list[list[str]] = []
+    for text, (across, up) in places.items():
+        near = [
+            crowd
+            for crowd in crowds
+            if any(abs(places[other][0] - across) < 18 and abs(places[other][1] - up) < 9 for other in crowd)
         ]
-        clear = (
-            place
-            for place in places
-            if all(
-                abs(own[0] + place[0] - other[0]) > 4 + 2 * len(text) or abs(own[1] + place[1] - other[1]) > 7
-                for other in taken
-            )
-        )
-        across, up = next(clear, places[0])
-        taken.append((own[0] + across, own[1] + up))
-        lead = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 2}
-        far = math.hypot(across, up) > 9
-        _note(axes, text, (x, y), (across, up), ha="center", fontsize=6.5, arrowprops=lead if far else None)
+        crowds = [crowd for crowd in crowds if crowd not in near] + [[text, *itertools.chain(*near)]]
+    at = {text: (x, y) for x, y, text in points}
+    for crowd in crowds:
+        crowd.sort(key=lambda text: places[text][1])
+        left, right = min(places[text][0] for text in crowd), max(places[text][0] for text in crowd)
+        columns = [(right + 16, "left", crowd[::2]), (left - 16, "right", crowd[1::2])]
+        for across, align, column in columns if len(crowd) > 1 else [(right + 6, "left", crowd)]:
+            lead = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.3, "shrinkA": 1, "shrinkB": 2}
+            lead["relpos"] = (float(align == "right"), 0.5)
+            middle = sum(places[text][1] for text in column) / len(column)
+            for number, text in enumerate(column):
+                up = middle + 7.5 * (number - (len(column) - 1) / 2)
+                offset = (across - places[text][0], up - places[text][1])
+                _note(axes, text, at[text], offset, ha=align, fontsize=6.5, arrowprops=lead if len(crowd) > 1 else None)
 
 
 def timeline(evidence: Evidence, variant: Variant, size: int) -> str:

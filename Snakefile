@@ -6,6 +6,8 @@
     snakemake --cores 1 check       correctness of every variant, nothing timed
     snakemake --cores 1 sanitize    every variant under compute-sanitizer
     snakemake --cores 1 count       hardware counters of every variant, with Nsight Compute
+    snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf; exit status 0: no
+                                    regression, 3: regression, 4: ambiguous, 5: not comparable, 1: it failed
 """
 
 import fcntl
@@ -32,6 +34,9 @@ MODULES = "scripts/warpbook"
 MEASURING = CONFIG.measuring.model_dump_json()
 DEVICE = PLAN.device.uuid_sha256 if PLAN.device else ""
 DEVICES = PLAN.devices
+COMPARED = "results/compared.txt"  # from `compare` to the exit status
+# What a run records and a report is made by: all but what other commands are about.
+RECORDED = CONFIG.model_dump(mode="json", exclude={"archive", "base", "head", "tolerance"})
 
 # A measurement holds the machine's measuring lock. On a GPU, and with cores to spare, the next job may start and load
 # meanwhile; it waits at the lock. A timing of the CPU takes every core.
@@ -255,7 +260,7 @@ rule probe_machine:
         modules=[f"{MODULES}/devices.py", f"{MODULES}/profilers.py", *(GPU if PLAN.device else [])],
     output:
         "results/parts/machine.json",
-    priority: 2  # what it says of the start is the run's
+    priority: 1000  # outweighs every build: what it says of the start is the run's
     params:
         gpu="yes" if PLAN.device else "no",
         device=DEVICE,
@@ -530,12 +535,38 @@ rule assemble_run:
     output:
         directory("results/run"),
     params:
-        config=CONFIG.model_dump(mode="json"),
+        config=RECORDED,
         sizes={network: PLAN.sizes(network) for network in PLAN.networks},
     message:
         "Putting the run together"
     script:
         "scripts/assemble_run.py"
+
+
+rule compare:
+    """Two runs held against each other: ids of archived runs, or paths."""
+    params:
+        base=CONFIG.base,
+        head=CONFIG.head,
+        tolerance=CONFIG.tolerance,
+        markdown="reports/out/compare.md",
+        pdf="reports/out/compare.pdf",
+        outcome=COMPARED,
+    localrule: True
+    message:
+        "Comparing two runs"
+    script:
+        "scripts/compare_runs.py"
+
+
+onstart:
+    Path(COMPARED).unlink(missing_ok=True)
+
+
+# Snakemake knows success and failure alone; what two runs compare to is told after it succeeded.
+onsuccess:
+    if Path(COMPARED).exists():
+        sys.exit(int(Path(COMPARED).read_text()))
 
 
 rule archive_run:
@@ -574,7 +605,7 @@ rule render_report:
         html="reports/out/{study}.html",
         pdf="reports/out/{study}.pdf",
     params:
-        config=CONFIG.model_dump(mode="json"),
+        config=RECORDED,
     message:
         "Rendering the report of {wildcards.study}"
     script:

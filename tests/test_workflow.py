@@ -1,5 +1,6 @@
 """Real Snakemake on a tiny study in a copy of the project: made, made again, changed, broken, interrupted."""
 
+import json
 import os
 import re
 import shutil
@@ -319,3 +320,43 @@ def test_a_disk_too_full_for_an_output_is_named_and_loses_nothing(workspace):
     assert workspace.leftovers() == []
     workspace.snakemake("report")
     assert abs(len((reports / "tiny.pdf").read_bytes()) - len(before)) < 20_000
+
+
+def test_two_runs_are_compared_by_one_command_whose_exit_status_tells(workspace):
+    base = workspace.folder / "results" / "run"
+    head = shutil.copytree(base, workspace.folder / "head")
+    same = workspace.snakemake("compare", "--config", f"base={base}", f"head={head}", check=False)
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "Runs compared: no regression" in workspace.pdf_text("compare")
+    assert "no regression" in (workspace.folder / "reports" / "out" / "compare.md").read_text().splitlines()[0]
+
+    record = json.loads((head / "run.json").read_text())
+    record["variants"]["loop_nest"]["source_sha256"] = "0" * 64
+    (head / "run.json").write_text(json.dumps(record))
+    samples = runs.open_run(head).table(tables.SAMPLES).to_dict("records")
+    times = [{**row, "time_ms": 99 * row["time_ms"]} if row["variant"] == "loop_nest" else row for row in samples]
+    tables.SAMPLES.write(times, head / tables.SAMPLES.name)
+    slower = workspace.snakemake("compare", "--config", f"base={base}", f"head={head}", check=False)
+    assert slower.returncode == 3, slower.stdout + slower.stderr
+    assert re.search(r"loop_nest fa18 12 .* slower", workspace.pdf_text("compare"))
+
+    record["machine"]["cpu"]["model"] = "another CPU"
+    (head / "run.json").write_text(json.dumps(record))
+    foreign = workspace.snakemake("compare", "--config", f"base={base}", f"head={head}", check=False)
+    assert foreign.returncode == 5
+    assert "another CPU" in workspace.pdf_text("compare")
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (["base=results/run"], "head is missing"),
+        (["base=results/run", "head=20261121-nowhere"], "head: no archived run is called '20261121-nowhere'"),
+        (["base=results/run", "head=config.yaml"], "config.yaml is damaged"),
+    ],
+)
+def test_a_comparison_without_two_sound_runs_is_its_own_failure_and_says_what_is_wrong(workspace, named, words):
+    done = workspace.snakemake("compare", "--config", *named, check=False)
+    assert done.returncode == 1
+    assert words in done.stdout + done.stderr
+    assert not (workspace.folder / "reports" / "out" / "compare.md").exists()

@@ -124,6 +124,9 @@ class Config(_Model):
     measuring: Measuring
     studies: dict[str, Study] = Field(min_length=1)
     archive: str = Field("", description="where `archive` puts the packed run; empty: reports/runs")
+    base: str = Field("", description="the run that `compare` holds `head` against: an id of reports/runs, or a path")
+    head: str = ""
+    tolerance: float = Field(0.02, gt=0, lt=1, description="least change between two runs that `compare` calls one")
 
     @property
     def chosen(self) -> dict[str, Study]:

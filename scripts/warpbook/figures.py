@@ -13,9 +13,10 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from warpbook import units
+from warpbook.comparison import Comparison
 from warpbook.counters import Call
 from warpbook.estimates import Estimate
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, Speedup
@@ -585,3 +586,37 @@ def sweep(rows: Any) -> str:
 
 
 _style()
+
+
+def moved(found: Comparison) -> str:
+    """Base's op time over head's, corrected by the drift: a row for each size on each device; shaded what is called the
+    same, and lighter what is ambiguous."""
+    rows = list(found.drifts.items())[::-1]
+    figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.45 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    names = list(dict.fromkeys(row.place.variant for row in found.moved))
+    for place, ((device, size), drift) in enumerate(rows):
+        for reach, colour in ((drift.far, "#eceff2"), (drift.near, RULE)):
+            axes.fill_betweenx([place - 0.42, place + 0.42], 1 - reach, 1 + reach, color=colour, linewidth=0)
+        # Side by side in order of their ratios, so that none hides another.
+        ratios = sorted(ratio / drift.ratio.value for ratio in drift.ratios.values())
+        heights = [place - 0.3 + 0.6 * (number * 0.618 % 1) for number in range(len(ratios))]
+        axes.plot(ratios, heights, ".", color=MUTED, markersize=2.5)
+        own = [row for row in found.moved if (row.place.device, row.place.size) == (device, size)]
+        for number, row in enumerate(own):
+            height = place + 0.3 * (2 * number - len(own) + 1) / max(1, len(own) - 1)
+            colour = kernel_colour(row.place.variant, names)
+            axes.errorbar(row.speedup.value, height, xerr=_errors([row.speedup]), fmt="o", color=colour, markersize=4)
+    for name in names:
+        axes.plot([], [], "o", color=kernel_colour(name, names), markersize=4, label=name)
+    axes.axvline(1, color=INK, linewidth=0.9)
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(_times))
+    axes.set_xlabel("Speedup of head over base, corrected by the drift")
+    _value_axis(axes, "x")
+    _name_rows(axes, [f"{device.upper()}, {units.count(size)} images" for (device, size), _ in rows])
+    if names:
+        figure.legend(loc="outside lower center", ncols=4)
+    return _svg(figure)

@@ -159,7 +159,7 @@ class Plan:
                 f"the newest archived run of {study.network}, for there is no GPU here ({self.probed})",
                 refused,
             )
-        run = runs.find_archived(gpu)
+        run = runs.find_archived(gpu, "gpu", words=("auto", "live", "none"))
         if run.problem:
             raise UserError(f"gpu: {run.problem}")
         if study.network not in run.record["networks"]:

@@ -12,11 +12,13 @@ from typing import Any
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from warpbook import (
     bench,
     building,
+    comparison,
     counters,
     devices,
     evidence,
@@ -29,6 +31,7 @@ from warpbook import (
     units,
     weights,
 )
+from warpbook.comparison import Comparison
 from warpbook.errors import UserError
 from warpbook.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow
 from warpbook.variants import Variant
@@ -221,25 +224,21 @@ def watched(ev: Evidence, variant: Variant) -> str:
     return f". At {images} images: {'; '.join(words)}{''.join(cut)}"
 
 
+NUMBERS = {
+    name: getattr(units, name)
+    for name in (
+        "time", "milliseconds", "significant", "scientific", "seconds", "spread", "ratio", "ratio_interval", "percent",
+        "count", "mebibytes", "nvprof_time", "quantity",
+    )
+}  # fmt: skip
+
+
 def environment(ev: Evidence, headings: Headings) -> Environment:
     """The template environment: undefined names raise, and what sections call is here."""
     env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=True)
-    env.filters |= {
+    env.filters |= NUMBERS | {
         "data_uri": data_uri,
-        "time": units.time,
-        "milliseconds": units.milliseconds,
-        "significant": units.significant,
-        "scientific": units.scientific,
-        "seconds": units.seconds,
-        "spread": units.spread,
-        "ratio": units.ratio,
-        "ratio_interval": units.ratio_interval,
-        "percent": units.percent,
-        "count": units.count,
-        "mebibytes": units.mebibytes,
-        "nvprof_time": units.nvprof_time,
         "short_name": short_name,
-        "quantity": units.quantity,
         "billions": lambda value: units.significant(value / 1e9, 3),
         "megabytes": lambda value: units.significant(value / 1e6, 3),
         "flops": lambda layer, images: layer.flops(images),
@@ -277,10 +276,13 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
     return env
 
 
+def _stylesheets() -> list[Markup]:
+    return [Markup((FOLDER / "style" / f"{name}.css").read_text()) for name in ("tokens", "page", "type", "parts")]
+
+
 def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
     """The report as one HTML document, stylesheets within."""
     env = environment(ev, Headings())
-    sheets = [(FOLDER / "style" / f"{name}.css").read_text() for name in ("tokens", "page", "type", "parts")]
     stories = {
         weight_set: weights.provenance(ev.network, weight_set) for weight_set in ev.plan.weight_sets(ev.network.name)
     }
@@ -290,9 +292,37 @@ def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> st
         made=made,
         commit=commit,
         dirty=dirty,
-        stylesheets=[Markup(sheet) for sheet in sheets],
+        stylesheets=_stylesheets(),
         stories=stories,
         configuration=f"{configuration}studies:\n" + "".join(f"  {line}\n" for line in study.splitlines()),
+    )
+
+
+def comparison_text(found: Comparison, figure: str = "") -> str:
+    """Two runs compared, as Markdown."""
+    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=False, trim_blocks=False)
+    env.filters |= NUMBERS
+    return env.get_template("compare.md.j2").render(
+        c=found,
+        figure=figure,
+        outcome=comparison.OUTCOMES[found.outcome],
+        alarms=comparison.FALSE_ALARMS,
+        names={device: comparison.machine_name(found.head, device) for device in found.devices},
+        measured={row.place.variant for row in found.moved},
+    )
+
+
+def comparison_html(found: Comparison) -> str:
+    """The same as an HTML document, with a picture of how far each variant moved."""
+    picture = data_uri(figures.moved(found)) if found.places else ""
+    words = (
+        "Each variant's op time in base over head's: grey what did not change, in colour what did, with its interval."
+    )
+    figure = f'<figure><img src="{picture}" alt="{words}"><figcaption>{words}</figcaption></figure>' if picture else ""
+    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(comparison_text(found, figure))
+    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=True)
+    return env.get_template("compare.html.j2").render(
+        c=found, stylesheets=_stylesheets(), body=Markup(body.replace("<table>", '<table class="data">'))
     )
 
 

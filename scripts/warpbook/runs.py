@@ -103,14 +103,12 @@ def archived(folder: Path = ARCHIVES) -> list[Path]:
     return sorted(path for path in folder.glob("*.zip") if not path.name.endswith(".profiles.zip"))
 
 
-def find_archived(run_id: str, folder: Path = ARCHIVES) -> Run:
-    """The archived run of that id; UserError with the nearest id when there is none."""
+def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[str, ...] = ()) -> Run:
+    """The archived run of that id; UserError with the nearest id, or word that `key` may be, when there is none."""
     path = folder / f"{run_id}.zip"
     if not path.exists():
         known = [other.stem for other in archived(folder)]
-        raise UserError(
-            f"gpu: no archived run is called {run_id!r}: {nearest(run_id, ['auto', 'live', 'none', *known])}"
-        )
+        raise UserError(f"{key}: no archived run is called {run_id!r}: {nearest(run_id, [*words, *known])}")
     return open_run(path)
 
 

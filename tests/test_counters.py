@@ -117,12 +117,11 @@ STALLED = {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.r
         (50, 60, 88, 70, 28, "Bound by the L1 cache and shared memory: 88 % of peak."),
         (
             10, 20, 30, 85, 84,
-            "Bound by instruction issue: schedulers issue in 84 % of cycles; 50 % of instructions are FP32 "
-            "multiply-adds.",
+            "Bound by instruction issue: schedulers issue in 84 % of cycles; 50 % of instructions are FP32 FMAs.",
         ),
         (
             10, 20, 30, 85, 50,
-            "Bound by the multiprocessor's pipes: 85 % of peak; 50 % of instructions are FP32 multiply-adds.",
+            "Bound by the multiprocessor's pipes: 85 % of peak; 50 % of instructions are FP32 FMAs.",
         ),
         (
             70, 20, 30, 40, 40,

@@ -1,9 +1,12 @@
 """Charts: what is drawn is what was measured."""
 
+import itertools
 import re
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from test_report import ARCHIVE
 from test_runs import evidence_of
@@ -50,3 +53,22 @@ def test_a_timeline_of_many_launches_stays_small(monkeypatch):
     many = pd.concat([frame, copies], ignore_index=True)
     monkeypatch.setitem(ev.traced, (ev.tracer, ev.naive.name, ev.largest), many)
     assert len(figures.timeline(ev, ev.naive, ev.largest)) < 400_000
+
+
+def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
+    figure = Figure(figsize=(6.5, 2.75))
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(1, 100)
+    axes.set_ylim(0.3, 200)
+    points = [(10.0, 2 * 1.1**number, str(number)) for number in range(14)]
+    points += [(12.5, 3.0, "20"), (13.0, 3.2, "21"), (60.0, 30.0, "22"), (7.0, 3.0, "23")]
+    figures._number_points(axes, points)
+    figure.draw_without_rendering()
+    # The text alone, without its line, and of the text the digits, which fill the middle of its height.
+    boxes = [Text.get_window_extent(note).shrunk(1, 0.75).translated(0, 1) for note in axes.texts]
+    assert len(boxes) == len(points)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    at = axes.transData.transform([(x, y) for x, y, _ in points])
+    assert not any(box.contains(x, y) for box in boxes for x, y in at)

@@ -211,9 +211,7 @@ def bound(launch: Launch) -> str:
         if issue >= 0.9 * used[SM]:
             name, peak = "instruction issue", f"schedulers issue in {_percent(issue)} of cycles"
         if instructions and FFMA in launch.values:
-            peak += (
-                f"; {_percent(100 * launch.values[FFMA] / 32 / instructions)} of instructions are FP32 multiply-adds"
-            )
+            peak += f"; {_percent(100 * launch.values[FFMA] / 32 / instructions)} of instructions are FP32 FMAs"
     waits = (
         f"warps wait {_percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
         if launch.stall

@@ -31,6 +31,7 @@ OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
 PEERS = ("#3d444d", "#8b949e", "#b3bac2")
 MARKERS = "osD^vPX<>h"
+Point = tuple[float, float]
 MOST_SHOWN = 12  # variants in the summary's chart
 DASHED = (0, (3, 2))
 VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
@@ -300,7 +301,7 @@ def program_parts(evidence: Evidence, variant: Variant) -> str:
 def times_bound(evidence: Evidence) -> str:
     """How many times its lower bound each GPU variant takes on each layer at the largest size."""
     shown, size = _fastest_first(evidence), evidence.largest
-    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.18 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.155 * len(shown)), layout="constrained")
     axes = figure.subplots()
     for place, variant in enumerate(shown):
         colour, _ = look_of(evidence, variant)
@@ -379,32 +380,50 @@ def _operations(variant: Variant, layer: ConvLayer, call: Call) -> float | None:
 
 
 def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
-    """Write each point's number beside it; those of a crowd stand in columns on both its sides, in order of the points'
+    """Write each point's number beside it. Those of a crowd stand in columns on both its sides, in order of the points'
     height, and a line leads to each."""
     axes.figure.draw_without_rendering()
     scale = axes.figure.dpi / 72
     places = {text: tuple(axes.transData.transform((x, y)) / scale) for x, y, text in points}
-    crowds: list[list[str]] = []
-    for text, (across, up) in places.items():
-        near = [
-            crowd
-            for crowd in crowds
-            if any(abs(places[other][0] - across) < 18 and abs(places[other][1] - up) < 9 for other in crowd)
-        ]
-        crowds = [crowd for crowd in crowds if crowd not in near] + [[text, *itertools.chain(*near)]]
+    crowds = [[text] for text in places]
+    # What would be written over something else joins its crowd.
+    while over := next((pair for pair in itertools.combinations(crowds, 2) if _overlap(*pair, places)), None):
+        crowds = [crowd for crowd in crowds if crowd not in over] + [[*over[0], *over[1]]]
     at = {text: (x, y) for x, y, text in points}
     for crowd in crowds:
-        crowd.sort(key=lambda text: places[text][1])
-        left, right = min(places[text][0] for text in crowd), max(places[text][0] for text in crowd)
-        columns = [(right + 16, "left", crowd[::2]), (left - 16, "right", crowd[1::2])]
-        for across, align, column in columns if len(crowd) > 1 else [(right + 6, "left", crowd)]:
+        for text, (across, up), align in _numbers(crowd, places):
             lead = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.3, "shrinkA": 1, "shrinkB": 2}
             lead["relpos"] = (float(align == "right"), 0.5)
-            middle = sum(places[text][1] for text in column) / len(column)
-            for number, text in enumerate(column):
-                up = middle + 7.5 * (number - (len(column) - 1) / 2)
-                offset = (across - places[text][0], up - places[text][1])
-                _note(axes, text, at[text], offset, ha=align, fontsize=6.5, arrowprops=lead if len(crowd) > 1 else None)
+            offset = (across - places[text][0], up - places[text][1])
+            _note(axes, text, at[text], offset, ha=align, fontsize=6.5, arrowprops=lead if len(crowd) > 1 else None)
+
+
+def _numbers(crowd: list[str], places: dict[str, Point]) -> list[tuple[str, Point, str]]:
+    """(number, where it is written, which end of it stands there) of points close to each other."""
+    order = sorted(crowd, key=lambda text: places[text][1])
+    left, right = min(places[text][0] for text in crowd), max(places[text][0] for text in crowd)
+    # The left half goes to the left; of points that stand above each other, every second.
+    across_first = sorted(order, key=lambda text: (round(places[text][0] / 8), order.index(text) % 2))
+    lefts = set(across_first[: len(order) // 2])
+    columns = [(left - 16, "right", [text for text in order if text in lefts])] if len(crowd) > 1 else []
+    columns.append((right + (16 if columns else 6), "left", [text for text in order if text not in lefts]))
+    written = []
+    for across, align, column in columns:
+        middle = sum(places[text][1] for text in column) / len(column)
+        heights = [middle + 7.5 * (number - (len(column) - 1) / 2) for number in range(len(column))]
+        written += [(text, (across, up), align) for text, up in zip(column, heights, strict=True)]
+    return written
+
+
+def _overlap(one: list[str], other: list[str], places: dict[str, Point]) -> bool:
+    """Whether a point or number of one crowd touches one of another."""
+    boxes = []
+    for crowd in (one, other):
+        own = [(x - 3, x + 3, y) for x, y in (places[text] for text in crowd)]
+        for _, (x, y), align in _numbers(crowd, places):
+            own.append((x, x + 9, y) if align == "left" else (x - 9, x, y))
+        boxes.append(own)
+    return any(a[0] < b[1] and b[0] < a[1] and abs(a[2] - b[2]) < 7 for a, b in itertools.product(*boxes))
 
 
 def timeline(evidence: Evidence, variant: Variant, size: int) -> str:

@@ -598,6 +598,7 @@ rule render_report:
             str(path)
             for ending in ("*.j2", "*/*.j2", "*/*.css", "narrative/*.md", "published/*.csv")
             for path in Path("reports").glob(ending)
+            if not path.name.startswith("compare.")
         ),
         run="results/run",
         cited=[str(path) for path in PLAN.cited],

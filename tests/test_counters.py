@@ -484,10 +484,10 @@ def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(tmp_
     assert "Kernel by kernel: what bounds each" in words
     assert "hardware counters were not read" not in words
     assert (
-        "Counter to watch: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against direct. At 1000 images:"
-        in words
+        "To watch, as written beforehand: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against direct. "
+        "At 1000 images:" in words
     )
-    assert re.search(r"\d+ before and \d+ after on conv1, not as expected", words)
+    assert re.search(r"\d+ before and \d+ after on conv1 \([+-]\d+.%\), not as expected", words)
     assert "Bound in part by" in words or "Bound by latency" in words
     assert "Roofline: operations a second" in words
     for bad in ("nan", "None", "<NA>"):

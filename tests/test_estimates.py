@@ -90,3 +90,14 @@ def test_a_sum_of_short_series_is_no_surer_than_its_parts():
     assert least < half < sum((part.high - part.low) / 2 for part in parts)
     ratio = estimates.unpaired_ratio(*series)
     assert ratio.relative_noise > max(part.relative_noise for part in parts)
+
+
+def test_a_paired_ratio_of_sums_of_few_rounds_is_no_surer_than_that_of_its_largest_layer():
+    bases = [np.array([10.0, 10.2]), np.array([100.0, 101.0])]
+    speedups = [np.array([1.5, 1.6]), np.array([2.0, 2.08])]
+    variants = [base / speedup for base, speedup in zip(bases, speedups, strict=True)]
+    whole = estimates.ratio_of_sums(bases, variants, paired=True)
+    largest = estimates.paired_ratio(bases[1], variants[1])
+    assert largest.low < 2 < largest.high
+    assert whole.low < whole.value < whole.high
+    assert whole.relative_noise > 0.5 * largest.relative_noise

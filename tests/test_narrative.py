@@ -26,7 +26,7 @@ def test_markdown_becomes_html_with_the_report_s_own_figures(figures, tmp_path):
     document = rendered(tmp_path, figures, text)
     expected = figures.total_speedup("constant_weights", figures.largest)
     assert "<h2>Weights</h2>" in document
-    assert f"<strong>{units.ratio(expected.ratio.value)} [" in document
+    assert f"<strong>{units.ratio_within(expected.ratio)} [" in document
     assert figures.total_speedup("constant_weights", 10).verdict in document
 
 

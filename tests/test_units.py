@@ -46,6 +46,13 @@ def test_an_interval_shows_enough_digits_to_tell_its_ends_apart():
     assert units.ratio_interval(Estimate(2.0, float("nan"), float("nan"), 1)) == "no interval"
 
 
+def test_a_ratio_has_the_digits_of_the_interval_beside_it_and_lies_within_it_as_printed():
+    assert units.ratio_within(Estimate(1.0046, 1.0043, 1.0059, 20)) == "1.005×"
+    assert units.ratio_within(Estimate(1.8115, 1.8111, 1.8119, 20)) == "1.812×"
+    assert units.ratio_within(Estimate(41.6, 41.44, 41.71, 20)) == "41.60×"
+    assert units.ratio_within(Estimate(2.0, float("nan"), float("nan"), 1)) == "2.00×"
+
+
 def test_an_infinite_value_is_shown_as_such():
     assert units.significant(float("inf")) == "∞"
 

@@ -148,7 +148,7 @@ def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_le
     text = workspace.pdf_text()
     assert "My own kernel" in text
     assert re.search(r"my_kernel conv_forward \d+", text)
-    assert re.search(r"my_kernel emulated here fp32 \d+ of \d+", text)
+    assert re.search(r"my_kernel emulated fp32 \d+ of \d+", text)
 
 
 def test_a_kernel_that_does_not_compile_is_shown_as_failed_and_the_rest_is_intact(workspace):

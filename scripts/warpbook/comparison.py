@@ -91,6 +91,13 @@ class Comparison:
         return {device: why for device, why in found.items() if why}
 
     @property
+    def same_gpu(self) -> bool | None:
+        """Whether GPU times are of one and the same GPU; None where they are not compared."""
+        if "gpu" in self.obstacles:
+            return None
+        return self.base.gpu["uuid_sha256"] == self.head.gpu["uuid_sha256"]
+
+    @property
     def devices(self) -> list[str]:
         """Devices whose times are compared."""
         return [device for device in ("gpu", "cpu") if device not in self.obstacles]

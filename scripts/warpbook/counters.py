@@ -31,13 +31,13 @@ STALLS = {
     "mio_throttle": "room in the queue for shared memory",
     "lg_throttle": "room in the queue for global and local memory",
     "math_pipe_throttle": "a busy arithmetic pipe",
-    "wait": "the fixed latency of its last instruction",
+    "wait": "the fixed latency of their last instruction",
     "dispatch_stall": "the dispatcher",
     "imc_miss": "a constant that the cache lacks",
-    "no_instruction": "its next instruction to be fetched",
+    "no_instruction": "their next instruction to be fetched",
     "tex_throttle": "room in the texture queue",
     "membar": "a memory barrier",
-    "drain": "its stores to be written before it ends",
+    "drain": "their stores to be written before they end",
     "branch_resolving": "the target of a branch",
     "sleeping": "a sleep to end",
     "gmma": "a tensor-core product",
@@ -205,21 +205,21 @@ def bound(launch: Launch) -> str:
     if len(used) < len(names):
         return ""
     nearest = max(used, key=lambda metric: used[metric])
-    name, peak = names[nearest], f"{_percent(used[nearest])} of peak"
+    name, most, peak = names[nearest], used[nearest], f"{_percent(used[nearest])} of peak"
     if nearest == SM:
         issue, instructions = launch.values.get(ISSUE, 0.0), launch.values.get(INSTRUCTIONS)
         if issue >= 0.9 * used[SM]:
-            name, peak = "instruction issue", f"schedulers issue in {_percent(issue)} of cycles"
-        if instructions and FFMA in launch.values:
+            name, most, peak = "instruction issue", issue, f"schedulers issue in {_percent(issue)} of cycles"
+        if instructions and launch.values.get(FFMA):
             peak += f"; {_percent(100 * launch.values[FFMA] / 32 / instructions)} of instructions are FP32 FMAs"
     waits = (
         f"warps wait {_percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
         if launch.stall
         else ""
     )
-    if used[nearest] >= HIGH:
+    if most >= HIGH:
         return f"Bound by {name}: {peak}."
-    if used[nearest] >= LOW:
+    if most >= LOW:
         return f"Bound in part by {name}, {peak}" + (f"; in part by latency: {waits}." if waits else ".")
     least = f"nearest its peak: {names[nearest]}, {_percent(used[nearest])}"
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
@@ -237,3 +237,8 @@ def amount(value: float, metric: str) -> str:
         if abs(value) >= scale:
             return f"{units.significant(value / scale, 3)}\u202f{prefix}"
     return units.significant(value, 3)
+
+
+def change(before: float, after: float) -> str:
+    """How far a counter moved, in brackets after its two readings: (-12 %). Empty where it began at nothing."""
+    return f" ({100 * (after / before - 1):+.0f}\u202f%)" if before else ""

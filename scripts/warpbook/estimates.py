@@ -96,7 +96,8 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
 def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
     """Ratio of two sums of medians, with a bootstrap interval; NaN where a series has a single sample.
 
-    `paired`: sample i of a numerator and of its denominator were taken in one round, and are drawn together.
+    `paired`: sample i of a numerator and of its denominator were taken in one round, and are drawn together; of few
+    samples the rounds' ratios are drawn.
     """
     generator = np.random.default_rng(_SEED)
     value = float(sum(map(np.median, numerators)) / sum(map(np.median, denominators)))
@@ -105,7 +106,11 @@ def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], 
         return Estimate(value, math.nan, math.nan, 1)
     above, below = np.zeros(_DRAWS), np.zeros(_DRAWS)
     for top, bottom in zip(numerators, denominators, strict=True):
-        if paired:
+        if paired and len(top) < SMALLEST_RANKED:
+            below_drawn = _drawn_medians(np.asarray(bottom, float), generator)
+            below += below_drawn
+            above += below_drawn * _drawn_medians(np.asarray(top, float) / np.asarray(bottom, float), generator)
+        elif paired:
             drawn = generator.integers(len(top), size=(_DRAWS, len(top)))
             above += _resampled_medians(top, drawn)
             below += _resampled_medians(bottom, drawn)
@@ -122,7 +127,8 @@ def _drawn_medians(samples: np.ndarray, generator: np.random.Generator) -> np.nd
     if n >= SMALLEST_RANKED:
         return _resampled_medians(samples, generator.integers(n, size=(_DRAWS, n)))
     logs = np.log(samples)
-    return np.exp(logs.mean() + generator.standard_t(n - 1, _DRAWS) * logs.std(ddof=1) / math.sqrt(n))
+    drawn = logs.mean() + generator.standard_t(n - 1, _DRAWS) * logs.std(ddof=1) / math.sqrt(n)
+    return np.exp(np.clip(drawn, -300, 300))  # of two samples the tails are longer than floats
 
 
 def _resampled_medians(samples: np.ndarray, drawn: np.ndarray) -> np.ndarray:

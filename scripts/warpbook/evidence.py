@@ -365,6 +365,8 @@ class Evidence:
         if row.quantity in ("op_ms", "kernel_ms"):
             kind = "op" if row.quantity == "op_ms" or device == "cpu" else "gpu"
             single = row.layer in [layer.name for layer in self.layers]
+            if not single and row.layer != "both" and len(self.layers) > 1:
+                return None  # one layer's, not said which
             figure = self.op(name, row.layer, size, kind) if single else self.total(name, size, kind)
             return figure.value if figure else None
         low = "low" if "weights: low" in row.note and "low" in self.network.weight_sets else None

@@ -301,7 +301,7 @@ def program_parts(evidence: Evidence, variant: Variant) -> str:
 def times_bound(evidence: Evidence) -> str:
     """How many times its lower bound each GPU variant takes on each layer at the largest size."""
     shown, size = _fastest_first(evidence), evidence.largest
-    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.155 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.14 * len(shown)), layout="constrained")
     axes = figure.subplots()
     for place, variant in enumerate(shown):
         colour, _ = look_of(evidence, variant)
@@ -517,15 +517,24 @@ def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
     streams = sorted(set(kernels.stream))
     height = max(10.0, lane * len(streams) + 2)
     parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{RULE}" stroke-width="0.8"/>']
+    tall = lane - 1 if len(streams) > 1 else height - 3
+    durations = kernels.end_ns - kernels.start_ns
+    filled: dict[int, float] = {}  # of each lane's height
     for (stream, name), own in kernels.groupby(["stream", "name"], sort=False):
         place = streams.index(stream)
         top = 1 + place * lane if len(streams) > 1 else 1
-        tall = lane - 1 if len(streams) > 1 else height - 3
+        if len(kernels) > width:
+            # Kernels narrower than the page can show would hide each other.
+            share = durations[own.index].sum() / durations[kernels.stream == stream].sum()
+            top += filled.get(place, 0.0) * tall
+            filled[place] = filled.get(place, 0.0) + share
+        else:
+            share = 1.0
         relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in spans_of(own)]
         bars = ""
         for start, end in merged(relative, 0.25 / width):
             left = f"{start * width:.2f}"
-            bars += f"M{left} {top:g}h{max(0.3, (end - start) * width):.2f}v{tall:g}H{left}z"
+            bars += f"M{left} {top:.2f}h{max(0.3, (end - start) * width):.2f}v{share * tall:.2f}H{left}z"
         parts.append(f'<path d="{bars}" fill="{kernel_colour(name, names)}"/>')
     view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'
@@ -564,7 +573,7 @@ def again(evidence: Evidence) -> str:
             axes.plot(
                 [place for place, _ in chosen], [row.value for _, row in chosen], ".", color=colour, label=verdict
             )
-    axes.set_ylabel("Copy's time over its own")
+    axes.set_ylabel("Speedup over its copy")
     axes.set_xlabel("Comparisons, in ascending order")
     axes.set_xticks([])
     widest = max(abs(found.value - 1).max() * 1.6, 3 * same)

@@ -29,14 +29,14 @@ class Figures:
         self._ev = ev
 
     def speedup(self, variant: str, over: str = "", layer: str = "", size: int = 0, kind: str = "op") -> str:
-        """How many times faster than `over`, by default what it builds on, with the interval: 1.14× [1.138, 1.142].
+        """How many times faster than `over`, by default what it builds on, with the interval: 1.140× [1.138, 1.142].
 
         † where the two were not timed in turn.
         """
         found = self._speedup(variant, over, layer, size, kind)
         if not found:
             return NOT_MEASURED
-        return f"{units.ratio(found.ratio.value)}{'' if found.paired else '†'} {units.ratio_interval(found.ratio)}"
+        return f"{units.ratio_within(found.ratio)}{'' if found.paired else '†'} {units.ratio_interval(found.ratio)}"
 
     def verdict(self, variant: str, over: str = "", layer: str = "", size: int = 0) -> str:
         """faster, slower, same or ambiguous."""

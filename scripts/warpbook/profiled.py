@@ -97,6 +97,10 @@ class Side:
     def span_ns(self) -> int:
         return int(self.kernels.end_ns.max() - self.kernels.start_ns.min())
 
+    @property
+    def busy_ns(self) -> int:
+        return sum(end - start for start, end in united(spans_of(self.kernels)))
+
 
 def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
     """Each layer under what a variant builds on and under the variant, at the largest size of which both programs
@@ -113,8 +117,8 @@ def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
 
 
 def kernel_names(pairs: list[tuple[Side, Side]]) -> list[str]:
-    """The kernels of all sides, each once, in order of their first launch."""
-    return list(dict.fromkeys(name for pair in pairs for side in pair for name in side.kernels.name))
+    """The kernels of all sides, each once, in the order of their names: a colour of its own in every table."""
+    return sorted({name for pair in pairs for side in pair for name in side.kernels.name})
 
 
 @dataclass(frozen=True)

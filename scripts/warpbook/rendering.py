@@ -207,11 +207,12 @@ def watched(ev: Evidence, variant: Variant) -> str:
         if len(failed):
             return f"; it was not read: {failed.reason.iloc[0]}"
         lacking = [name for name in sides if not any(place[0] == name for place in ev.calls)]
-        return f"; it was not read of {' and '.join(lacking)}, whose program is not among those watched here"
-    verdicts = {True: ", as expected", False: ", not as expected", None: ""}
+        programs = "whose program is" if len(lacking) == 1 else "whose programs are"
+        return f"; it was not read for {' and '.join(lacking)}, {programs} not among those watched here"
+    verdicts = {True: ", the direction expected", False: ", not as expected", None: ""}
     words = [
         f"{counters.amount(one.before, metric)} before and {counters.amount(one.after, metric)} after on {one.layer}"
-        f"{verdicts[one.as_expected]}"
+        f"{counters.change(one.before, one.after)}{verdicts[one.as_expected]}"
         for one in found
     ]
     counted = {name: ev.calls[name, found[0].layer] for name in sides}
@@ -227,8 +228,8 @@ def watched(ev: Evidence, variant: Variant) -> str:
 NUMBERS = {
     name: getattr(units, name)
     for name in (
-        "time", "milliseconds", "significant", "scientific", "seconds", "spread", "ratio", "ratio_interval", "percent",
-        "count", "mebibytes", "nvprof_time", "quantity",
+        "time", "milliseconds", "significant", "scientific", "seconds", "spread", "ratio", "ratio_interval",
+        "ratio_within", "percent", "count", "mebibytes", "nvprof_time", "quantity",
     )
 }  # fmt: skip
 
@@ -315,9 +316,9 @@ def comparison_text(found: Comparison, figure: str = "") -> str:
 def comparison_html(found: Comparison) -> str:
     """The same as an HTML document, with a picture of how far each variant moved."""
     picture = data_uri(figures.moved(found)) if found.places else ""
-    words = (
-        "Each variant's op time in base over head's: grey what did not change, in colour what did, with its interval."
-    )
+    kinds = "grey what did not change, in colour what did, with its interval" if found.moved else "none of them changed"
+    words = f"Base's op time over head's of each variant on each network, corrected by the drift; {kinds}. Shaded: the "
+    words += "same; lighter: ambiguous." if found.moved else "same."
     figure = f'<figure><img src="{picture}" alt="{words}"><figcaption>{words}</figcaption></figure>' if picture else ""
     body = MarkdownIt("commonmark", {"html": True}).enable("table").render(comparison_text(found, figure))
     env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=True)

@@ -65,9 +65,20 @@ def ratio_interval(estimate: Estimate | None) -> str:
     """The interval of a speedup, with enough digits to tell its ends apart: [1.138, 1.142]."""
     if estimate is None or not math.isfinite(estimate.low):
         return "no interval"
-    width = max(estimate.high - estimate.low, estimate.value / 1e6)
-    decimals = max(0, min(1 - math.floor(math.log10(width)), 3 - math.floor(math.log10(estimate.value))))
+    decimals = _ratio_decimals(estimate)
     return f"[{estimate.low:.{decimals}f}, {estimate.high:.{decimals}f}]"
+
+
+def ratio_within(estimate: Estimate) -> str:
+    """A speedup with as many digits as its interval, beside which it stands: 1.140×."""
+    if not math.isfinite(estimate.low) or estimate.value >= 1000:
+        return ratio(estimate.value)
+    return f"{estimate.value:.{_ratio_decimals(estimate)}f}×"
+
+
+def _ratio_decimals(estimate: Estimate) -> int:
+    width = max(estimate.high - estimate.low, estimate.value / 1e6)
+    return max(0, min(1 - math.floor(math.log10(width)), 3 - math.floor(math.log10(estimate.value))))
 
 
 def percent(share: float | None, digits: int = 1) -> str:

@@ -114,13 +114,25 @@ def nvprof_table(ev: Evidence, variant: str, size: int, api: bool = True) -> str
     return "\n".join(lines)
 
 
+def _launches(ev: Evidence, variant: str) -> list[dict[str, Any]]:
+    """Kernels of a variant's program at the largest size that was traced; none where none was."""
+    return next((found for size in reversed(ev.sizes) if (found := ev.launches(variant, size))), [])
+
+
 def occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
-    """Theoretical occupancy of a built kernel and its limit, for variants that declare one block shape."""
-    launch = ev.plan.variants[row.variant].header.launch
-    if not row.ok or launch is None or row.kernel != "conv_forward" or row.arch not in devices.LIMITS:
+    """Theoretical occupancy of a built kernel and its limit, in the block that a profile shows, else in its
+    header's; None where there is neither."""
+    if not row.ok or row.arch not in devices.LIMITS:
         return None
-    x, y, z = launch.threads
-    return devices.occupancy(row.arch, x * y * z, int(row.registers), int(row.shared_bytes))
+    traced = [launch for launch in _launches(ev, row.variant) if launch["name"] == row.kernel]
+    if traced:
+        main = max(traced, key=lambda launch: launch["total_ns"])
+        threads = math.prod(int(extent) for extent in main["block"].split("x"))
+        return devices.occupancy(row.arch, threads, int(row.registers), int(main["shared_bytes"]))
+    launch = ev.plan.variants[row.variant].header.launch
+    if launch is None or row.kernel != "conv_forward":
+        return None
+    return devices.occupancy(row.arch, math.prod(launch.threads), int(row.registers), int(row.shared_bytes))
 
 
 def kernels_built(ev: Evidence) -> list[dict[str, Any]]:
@@ -145,22 +157,16 @@ def failed_builds(ev: Evidence) -> list[list[str]]:
 def built(ev: Evidence, variant: str) -> dict[str, Any] | None:
     """Resources of a variant's main kernel for the architecture of the GPU cited; None for peers and failures.
 
-    The main kernel is the one that took most of the profiled program at the largest size, which also tells its block;
-    without a profile it is conv_forward, in the block that the header declares.
+    The main kernel is the one that took most of the profiled program; without a profile it is conv_forward.
     """
     arch = ev.gpu_run.gpu["arch"] if ev.gpu_run and ev.gpu_run.gpu else ev.config.architectures[-1]
     rows = ev.builds[(ev.builds.variant == variant) & (ev.builds.arch == arch) & ev.builds.ok]
     if rows.empty:
         return None
-    traced = [launch for launch in ev.launches(variant, ev.largest) if launch["name"] in set(rows.kernel)]
-    if traced and arch in devices.LIMITS:
-        main = max(traced, key=lambda launch: launch["total_ns"])
-        row = rows[rows.kernel == main["name"]].iloc[0]
-        threads = math.prod(int(extent) for extent in main["block"].split("x"))
-        share, limiter = devices.occupancy(arch, threads, int(row.registers), int(main["shared_bytes"]))
-    else:
-        row = rows[rows.kernel == "conv_forward"].iloc[0]
-        share, limiter = occupancy(ev, row) or (None, "unknown")
+    traced = [launch for launch in _launches(ev, variant) if launch["name"] in set(rows.kernel)]
+    main = max(traced, key=lambda launch: launch["total_ns"])["name"] if traced else "conv_forward"
+    row = rows[rows.kernel == main].iloc[0]
+    share, limiter = occupancy(ev, row) or (None, "unknown")
     return {**row.to_dict(), "occupancy": share, "limiter": limiter}
 
 

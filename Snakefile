@@ -172,6 +172,7 @@ onstart:
         fcntl.flock(LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit("error: another snakemake works in this folder; wait for it to end")
+    Path(COMPARED).unlink(missing_ok=True)
 
 
 ALL_BUILDS = expand("results/builds/{variant}", variant=PLAN.built)
@@ -557,10 +558,6 @@ rule compare:
         "Comparing two runs"
     script:
         "scripts/compare_runs.py"
-
-
-onstart:
-    Path(COMPARED).unlink(missing_ok=True)
 
 
 # Snakemake knows success and failure alone; what two runs compare to is told after it succeeded.

@@ -32,6 +32,7 @@ CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
 PEERS = ("#3d444d", "#8b949e", "#b3bac2")
 MARKERS = "osD^vPX<>h"
 Point = tuple[float, float]
+Box = tuple[float, float, float]  # left, right and middle height, in points
 MOST_SHOWN = 12  # variants in the summary's chart
 DASHED = (0, (3, 2))
 VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
@@ -385,10 +386,13 @@ def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
     axes.figure.draw_without_rendering()
     scale = axes.figure.dpi / 72
     places = {text: tuple(axes.transData.transform((x, y)) / scale) for x, y, text in points}
-    crowds = [[text] for text in places]
+    crowds = [(text,) for text in places]
+    taken = {crowd: _boxes(crowd, places) for crowd in crowds}
     # What would be written over something else joins its crowd.
-    while over := next((pair for pair in itertools.combinations(crowds, 2) if _overlap(*pair, places)), None):
-        crowds = [crowd for crowd in crowds if crowd not in over] + [[*over[0], *over[1]]]
+    while over := next((pair for pair in itertools.combinations(crowds, 2) if _overlap(*map(taken.get, pair))), None):
+        joined = (*over[0], *over[1])
+        crowds = [crowd for crowd in crowds if crowd not in over] + [joined]
+        taken[joined] = _boxes(joined, places)
     at = {text: (x, y) for x, y, text in points}
     for crowd in crowds:
         for text, (across, up), align in _numbers(crowd, places):
@@ -398,7 +402,7 @@ def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
             _note(axes, text, at[text], offset, ha=align, fontsize=6.5, arrowprops=lead if len(crowd) > 1 else None)
 
 
-def _numbers(crowd: list[str], places: dict[str, Point]) -> list[tuple[str, Point, str]]:
+def _numbers(crowd: tuple[str, ...], places: dict[str, Point]) -> list[tuple[str, Point, str]]:
     """(number, where it is written, which end of it stands there) of points close to each other."""
     order = sorted(crowd, key=lambda text: places[text][1])
     left, right = min(places[text][0] for text in crowd), max(places[text][0] for text in crowd)
@@ -415,15 +419,14 @@ def _numbers(crowd: list[str], places: dict[str, Point]) -> list[tuple[str, Poin
     return written
 
 
-def _overlap(one: list[str], other: list[str], places: dict[str, Point]) -> bool:
-    """Whether a point or number of one crowd touches one of another."""
-    boxes = []
-    for crowd in (one, other):
-        own = [(x - 3, x + 3, y) for x, y in (places[text] for text in crowd)]
-        for _, (x, y), align in _numbers(crowd, places):
-            own.append((x, x + 9, y) if align == "left" else (x - 9, x, y))
-        boxes.append(own)
-    return any(a[0] < b[1] and b[0] < a[1] and abs(a[2] - b[2]) < 7 for a, b in itertools.product(*boxes))
+def _boxes(crowd: tuple[str, ...], places: dict[str, Point]) -> list[Box]:
+    """What the points of a crowd and their numbers cover."""
+    written = [(x, x + 9, y) if align == "left" else (x - 9, x, y) for _, (x, y), align in _numbers(crowd, places)]
+    return [(x - 3, x + 3, y) for x, y in (places[text] for text in crowd)] + written
+
+
+def _overlap(one: list[Box], other: list[Box]) -> bool:
+    return any(a[0] < b[1] and b[0] < a[1] and abs(a[2] - b[2]) < 7 for a, b in itertools.product(one, other))
 
 
 def timeline(evidence: Evidence, variant: Variant, size: int) -> str:

@@ -175,6 +175,12 @@ onstart:
     Path(COMPARED).unlink(missing_ok=True)
 
 
+# Snakemake knows success and failure alone; what two runs compare to is told after it succeeded.
+onsuccess:
+    if Path(COMPARED).exists():
+        sys.exit(int(Path(COMPARED).read_text()))
+
+
 ALL_BUILDS = expand("results/builds/{variant}", variant=PLAN.built)
 
 
@@ -558,12 +564,6 @@ rule compare:
         "Comparing two runs"
     script:
         "scripts/compare_runs.py"
-
-
-# Snakemake knows success and failure alone; what two runs compare to is told after it succeeded.
-onsuccess:
-    if Path(COMPARED).exists():
-        sys.exit(int(Path(COMPARED).read_text()))
 
 
 rule archive_run:

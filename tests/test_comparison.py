@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping
 
+import pandas as pd
 import pytest
 
 from conftest import PROJECT
@@ -155,3 +156,19 @@ def test_variants_of_one_run_alone_are_named_and_not_judged(base):
     assert found.outcome == comparison.NO_REGRESSION
     assert found.left_out == ["variants of base alone: fft"]
     assert Place("fft", "fa18", "gpu", 10_000) not in found.places
+
+
+def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_architecture_that_both_built(base):
+    builds = base.table(tables.BUILDS)
+    older = builds.assign(arch="sm_80")
+    newer = builds.assign(arch="sm_80", registers=builds.registers + 8)
+    record = copy.deepcopy(base.record)
+    record["machine"]["gpu"] = None
+    times = {**base._read, tables.SAMPLES.name: base.table(tables.SAMPLES).assign(device="cpu", state="hot")}
+    one = runs.Run(base.path, record, {**times, tables.BUILDS.name: pd.concat([builds, older])})
+    read = {**times, tables.BUILDS.name: pd.concat([builds, newer, builds.assign(arch="sm_75")])}
+    found = Comparison(one, changed(runs.Run(base.path, record, read), sources=("fp16",)), TOLERANCE)
+    assert found.changed == {"fp16": "sources"}
+    ((*place, before, after, arch),) = found.resources
+    assert place == ["fp16", "conv_forward", "registers"] and after == before + 8 and arch == "sm_80"
+    assert "sm_80" in rendering.comparison_text(found)

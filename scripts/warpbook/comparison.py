@@ -68,16 +68,6 @@ class Moved:
     verdict: str
 
 
-def judged(speedup: Estimate, near: float, far: float) -> str:
-    """faster or slower where the whole interval lies further than `far` from 1, same where it lies within `near`, else
-    ambiguous."""
-    if speedup.low > 1 + far:
-        return "faster"
-    if speedup.high < 1 - far:
-        return "slower"
-    return "same" if speedup.low >= 1 - near and speedup.high <= 1 + near else "ambiguous"
-
-
 class Comparison:
     """`head` held against `base`; a change counts beyond `tolerance`, or beyond the unchanged variants' spread."""
 
@@ -106,7 +96,7 @@ class Comparison:
         base, head = self.base.record, self.head.record
         if base["protocol"] != head["protocol"]:
             return f"base was timed under protocol {base['protocol']}, head under {head['protocol']}"
-        names = [machine_name(run, device) for run in (self.base, self.head)]
+        names = [run.device_name(device) for run in (self.base, self.head)]
         if names[0] != names[1]:
             return f"base was measured on {names[0]}, head on {names[1]}"
         for key in ("relative_noise", device):
@@ -146,30 +136,36 @@ class Comparison:
         versions = [run.record["machine"]["packages"].get(library) for run in (self.base, self.head)]
         if library and versions[0] != versions[1]:
             return f"{library} {versions[0]} → {versions[1]}"
-        built = [self._built(run, variant) for run in (self.base, self.head)]
-        if all(map(len, built)):
-            for column in ("options", "compiler"):
-                told = [", ".join(dict.fromkeys(frame[column])) for frame in built]
-                if told[0] != told[1]:
-                    return f"{column}: {told[0]} → {told[1]}"
+        built = self._built(variant)
+        for column in ("options", "compiler"):
+            told = [", ".join(dict.fromkeys(frame[column])) for frame in built]
+            if told[0] != told[1]:
+                return f"{column}: {told[0]} → {told[1]}"
         return ""
 
-    def _built(self, run: Run, variant: str) -> pd.DataFrame:
-        """A variant's kernels for the architecture of the run's GPU."""
-        builds = run.table(tables.BUILDS)
-        own = builds[(builds.variant == variant) & builds.ok]
-        return own[own.arch == run.gpu["arch"]] if run.gpu else own
+    def _built(self, variant: str) -> list[pd.DataFrame]:
+        """A variant's kernels in both runs, by kernel and architecture: for the GPU whose times are compared, else for
+        every architecture that both were built for."""
+        sides = []
+        for run in (self.base, self.head):
+            builds = run.table(tables.BUILDS)
+            sides.append(builds[(builds.variant == variant) & builds.ok].set_index(["kernel", "arch"]))
+        both = sides[0].index.intersection(sides[1].index)
+        if self.base.gpu and "gpu" in self.devices:
+            both = both[both.get_level_values("arch") == self.base.gpu["arch"]]
+        return [side.loc[both] for side in sides]
 
     @cached_property
-    def resources(self) -> list[tuple[str, str, str, int, int]]:
-        """(variant, kernel, resource, base, head) of all that changed of the kernels' resources."""
+    def resources(self) -> list[tuple[str, str, str, int, int, str]]:
+        """(variant, kernel, resource, base, head, architecture) of all that changed of the kernels' resources."""
         rows = []
         for variant in self.changed:
-            sides = [self._built(run, variant).set_index("kernel") for run in (self.base, self.head)]
-            for kernel in sides[0].index.intersection(sides[1].index):
-                pairs = [(name, int(sides[0].loc[kernel, name]), int(sides[1].loc[kernel, name])) for name in RESOURCES]
-                rows += [(variant, kernel, *pair) for pair in pairs if pair[1] != pair[2]]
-        return rows
+            base, head = self._built(variant)
+            for kernel, arch in base.index:
+                for name in RESOURCES:
+                    amounts = (int(side.loc[(kernel, arch), name]) for side in (base, head))
+                    rows.append((variant, kernel, name, *amounts, arch))
+        return [row for row in rows if row[3] != row[4]]
 
     @cached_property
     def _times(self) -> list[dict[Place, list[np.ndarray]]]:
@@ -219,14 +215,14 @@ class Comparison:
                 ratio = estimates.ratio_of_sums(base, head, paired=False)
                 speedup = Estimate(*(end / drift.ratio.value for end in (ratio.value, ratio.low, ratio.high)), ratio.n)
                 totals = (estimates.sum_of_medians(series) for series in (base, head))
-                rows.append(Moved(place, *totals, speedup, judged(speedup, drift.near, drift.far)))
+                rows.append(Moved(place, *totals, speedup, estimates.verdict(speedup, drift.near, drift.far)))
         return sorted(rows, key=lambda row: row.speedup.value)
 
     @cached_property
-    def strays(self) -> list[tuple[Place, float, Drift]]:
+    def strays(self) -> list[tuple[Place, float]]:
         """Unchanged variants whose ratio lies beyond the tolerance of the drift, furthest first."""
         rows = [
-            (place, ratio / drift.ratio.value, drift)
+            (place, ratio / drift.ratio.value)
             for drift in self.drifts.values()
             for place, ratio in drift.ratios.items()
             if not 1 - self.tolerance <= ratio / drift.ratio.value <= 1 + self.tolerance
@@ -265,20 +261,12 @@ class Comparison:
         judgements = [(row.verdict, row.speedup) for row in self.moved]
         for (device, _), drift in self.drifts.items():
             if not any(row.place.device == device for row in self.moved):
-                judgements.append((judged(drift.ratio, drift.near, drift.far), drift.ratio))
+                judgements.append((estimates.verdict(drift.ratio, drift.near, drift.far), drift.ratio))
         if self.lost or any(verdict == "slower" for verdict, _ in judgements):
             return REGRESSION
         # What is ambiguous between same and faster is no regression either way.
         doubtful = any(verdict == "ambiguous" and not speedup.low > 1 for verdict, speedup in judgements)
         return AMBIGUOUS if doubtful else NO_REGRESSION
-
-
-def machine_name(run: Run, device: str) -> str:
-    """The device that a run's times of a kind were taken on."""
-    machine = run.record["machine"]
-    if device == "gpu":
-        return machine["gpu"]["name"] if machine["gpu"] else "no GPU"
-    return f"{machine['cpu']['model']} with {machine['cpu']['cores']} cores"
 
 
 def table_of(run: Run, table: tables.Table, networks: list[str]) -> pd.DataFrame:
@@ -308,10 +296,10 @@ def _facts(run: Run) -> Iterator[tuple[str, Any]]:
     record, machine = run.record, run.record["machine"]
     yield "commit", (record["commit"] or "unknown")[:12] + ("+" if record["dirty"] else "")
     yield "system", machine["system"]
-    yield "CPU", machine_name(run, "cpu")
+    yield "CPU", run.device_name("cpu")
     yield "compiler", machine["compiler"]
     gpu = machine["gpu"] or {}
-    yield "GPU", machine_name(run, "gpu")
+    yield "GPU", run.device_name("gpu")
     for key, name in (
         ("uuid_sha256", "GPU's UUID, hashed"), ("driver", "driver"), ("power_limit_w", "power limit, W"),
         ("sm_clock_max_mhz", "highest SM clock, MHz"), ("memory_clock_max_mhz", "highest memory clock, MHz"),

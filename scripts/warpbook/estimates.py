@@ -90,7 +90,7 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
     n = min(len(samples) for samples in series)
     if n == 1:
         return Estimate(value, math.nan, math.nan, 1)
-    return _around(value, sum(_drawn_medians(np.asarray(samples, float), generator) for samples in series), n)
+    return _around(value, sum(_drawn_medians(samples, generator) for samples in series), n)
 
 
 def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
@@ -107,16 +107,16 @@ def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], 
     above, below = np.zeros(_DRAWS), np.zeros(_DRAWS)
     for top, bottom in zip(numerators, denominators, strict=True):
         if paired and len(top) < SMALLEST_RANKED:
-            below_drawn = _drawn_medians(np.asarray(bottom, float), generator)
-            below += below_drawn
-            above += below_drawn * _drawn_medians(np.asarray(top, float) / np.asarray(bottom, float), generator)
+            drawn = _drawn_medians(bottom, generator)
+            above += drawn * _drawn_medians(top / bottom, generator)
+            below += drawn
         elif paired:
             drawn = generator.integers(len(top), size=(_DRAWS, len(top)))
             above += _resampled_medians(top, drawn)
             below += _resampled_medians(bottom, drawn)
         else:
-            above += _drawn_medians(np.asarray(top, float), generator)
-            below += _drawn_medians(np.asarray(bottom, float), generator)
+            above += _drawn_medians(top, generator)
+            below += _drawn_medians(bottom, generator)
     return _around(value, above / below, n)
 
 
@@ -140,18 +140,19 @@ def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
     return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
-def verdict(speedup: Estimate, same_within: float) -> str:
+def verdict(speedup: Estimate, same_within: float, beyond: float = 0.0) -> str:
     """faster, slower, same or ambiguous: what a speedup (baseline's time over the variant's) and its interval allow
     to say.
 
-    same: the whole interval lies within `same_within` of 1. faster, slower: it lies beyond 1. Else ambiguous.
+    same: the whole interval lies within `same_within` of 1. faster, slower: it lies further than `beyond` from 1. Else
+    ambiguous.
     """
     if not math.isfinite(speedup.low):
         return "ambiguous"
     if 1 - same_within <= speedup.low and speedup.high <= 1 + same_within:
         return "same"
-    if speedup.low > 1:
+    if speedup.low > 1 + beyond:
         return "faster"
-    if speedup.high < 1:
+    if speedup.high < 1 - beyond:
         return "slower"
     return "ambiguous"

@@ -90,12 +90,7 @@ class Evidence:
     def device_name(self, device: str) -> str:
         """The name of the hardware that a device's figures were measured on."""
         run = self.run_of(device)
-        if run is None:
-            return "no GPU"
-        machine = run.record["machine"]
-        if device == "gpu":
-            return machine["gpu"]["name"]
-        return f"{machine['cpu']['model'].replace('(R)', '')}, {machine['cpu']['cores']} cores"
+        return run.device_name(device) if run else "no GPU"
 
     def wanted(self, device: str) -> list[Variant]:
         """Variants of a device that the study compares, baselines first."""

@@ -616,9 +616,6 @@ def sweep(rows: Any) -> str:
     return _svg(figure)
 
 
-_style()
-
-
 def moved(found: Comparison) -> str:
     """Base's op time over head's, corrected by the drift: a row for each size on each device; shaded what is called the
     same, and lighter what is ambiguous."""
@@ -651,3 +648,6 @@ def moved(found: Comparison) -> str:
     if names:
         figure.legend(loc="outside lower center", ncols=4)
     return _svg(figure)
+
+
+_style()

@@ -240,10 +240,16 @@ NUMBERS = {
 }  # fmt: skip
 
 
+def _templates(autoescape: bool = True) -> Environment:
+    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=autoescape)
+    env.filters |= NUMBERS
+    return env
+
+
 def environment(ev: Evidence, headings: Headings) -> Environment:
     """The template environment: undefined names raise, and what sections call is here."""
-    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=True)
-    env.filters |= NUMBERS | {
+    env = _templates()
+    env.filters |= {
         "data_uri": data_uri,
         "short_name": short_name,
         "billions": lambda value: units.significant(value / 1e9, 3),
@@ -307,15 +313,17 @@ def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> st
 
 def comparison_text(found: Comparison, figure: str = "") -> str:
     """Two runs compared, as Markdown."""
-    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=False, trim_blocks=False)
-    env.filters |= NUMBERS
-    return env.get_template("compare.md.j2").render(
-        c=found,
-        figure=figure,
-        outcome=comparison.OUTCOMES[found.outcome],
-        alarms=comparison.FALSE_ALARMS,
-        names={device: comparison.machine_name(found.head, device) for device in found.devices},
-        measured={row.place.variant for row in found.moved},
+    return (
+        _templates(autoescape=False)
+        .get_template("compare.md.j2")
+        .render(
+            c=found,
+            figure=figure,
+            outcome=comparison.OUTCOMES[found.outcome],
+            alarms=comparison.FALSE_ALARMS,
+            names={device: found.head.device_name(device) for device in found.devices},
+            measured={row.place.variant for row in found.moved},
+        )
     )
 
 
@@ -327,9 +335,10 @@ def comparison_html(found: Comparison) -> str:
     words += "same; lighter: ambiguous." if found.moved else "same."
     figure = f'<figure><img src="{picture}" alt="{words}"><figcaption>{words}</figcaption></figure>' if picture else ""
     body = MarkdownIt("commonmark", {"html": True}).enable("table").render(comparison_text(found, figure))
-    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=True)
-    return env.get_template("compare.html.j2").render(
-        c=found, stylesheets=_stylesheets(), body=Markup(body.replace("<table>", '<table class="data">'))
+    return (
+        _templates()
+        .get_template("compare.html.j2")
+        .render(c=found, stylesheets=_stylesheets(), body=Markup(body.replace("<table>", '<table class="data">')))
     )
 
 

@@ -43,6 +43,13 @@ class Run:
     def gpu(self) -> dict[str, Any] | None:
         return self.record["machine"]["gpu"]
 
+    def device_name(self, device: str) -> str:
+        """The name of the hardware that a device's figures were measured on."""
+        machine = self.record["machine"]
+        if device == "gpu":
+            return machine["gpu"]["name"] if machine["gpu"] else "no GPU"
+        return f"{machine['cpu']['model'].replace('(R)', '')}, {machine['cpu']['cores']} cores"
+
     def table(self, table: Table) -> "pd.DataFrame":
         """One of its tables, checked, and read once; UserError names file, row and column of what is wrong."""
         if table.name not in self._read:

@@ -2,8 +2,14 @@
 # make test     the test suite
 # Both install what is missing first, and say nothing of it when nothing is.
 
-.PHONY: report test test-cuda12 lock format benchmark
+.PHONY: report test chaos attacks test-cuda12 lock format benchmark
 .SILENT:
+
+# A command whose words are for those whom it fails.
+quietly = words=$$($(1) 2>&1) || { echo "$$words"; exit 1; }
+
+# Two of the tests' files at a time. What is timed takes turns at the machine's measuring lock.
+workers = --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 report: .venv/installed
 	.venv/bin/snakemake --cores 1 report
@@ -11,7 +17,21 @@ report: .venv/installed
 test: .venv/installed-test
 	.venv/bin/ruff check --quiet
 	.venv/bin/ruff format --quiet --check
-	.venv/bin/python -m pytest
+	$(call quietly,.venv/bin/snakefmt --check Snakefile rules)
+	$(call quietly,.venv/bin/snakemake --lint)
+	.venv/bin/mypy --no-error-summary
+	.venv/bin/python -m pytest $(workers)
+
+# 20,000 damaged and hostile inputs to every reader (the suite draws 300), and a disk that fails at every one of a
+# program's first 200 writes (the suite takes 4), and 40 kills of a study's commands (the suite: 3).
+chaos: .venv/installed-test
+	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 .venv/bin/python -m pytest \
+		tests/test_mutations.py tests/test_faults.py tests/test_kills.py
+
+# Kernels and launchers that cheat, on the CPU and emulated, and the table of SECURITY.md that says what catches each.
+attacks: .venv/installed-test
+	mkdir -p results
+	.venv/bin/python scripts/attack_harness.py --device cpu emulator --out results/attacks.csv --page SECURITY.md
 
 # The CUDA 12 install: its compiler builds every kernel for the architectures that CUDA 13 left behind.
 test-cuda12: .venv-cuda12/installed-test
@@ -38,6 +58,7 @@ lock:
 format: .venv/installed-test
 	.venv/bin/ruff check --quiet --fix
 	.venv/bin/ruff format --quiet
+	$(call quietly,.venv/bin/snakefmt Snakefile rules)
 
 # How long the main things take here, and how much memory and disk: the table of the README.
 benchmark: .venv/installed

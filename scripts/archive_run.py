@@ -1,10 +1,10 @@
-"""Pack a run's tables as one zip, small enough for git, and the profilers' own files as another beside it."""
+"""Pack a run's tables as one zip, small enough for git, and the profilers' files as another beside it."""
 
+import argparse
 import shutil
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from warpbook import runs, tables
 from warpbook.errors import UserError, exit_status
@@ -28,7 +28,7 @@ def pack(files: dict[str, Path], target: Path) -> None:
 
 
 def archive(folder: Path, target_folder: Path) -> list[Path]:
-    """Pack the run in `folder`; the paths written. Raises UserError where it is no sound run or too large."""
+    """Pack the run in `folder` and return the paths written. Raises UserError where the run is damaged or too large."""
     run = runs.open_run(folder)
     if run.problem:
         raise UserError(run.problem)
@@ -40,20 +40,24 @@ def archive(folder: Path, target_folder: Path) -> list[Path]:
         )
     made = [target_folder / f"{run.run_id}.zip"]
     pack({name: folder / name for name in names}, made[0])
-    own = sorted(path for path in (folder / "profiles").rglob("*") if path.is_file())
-    if own:
+    reports = sorted(path for path in (folder / "profiles").rglob("*") if path.is_file())
+    if reports:
         made.append(target_folder / f"{run.run_id}.profiles.zip")
-        pack({str(path.relative_to(folder / "profiles")): path for path in own}, made[1])
+        pack({str(path.relative_to(folder / "profiles")): path for path in reports}, made[1])
     return made
 
 
-def main(job: Any) -> None:
-    """Archive what a Snakemake job names."""
-    made = archive(Path(job.input.run), Path(job.params.folder))
-    with written_whole(job.output[0]) as temporary:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="where the archives go")
+    parser.add_argument("--out", type=Path, required=True, help="a list of the archives written")
+    arguments = parser.parse_args()
+    made = archive(arguments.run, arguments.folder)
+    with written_whole(arguments.out) as temporary:
         temporary.write_text("".join(f"{path}\n" for path in made))
     print("archived as " + " and ".join(map(str, made)))
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(lambda: main(snakemake)))  # noqa: F821
+    sys.exit(exit_status(main))

@@ -1,33 +1,52 @@
-"""Put the parts that were measured together as a run: its tables, their summary, and run.json."""
+"""Assemble the measured parts into a run: its tables, their summary, and run.json."""
 
+import argparse
 import hashlib
 import json
 import re
 import shutil
 import sys
 import zlib
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from warpbook import networks, provenance, runs, summaries, tables, timing, traces, variants, weights
+from warpbook import extras, networks, provenance, summaries, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import sha256, written_whole
-from warpbook.tables import Table
+from warpbook.harness import timing
+from warpbook.profiling import perfetto
+from warpbook.record import FORMAT
+from warpbook.table import Table
 
-REPORTS_LIMIT_BYTES = 15 << 20
+RUN_LIMIT_BYTES = 8 << 20
+"""What a run may take when it is packed, its tables and the profilers' reports together: git keeps it for ever."""
+
+IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}
+"""Parts that are rows of a table of another name."""
 
 
 def gather(table: Table, paths: list[Path]) -> pd.DataFrame:
-    """The rows of all parts of one table."""
+    """All rows of one table, from its parts."""
     frames = [table.read(path) for path in paths]
     return pd.concat(frames, ignore_index=True) if frames else table.empty()
 
 
+def by_table(paths: Iterable[Path]) -> dict[Table, list[Path]]:
+    """Parts by the table whose rows they hold: that which their folder, or the file itself, is called like."""
+    known = {table.name.split(".")[0]: table for table in tables.RUN_TABLES} | IN_ANOTHER_TABLE
+    parts: dict[Table, list[Path]] = {table: [] for table in tables.RUN_TABLES if table is not tables.OP_TIMES}
+    for path in paths:
+        kind = path.name if path.name == tables.BUILDS.name else path.relative_to(extras.PARTS).parts[0]
+        parts[known[kind.split(".")[0]]].append(path)
+    return parts
+
+
 def describe_variants() -> dict[str, Any]:
-    """Every variant's identity and header, so that a run can be read without the code that made it."""
+    """Identity and header of every variant. With them a run can be read without the code that made it."""
     return {
         name: {
             "source_sha256": variant.source_sha256,
@@ -57,14 +76,19 @@ def run_id_of(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
     return f"{ended:%Y%m%d}-{slug}-{digest[:6]}"
 
 
-def keep_reports(reports: list[Path], folder: Path) -> list[str]:
-    """Copy profilers' own reports into a run's folder; the names of those left out, the largest, to keep to the limit.
+def packed_bytes(paths: Iterable[Path]) -> dict[Path, int]:
+    """Bytes that each file takes in an archive, which compresses those that are not gzipped yet."""
+    return {
+        path: path.stat().st_size if path.suffix == ".gz" else len(zlib.compress(path.read_bytes())) for path in paths
+    }
 
-    The limit is on what the archive will hold, where they are compressed.
-    """
-    sizes = {path: len(zlib.compress(path.read_bytes())) for path in reports}
+
+def keep_reports(reports: list[Path], folder: Path, limit_bytes: int) -> list[str]:
+    """Copy profilers' own reports into a run's folder; the names of those left out, the largest, to keep to the limit
+    on what an archive of them takes."""
+    sizes = packed_bytes(reports)
     left_out = []
-    while sum(sizes.values()) > REPORTS_LIMIT_BYTES:
+    while sum(sizes.values()) > limit_bytes:
         largest = max(sizes, key=lambda path: sizes[path])
         del sizes[largest]
         left_out.append(largest.name)
@@ -86,25 +110,27 @@ def assemble(
     ended = datetime.now(UTC)
     commit, dirty = provenance.commit()
     frames = {table: gather(table, paths) for table, paths in parts.items()}
-    frames[tables.OP_TIMES] = summaries.op_times(frames[tables.SAMPLES], machine)
+    frames[tables.OP_TIMES] = summaries.summarised(frames[tables.SAMPLES], machine)
     with written_whole(out) as run:
         run.mkdir()
         for table in tables.RUN_TABLES:
             table.write(frames[table].to_dict("records") if table in frames else [], run / table.name)
-        traces.write(frames[tables.ACTIVITIES], run / "traces")
+        perfetto.write(frames[tables.ACTIVITIES], run / "traces")
         (run / "profiles").mkdir()
-        left_out = keep_reports(reports, run / "profiles")
+        tables_bytes = sum(packed_bytes(run / table.name for table in tables.RUN_TABLES).values())
+        left_out = keep_reports(reports, run / "profiles", max(0, RUN_LIMIT_BYTES - tables_bytes))
         if left_out:
-            limit = REPORTS_LIMIT_BYTES >> 20
-            print(f"left out of the run, whose reports may take {limit} MiB: {', '.join(left_out)}")
+            limit = f"{RUN_LIMIT_BYTES >> 20} MiB packed, of which its tables take {tables_bytes / 2**20:.1f}"
+            print(f"left out of the run, which may take {limit}: {', '.join(left_out)}")
         record = {
-            "format": runs.FORMAT,
+            "format": FORMAT,
             "run_id": run_id_of(machine, ended, run / tables.SAMPLES.name),
             "studies": list(config["studies"]) if config["study"] == "all" else [config["study"]],
             "networks": {name: describe_network(name, sizes[name]) for name in sizes},
             "variants": describe_variants(),
             "started": machine["started"],
             "ended": ended.isoformat(timespec="seconds"),
+            "version": provenance.VERSION,
             "commit": commit,
             "dirty": dirty,
             "protocol": timing.PROTOCOL,
@@ -116,29 +142,25 @@ def assemble(
         (run / "run.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
-def main(job: Any) -> None:
-    """Assemble what a Snakemake job names."""
-    given = job.input
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
+    parser.add_argument("--sizes", type=json.loads, required=True, help="sizes of each network, as JSON")
+    parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
+    parser.add_argument("--builds", type=Path, nargs="*", default=[], help="folders of builds")
+    parser.add_argument("--parts", type=Path, nargs="*", default=[], help=f"files of {extras.PARTS}")
+    parser.add_argument("--reports", type=Path, nargs="*", default=[], help="folders of profilers' files")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
     assemble(
-        machine=json.loads(Path(given.machine).read_text()),
-        parts={
-            tables.BUILDS: [Path(folder) / "builds.csv" for folder in given.builds],
-            tables.CORRECTNESS: [Path(path) for path in given.correctness],
-            tables.SAMPLES: [Path(path) for path in given.samples],
-            tables.PROGRAMS: [Path(path) for path in given.programs],
-            tables.SANITIZER: [Path(path) for path in given.sanitizer],
-            tables.ATTACKS: [Path(path) for path in given.attacks],
-            tables.SWEEP: [Path(path) for path in given.sweep],
-            tables.COUNTERS: [Path(path) for path in given.counters],
-            tables.ACTIVITIES: [Path(path) for path in given.activities],
-            tables.PROFILES: [Path(path) for path in given.profiles],
-        },
-        config=job.params.config,
-        sizes=job.params.sizes,
-        reports=sorted(path for folder in given.reports for path in Path(folder).glob("[!.]*")),
-        out=Path(job.output[0]),
+        machine=json.loads(arguments.machine.read_text()),
+        parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.parts]),
+        config=arguments.config,
+        sizes=arguments.sizes,
+        reports=sorted(path for folder in arguments.reports for path in folder.glob("[!.]*")),
+        out=arguments.out,
     )
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(lambda: main(snakemake)))  # noqa: F821
+    sys.exit(exit_status(main))

@@ -1,4 +1,4 @@
-"""Check every attack on the harness: a row for each, caught or missed."""
+"""Try the attacks on the harness: a row for each, caught or missed. With a page, any that was not caught fails."""
 
 import argparse
 import sys
@@ -7,33 +7,58 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from warpbook import attacks, tables
+from warpbook import tables
 from warpbook.errors import exit_status
+from warpbook.files import written_whole
+from warpbook.harness import attacks
 
 AT_ONCE = 4
+BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 
 
 def attacked(name: str, device: str) -> dict[str, Any]:
     """A row of ATTACKS."""
     with tempfile.TemporaryDirectory() as folder:
         failure = attacks.failure_of(attacks.ATTACKS[name], device, Path(folder))
-    nothing = {"status": "ok", "reason": ""}
-    return {"attack": name, "device": device, "caught": failure is not None, **(failure or nothing)}
+    outcome = failure or {"status": "ok", "reason": ""}
+    caught_by = attacks.check_of(outcome["reason"])
+    return {"attack": name, "device": device, "caught": failure is not None, **outcome, "caught_by": caught_by}
 
 
-def main() -> None:
+def with_table(text: str) -> str:
+    """A page with the table of attacks between its two marks."""
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + attacks.document() + END + rest.split(END)[1]
+
+
+def main() -> int | None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("gpu", "emulator"), required=True)
+    parser.add_argument("--device", choices=attacks.DEVICES, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--page", type=Path, help="page whose table of attacks is written anew")
     arguments = parser.parse_args()
-    shows = "gpu" if arguments.device == "gpu" else "emulated"
-    names = [name for name, attack in attacks.ATTACKS.items() if getattr(attack, shows) is not None]
+    tried = [
+        (name, device)
+        for device in arguments.device
+        for name, attack in attacks.ATTACKS.items()
+        if attack.words(device) is not None
+    ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        rows = list(pool.map(lambda name: attacked(name, arguments.device), names))
+        rows = list(pool.map(lambda place: attacked(*place), tried))
     tables.ATTACKS.write(rows, arguments.out)
+    wrong = 0
     for row in rows:
+        expected = attacks.ATTACKS[row["attack"]].words(row["device"]) or ""
         if not row["caught"]:
-            print(f"MISSED: a kernel that {row['attack']}")
+            print(f"MISSED: a kernel that {row['attack']} ({row['device']})")
+        elif row["caught_by"] != attacks.check_of(expected):
+            wrong += 1
+            print(f"a kernel that {row['attack']} ({row['device']}) was to be told {expected!r}: {row['reason']}")
+    if not arguments.page:
+        return None
+    with written_whole(arguments.page) as temporary:
+        temporary.write_text(with_table(arguments.page.read_text()))
+    return int(wrong > 0 or not all(row["caught"] for row in rows))
 
 
 if __name__ == "__main__":

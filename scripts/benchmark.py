@@ -1,4 +1,4 @@
-"""How long the main things take on this machine, and how much disk they need: the table of the README.
+"""Measure how long the main commands take on this machine, and how much disk they need: the README's table.
 
 python scripts/benchmark.py            what can be measured in this folder, whose report has been made
 python scripts/benchmark.py --fresh    also `make report` and `make test` in a fresh clone of this repository
@@ -11,12 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from warpbook import provenance
+
 PROJECT = Path(__file__).parents[1]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "1", "report"]
 
 
 def seconds(command: list[str], folder: Path = PROJECT) -> float:
-    """Wall time of a command, which must succeed; what it prints is shown only when it fails."""
+    """Wall time of a command, which must succeed. Its output is shown only when it fails."""
     began = time.perf_counter()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode:
@@ -31,6 +33,7 @@ def megabytes(folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
     parser.add_argument("--fresh", action="store_true", help="also clone, install and make everything anew")
     arguments = parser.parse_args()
     rows: list[tuple[str, str]] = []

@@ -1,11 +1,12 @@
-"""Compile one variant for every architecture; a variant that does not compile gives rows that say why."""
+"""Compile one variant for every architecture; the rows of a variant that does not compile say why."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from warpbook import building, exclusive, variants
+from warpbook import locks, variants
 from warpbook.errors import exit_status
+from warpbook.harness import building
 
 
 def main() -> None:
@@ -14,7 +15,7 @@ def main() -> None:
     parser.add_argument("--architectures", nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    with exclusive.machine(shared=True):
+    with locks.machine(shared=True):
         builds = building.build_all(variants.read(arguments.variant), arguments.architectures, arguments.out)
     for made in builds:
         if made.cubin is None:

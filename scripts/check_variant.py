@@ -8,21 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import checking, data, emulator, exclusive, inference, networks, reference, tables, variants, weights
-from warpbook.bench import CPU_CHUNK, Bench, CpuBench
-from warpbook.checking import Row
+from warpbook import data, locks, networks, reference, tables, variants, weights
 from warpbook.errors import exit_status
-from warpbook.supervision import Failed, supervised
+from warpbook.files import scratch_folder
+from warpbook.harness import checking, emulator, inference, sandbox
+from warpbook.harness.bench import CPU_CHUNK, Bench
+from warpbook.harness.checking import Row
+from warpbook.harness.isolated import IsolatedBench
+from warpbook.harness.supervision import Failed, supervised
 from warpbook.variants import Variant
 
+MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kernels/ take 2 GiB at most
 
-def bench_for(device: str) -> Bench:
-    """The bench of a device: cpu or gpu."""
+
+def bench_for(device: str, variant: Variant, sandboxed: bool) -> Bench:
+    """The bench of a device, cpu or gpu, for a variant. Raises Failed where the device does not answer."""
     if device == "cpu":
-        return CpuBench()
-    from warpbook.gpu import GpuBench
+        return IsolatedBench(variant, sandboxed)
+    from warpbook.harness.gpu import ExplainedKernels, opened
 
-    return GpuBench()
+    return opened(variant, ExplainedKernels)
 
 
 def row_of(layer: str, size: int, test: str, **columns: Any) -> Row:
@@ -30,13 +35,18 @@ def row_of(layer: str, size: int, test: str, **columns: Any) -> Row:
     return {"layer": layer, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
 
 
-def check_labels(variant: Variant, network: networks.Network, expected: np.ndarray, sizes: list[int]) -> list[Row]:
-    """A row for each size: how many of its images get another label than the float64 reference gives them."""
+def check_labels(
+    bench: Bench, variant: Variant, network: networks.Network, expected: np.ndarray, sizes: list[int]
+) -> list[Row]:
+    """A row for each size: how many images are labelled differently from the float64 reference."""
     try:
         with checking.faults_named(variant, "inferring"):
             images, _ = data.load(network)
             parameters = weights.load(network, network.weight_sets[0])
-            predicted, _ = inference.load(variant, network, parameters)(images[: max(sizes)])
+            if isinstance(bench, IsolatedBench):
+                predicted = bench.labels(network, parameters, images[: max(sizes)])
+            else:
+                predicted, _ = inference.load(variant, network, parameters)(images[: max(sizes)])
     except Failed as failure:
         return [row_of("", size, "labels", ok=False, **failure.columns) for size in sizes]
     rows = []
@@ -55,35 +65,33 @@ def check_labels(variant: Variant, network: networks.Network, expected: np.ndarr
 def check_places(
     bench: Bench, variant: Variant, places: Iterable[tuple[networks.ConvLayer, int]]
 ) -> Iterator[list[Row]]:
-    """The rows of each (layer, images) in turn, up to one that shows that no other can do better."""
+    """The rows of each (layer, images) in turn, up to a failure that every later one would repeat."""
     for layer, images in places:
         rows = checking.check_layer(bench, variant, layer, images)
         yield rows
         if rows[-1]["status"] in ("compile_failed", "launch_failed"):
-            return  # after a fault the device answers nothing more to this process
+            return  # after a fault, no CUDA call of this process succeeds
+        if isinstance(bench, IsolatedBench) and bench.ended:
+            return
 
 
-def emulate(variant: Variant, network: networks.Network) -> Iterator[list[Row]]:
-    """A GPU variant's own source on the CPU: ragged shapes, and then the network's layers with the threads reversed."""
+def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
+    """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
+    the threads reversed."""
     if reason := emulator.beyond(variant):
         yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
-    emulator.keep_words()
-    bench = emulator.EmulatorBench()
+    bench = IsolatedBench(variant, sandboxed, folder)
     yield from check_places(bench, variant, checking.RAGGED_LAYERS)
     bench.reversed_order = True
     yield from check_places(bench, variant, ((conv, 1) for conv in network.convs))
 
 
 def check(
-    device: str, variant: Variant, network: networks.Network, sizes: list[int], labels: Path | None
+    bench: Bench, device: str, variant: Variant, network: networks.Network, sizes: list[int], labels: Path | None
 ) -> Iterator[list[Row]]:
-    """The rows of each layer and size in turn, ragged shapes first, and those of the labels last."""
-    if device == "emulator":
-        yield from emulate(variant, network)
-        return
-    bench = bench_for(device)
-    # A CPU variant never gets more than a chunk at a time, so that larger sizes would repeat the same call.
+    """The rows of each layer and size in turn: ragged shapes first, labels last."""
+    # A CPU variant gets one chunk at a time: a larger size would only repeat the call.
     tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
     places = [*checking.RAGGED_LAYERS, *((conv, size) for conv in network.convs for size in tested)]
@@ -92,7 +100,7 @@ def check(
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
     supported = not any(variant.unsupported(conv, max(sizes)) for conv in network.convs)
     if labels and supported and sound:
-        yield check_labels(variant, network, np.load(labels), sizes)
+        yield check_labels(bench, variant, network, np.load(labels), sizes)
 
 
 def main() -> None:
@@ -102,27 +110,31 @@ def main() -> None:
     parser.add_argument("--variant", required=True)
     parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
-    parser.add_argument("--labels", type=Path, help="reference labels; without them only the layers are tested")
+    parser.add_argument(
+        "--labels", type=Path, nargs="?", help="reference labels; without them only the layers are tested"
+    )
     parser.add_argument("--timeout", type=float, required=True)
+    parser.add_argument("--sandbox", choices=("auto", "none"), default="auto", help="where CPU code runs: config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
     variant = variants.read(arguments.variant, arguments.kernels)
-    if arguments.device == "emulator" and not emulator.beyond(variant):
-        emulator.under_sanitizer()
+    sandboxed = arguments.device != "gpu" and sandbox.chosen(arguments.sandbox)
     rows: list[Row] = []
 
-    def produce() -> Iterator[list[Row]]:
-        return check(arguments.device, variant, network, arguments.sizes, arguments.labels)
-
     try:
-        with exclusive.machine(shared=True):
-            for found in supervised(produce, arguments.timeout):
-                rows += found
+        with locks.machine(shared=True), scratch_folder() as folder:
+
+            def produce() -> Iterator[list[Row]]:
+                if arguments.device == "emulator":
+                    return emulate(variant, network, sandboxed, folder)
+                bench = bench_for(arguments.device, variant, sandboxed)
+                return check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels)
+
+            for checked in supervised(produce, arguments.timeout, MEMORY_BYTES):
+                rows += checked
     except Failed as failure:
-        words = emulator.sanitizer_words()
-        known = Failed("wrong_result", f"{variant.name}: {words}") if words else failure
-        rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **known.columns))
+        rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))
     shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
     tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
     for row in rows:

@@ -1,37 +1,51 @@
-"""Hold one run against another: as Markdown, as PDF, and as the exit status of `snakemake compare`."""
+"""Compare two runs; write the result as Markdown and PDF, and tell the verdict by the exit status.
 
+    python scripts/compare_runs.py --base 20261120-nvidia-h200-3f2a1c --head results/run
+
+Exit status 0: no regression, 3: regression, 4: ambiguous, 5: the runs are not comparable, 1: it failed itself.
+"""
+
+import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
-from warpbook import comparison, rendering, runs
-from warpbook.comparison import Comparison
+from warpbook import provenance, runs
 from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
+from warpbook.report import comparison, rendering
+from warpbook.report.comparison import Comparison
+from warpbook.report.pdf import write_pdf
+
+FOLDER = Path("reports/out")
 
 
 def named(side: str, name: str) -> runs.Run:
-    """The run that `base` or `head` names: a path, or the id of an archived run. It is read whole."""
+    """The run that `base` or `head` names, by path or by the id of an archived run; every table is read."""
     if not name:
-        raise UserError(f"compare needs two runs; give --config base=<run> head=<run>, ids or paths: {side} is missing")
+        raise UserError(f"compare needs two runs, base=<run> and head=<run>, ids or paths: {side} is missing")
     run = runs.open_run(Path(name)) if Path(name).exists() else runs.find_archived(name, side)
     if run.problem:
         raise UserError(run.problem)
     return run
 
 
-def main(job: Any) -> None:
-    """Compare what a Snakemake job names; the exit status goes into a file."""
-    params = job.params
-    found = Comparison(named("base", params.base), named("head", params.head), params.tolerance)
-    markdown, document = rendering.comparison_text(found), rendering.comparison_html(found)
-    with written_whole(params.markdown) as text, written_whole(params.pdf) as pdf:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
+    parser.add_argument("--base", required=True, help="the run to compare with: an id of reports/runs, or a path")
+    parser.add_argument("--head", required=True, help="the run that may be better or worse")
+    parser.add_argument("--tolerance", type=float, default=0.02, help="least change that is called one")
+    parser.add_argument("--markdown", type=Path, default=FOLDER / "compare.md")
+    parser.add_argument("--pdf", type=Path, default=FOLDER / "compare.pdf")
+    arguments = parser.parse_args()
+    compared = Comparison(named("base", arguments.base), named("head", arguments.head), arguments.tolerance)
+    markdown, document = rendering.comparison_text(compared), rendering.comparison_html(compared)
+    with written_whole(arguments.markdown) as text, written_whole(arguments.pdf) as pdf:
         text.write_text(markdown)
-        rendering.to_pdf(document, pdf)
-    print(f"{comparison.OUTCOMES[found.outcome]}: see {params.markdown} and {params.pdf}")
-    with written_whole(params.outcome) as temporary:
-        temporary.write_text(str(found.outcome))
+        write_pdf(document, pdf)
+    print(f"{comparison.OUTCOMES[compared.outcome]}: see {arguments.markdown} and {arguments.pdf}")
+    return compared.outcome
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(lambda: main(snakemake)))  # noqa: F821
+    sys.exit(exit_status(main, failed=1))

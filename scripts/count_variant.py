@@ -1,7 +1,7 @@
 """Read hardware counters of one variant with Nsight Compute: a row for each counter of each launch of one call a layer.
 
-ncu watches this very program, started again with --inside, which calls the variant twice on each layer: first to warm
-up, unwatched, then to be counted. A launch of a kernel of its own says in ncu's list where a layer begins.
+The program starts itself again under ncu, with --inside, and calls the variant twice on each layer: once to warm up,
+unprofiled, and once to be counted. A marker kernel, launched before each layer, tells in ncu's list where it begins.
 """
 
 import argparse
@@ -15,16 +15,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warpbook import devices, exclusive, networks, nsight, tables, variants
+from warpbook import devices, locks, networks, tables, variants
 from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
+from warpbook.harness.supervision import Failed, run_to_end
 from warpbook.networks import ConvLayer
-from warpbook.supervision import Failed, run_to_end
+from warpbook.profiling import ncu, nsight
 from warpbook.variants import Variant
 
-# A call that makes more launches than the first is counted for as many as the second: it repeats them.
+# Of a call that makes more launches than the first number, as many as the second are counted: the rest repeat them.
 LAUNCHES_MAX, LAUNCHES_KEPT = 8, 4
-RETRIES_MAX = 6  # times that ncu may refuse counters of the list before it is believed to refuse for another reason
+RETRIES_MAX = 6  # after so many runs without the counters that ncu named, it must be refusing for another reason
 MARK = "warpbook_layer"
 NO_PERMISSION = (
     "ERR_NVGPUCTRPERM: the driver lets only administrators read hardware counters; "
@@ -35,7 +36,7 @@ _OWN_WORDS = re.compile(r"==ERROR== (?!The application returned an error code)(.
 
 
 class Counting:
-    """A variant's kernels, their launches counted; `at_most` calls `stop` before the launch after so many."""
+    """A variant's kernels, which count their launches and call `stop` once `at_most` have been made."""
 
     def __init__(self, kernels: Any):
         self._kernels = kernels
@@ -46,8 +47,8 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernels, name)
 
-    def function(self, name: str) -> Callable[..., None]:
-        kernel = self._kernels.function(name)
+    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
+        kernel = self._kernels.function(name, shared_bytes)
 
         def launch(*arguments: Any, **options: Any) -> None:
             if self.launches == self._at_most:
@@ -61,28 +62,28 @@ class Counting:
         self.launches, self._at_most, self._stop = 0, at_most, stop
 
 
-def call_layers(variant: Variant, layers: list[ConvLayer], images: int, told: Path) -> None:
-    """Call the variant on each layer, the second time for ncu; `told` gets the launches of each call, as JSON.
+def call_layers(variant: Variant, layers: list[ConvLayer], images: int, launches_file: Path) -> None:
+    """Call the variant twice on each layer, the second time for ncu; write each call's launches to a file, as JSON.
 
-    Peers launch without us: theirs are not told.
+    The launches of peers are not known: they do not go through our kernels.
     """
     if variant.cuda_source is None:
-        _ = variant.module  # PyTorch did not load behind NVRTC, which exports C++ symbols of its own
+        _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
     import cupy
     import numpy as np
     from cupy.cuda import profiler
 
-    from warpbook import building, gpu
+    from warpbook.harness import building, gpu
 
     arch = gpu.require().arch
     source = f'extern "C" __global__ void {MARK}() {{}}'
-    cubin, log = building.compile_source(source, f"{MARK}.cu", building.options(arch, []))
+    cubin, log = building.compile_source(source, f"{MARK}.cu", building.compiler_options(arch, []))
     if cubin is None:
         raise UserError(f"{MARK} does not compile for {arch}:\n{log}")
     marks = gpu.load_module(cubin)
     mark = marks.get_function(MARK)
-    own = gpu.kernels_of(variant, arch)
-    kernels = Counting(own) if own else None
+    loaded = gpu.kernels_of(variant, arch)
+    kernels = Counting(loaded) if loaded else None
     generator = np.random.default_rng(408)
     launches: dict[str, int] = {}
     for layer in layers:
@@ -96,7 +97,7 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, told: Pa
         cupy.cuda.runtime.deviceSynchronize()
         if kernels:
             launches[layer.name] = kernels.launches
-            with written_whole(told) as temporary:
+            with written_whole(launches_file) as temporary:
                 temporary.write_text(json.dumps(launches))
             kernels.restart(LAUNCHES_KEPT if kernels.launches > LAUNCHES_MAX else None, profiler.stop)
         profiler.start()
@@ -107,26 +108,26 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, told: Pa
 
 
 def without_unknown(metrics: list[str], said: str) -> list[str]:
-    """The counters less those that ncu says it does not know."""
+    """The counters, without those that ncu says it does not know."""
     unknown = set(_UNKNOWN.findall(said))
     return [metric for metric in metrics if metric not in unknown and metric.split(".")[0] not in unknown]
 
 
 def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """ncu's rows of each layer, its launches numbered from 0: a marker's launch begins the next layer."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """ncu's rows by layer, launches numbered from 0. The marker kernel begins a layer."""
+    readings: dict[str, list[dict[str, Any]]] = {}
     marks, first = 0, 0
     for launch in sorted({row["launch"] for row in counted}):
         rows = [row for row in counted if row["launch"] == launch]
         if rows[0]["kernel"].split("(")[0] == MARK:
             marks, first = marks + 1, launch + 1
         elif 1 <= marks <= len(layers):
-            found.setdefault(layers[marks - 1], []).extend({**row, "launch": launch - first} for row in rows)
-    return found
+            readings.setdefault(layers[marks - 1], []).extend({**row, "launch": launch - first} for row in rows)
+    return readings
 
 
 def why_nothing(status: int, said: str, err: str) -> Failed:
-    """The failure that ncu's words tell of, as `refused`, or else the program's last ones."""
+    """The failure in ncu's output: `refused` where ncu names one, else the program's last words."""
     if "NVGPUCTRPERM" in said + err:
         return Failed("refused", NO_PERMISSION)
     if words := _OWN_WORDS.findall(said + "\n" + err):
@@ -139,22 +140,22 @@ def why_nothing(status: int, said: str, err: str) -> Failed:
 def counted_by_ncu(
     variant: str, network: str, layers: list[str], images: int, metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], Failed | None]:
-    """(rows of each layer as ncu gave them, launches of each layer's call where known, what went wrong if anything).
+    """(ncu's rows by layer, launches of each layer's call where known, the failure if any).
 
-    ncu's own report is left at `report`. Counters that it does not know are left out of the rows.
+    ncu's report stays at `report`. The rows leave out counters that ncu does not know.
     """
-    ncu = shutil.which("ncu")
-    if not ncu:
+    program = shutil.which("ncu")
+    if not program:
         return {}, {}, Failed("unsupported", "ncu (Nsight Compute) is not on PATH")
     inside = [sys.executable, __file__, "--variant", variant, "--network", network, "--images", str(images)]
     with tempfile.TemporaryDirectory() as scratch:
-        log, told = Path(scratch) / "ncu.csv", Path(scratch) / "launches.json"
+        log, launches_file = Path(scratch) / "ncu.csv", Path(scratch) / "launches.json"
         for _ in range(RETRIES_MAX):
             command = [
-                ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
+                program, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
                 "--cache-control", "none", "--replay-mode", "kernel", "--profile-from-start", "off",
                 "--metrics", ",".join(metrics), "--log-file", str(log), "--export", str(report), "--force-overwrite",
-                *inside, "--told", str(told), "--inside", *layers,
+                *inside, "--launches", str(launches_file), "--inside", *layers,
             ]  # fmt: skip
             log.unlink(missing_ok=True)
             report.unlink(missing_ok=True)
@@ -170,14 +171,14 @@ def counted_by_ncu(
         counted: list[dict[str, Any]] = []
         try:
             lines = said.splitlines()
-            if not any(map(nsight.is_ncu_header, lines)) and report.exists():
+            if not any(map(ncu.is_header, lines)) and report.exists():
                 lines = nsight.raw_page(report).splitlines()
-            if any(map(nsight.is_ncu_header, lines)):
-                counted = [row for row in nsight.read_ncu(lines, "ncu's raw page").counters if row["metric"] in metrics]
+            if any(map(ncu.is_header, lines)):
+                counted = [row for row in ncu.read_csv(lines, "ncu's raw page").counters if row["metric"] in metrics]
             failure = None if counted and not status else why_nothing(status, said + out, err)
         except UserError as error:
             failure = Failed("launch_failed", str(error))
-        launches = json.loads(told.read_text()) if told.exists() else {}
+        launches = json.loads(launches_file.read_text()) if launches_file.exists() else {}
     return by_layer(counted, layers), launches, failure
 
 
@@ -199,36 +200,36 @@ def count(
         elif reason := variant.unsupported(layer, images):
             failures[layer.name] = Failed("unsupported", reason)
     names = [layer.name for layer in layers if layer.name not in failures]
-    found: dict[str, list[dict[str, Any]]] = {}
+    readings: dict[str, list[dict[str, Any]]] = {}
     launches: dict[str, int] = {}
-    # Whatever broke one layer breaks the process, and with it the others: those are then counted alone.
+    # A layer that fails takes the process down, and with it the other layers: count each alone then.
     for group in [names, *([name] for name in names if len(names) > 1)]:
-        left = [name for name in group if name not in found]
+        left = [name for name in group if name not in readings]
         final = any(failures[name].status != "launch_failed" for name in left if name in failures)
         if left and not final:
             report = folder / f"{network}-{variant.name}{'' if left == names else f'-{left[0]}'}.ncu-rep"
-            rows, told, failure = counted_by_ncu(variant.name, network, left, images, metrics, timeout_s, report)
-            found |= rows
-            launches |= told
+            counted, made, failure = counted_by_ncu(variant.name, network, left, images, metrics, timeout_s, report)
+            readings |= counted
+            launches |= made
             failures |= {name: failure or Failed("launch_failed", "ncu counted no launch of it") for name in left}
-    made: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for layer in layers:
-        rows = found.get(layer.name, [])
-        if not rows:
-            made.append({**place, "layer": layer.name, **nothing, **failures[layer.name].columns})
-        for launch in sorted({row["launch"] for row in rows}):
-            own = {row["metric"]: row for row in rows if row["launch"] == launch}
-            kernel = next(iter(own.values()))["kernel"]
-            made += [
+        counters = readings.get(layer.name, [])
+        if not counters:
+            rows.append({**place, "layer": layer.name, **nothing, **failures[layer.name].columns})
+        for launch in sorted({counter["launch"] for counter in counters}):
+            by_metric = {counter["metric"]: counter for counter in counters if counter["launch"] == launch}
+            kernel = next(iter(by_metric.values()))["kernel"]
+            rows += [
                 {
                     **place, "layer": layer.name, "launch": launch, "kernel": kernel, "metric": metric,
-                    "unit": own[metric]["unit"] if metric in own else "",
-                    "value": own[metric]["value"] if metric in own else None,
+                    "unit": by_metric[metric]["unit"] if metric in by_metric else "",
+                    "value": by_metric[metric]["value"] if metric in by_metric else None,
                     "launches": launches.get(layer.name), "status": "ok", "reason": "",
                 }
                 for metric in metrics
             ]  # fmt: skip
-    return made
+    return rows
 
 
 def main() -> None:
@@ -240,16 +241,16 @@ def main() -> None:
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--reports", type=Path, help="folder for ncu's own reports")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--told", type=Path, help="where to write the launches of each call, under ncu")
+    parser.add_argument("--launches", type=Path, help="where to write the launches of each call, under ncu")
     parser.add_argument("--inside", nargs="+", metavar="LAYER", help="call the variant, under ncu")
     arguments = parser.parse_args()
     variant = variants.read(arguments.variant)
     if arguments.inside:
         layers = [layer for layer in networks.find(arguments.network).convs if layer.name in arguments.inside]
-        call_layers(variant, layers, arguments.images, arguments.told)
+        call_layers(variant, layers, arguments.images, arguments.launches)
         return
     arguments.reports.mkdir(parents=True, exist_ok=True)
-    with exclusive.machine():
+    with locks.machine():
         rows = count(
             variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports
         )

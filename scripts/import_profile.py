@@ -2,8 +2,8 @@
 
 python scripts/import_profile.py FILE... --study fa18 --variant direct --size 10000
 
-Writes results/imported/<study>/<variant>-<size>/: activities.csv.gz, profile_summaries.csv and counters.csv, those
-for which the files hold rows. Nothing is written when a file is refused.
+Writes activities.csv.gz, profile_summaries.csv and counters.csv into results/imported/<study>/<variant>-<size>/, each
+where the files have rows for it. Writes nothing when a file is refused.
 """
 
 import argparse
@@ -11,8 +11,9 @@ import re
 import sys
 from pathlib import Path
 
-from warpbook import config, data, networks, profiles, variants
+from warpbook import config, data, networks, provenance, variants
 from warpbook.errors import UserError, exit_status, nearest
+from warpbook.profiling import attribution, importing
 
 IMPORTED = Path(__file__).parents[1] / "results" / "imported"
 
@@ -26,6 +27,7 @@ def _lines(text: str) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="told apart by content, not by name")
     parser.add_argument("--study", required=True, help="a study of config.yaml")
     parser.add_argument("--variant", required=True, help="the variant of kernels/ that was profiled")
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--network", help="the study's by default")
     parser.add_argument("--layer", default="", help="convolution layer that ncu's counters are of; all by default")
     parser.add_argument("--lines", type=_lines, metavar="FIRST-LAST", help="read these lines alone of one text file")
+    parser.add_argument("--anyway", action="store_true", help="import kernels that are another variant's too")
     parser.add_argument("--out", type=Path, default=IMPORTED, help="results/imported by default")
     arguments = parser.parse_args()
 
@@ -50,8 +53,14 @@ def main() -> None:
     if arguments.lines and len(arguments.files) > 1:
         raise UserError("--lines is of one file; import the files one by one")
 
-    read = {str(path): profiles.read(path, arguments.lines) for path in arguments.files}
-    rows_of = profiles.combined(read, variant.name, network.name, arguments.size, arguments.layer)
+    read = {str(path): importing.read(path, arguments.lines) for path in arguments.files}
+    for name, profile in read.items():
+        reason = attribution.mistaken(profile, variant, known)
+        if reason and not arguments.anyway:
+            raise UserError(f"{name}: {reason}: give --variant, or --anyway where it is {variant.name}'s all the same")
+        if reason:
+            print(f"warning: {name}: {reason}", file=sys.stderr)
+    rows_of = importing.combined(read, variant.name, network.name, arguments.size, arguments.layer)
     folder = arguments.out / arguments.study / f"{variant.name}-{arguments.size}"
     for table, rows in rows_of.items():
         table.write(rows, folder / table.name)

@@ -7,15 +7,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpbook import data, inference, networks, variants, weights
+from warpbook import data, networks, provenance, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import sha256
+from warpbook.harness import inference
 
 SIZES = (100, 1000, 10000)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
     parser.add_argument("params", type=Path)
     parser.add_argument("--network", required=True, help=f"one of {', '.join(networks.NETWORKS)}")
     parser.add_argument("--weights", help="which set of the network's weights; its first by default")

@@ -2,8 +2,8 @@
 
     python scripts/infer.py --network fa18 --variant direct --device gpu 10000
 
-A convolution's Op Time is the call alone, in seconds, host-device copies left out. Exit status 2, and one line, for a
-variant, network, size or device that is not there.
+Op Time is the time of one convolution call in seconds, without host-device copies. An unknown variant, network, size
+or device ends with exit status 2 and one line.
 """
 
 import argparse
@@ -12,12 +12,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from warpbook import data, inference, networks, variants, weights
+from warpbook import data, networks, provenance, variants, weights
 from warpbook.errors import UserError, exit_status
+from warpbook.harness import inference
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
     parser.add_argument("--network", default="fa18", help=f"one of {', '.join(networks.NETWORKS)}")
     parser.add_argument("--weights", help="which set of the network's weights; its first by default")
     parser.add_argument("--variant", required=True, help="stem of a file in kernels/")
@@ -41,9 +43,9 @@ def main() -> None:
     for conv in network.convs:
         if reason := variant.unsupported(conv, size):
             raise UserError(reason)
-    marked: Callable[[str], AbstractContextManager[None]] = nullcontext
+    marked: Callable[[str], AbstractContextManager[object]] = nullcontext
     if variant.device == "gpu":
-        from warpbook import gpu
+        from warpbook.harness import gpu
 
         gpu.require()
         marked = gpu.marked
@@ -60,11 +62,11 @@ def main() -> None:
         predict = inference.load(variant, network, parameters)
     print("done\nNew Inference", flush=True)
     with marked(f"inference of {size} images"):
-        predicted, op_times = predict(images[:size])
-    for op_time in op_times:
+        predicted, op_s = predict(images[:size])
+    for op_time in op_s:
         print(f"Op Time: {op_time:.6f}")
     accuracy = round(float((predicted == labels[:size]).mean()), 4)
-    if op_times:
+    if op_s:
         print(f"Correctness: {accuracy} Model: {network.model(weight_set)}")
     else:
         print(f"EvalMetric: {{'accuracy': {accuracy}}}")

@@ -26,9 +26,11 @@ has_library() { "$python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1"
 has_library libpango-1.0.so.0 || missing+=(libpango-1.0-0)
 has_library libpangoft2-1.0.so.0 || missing+=(libpangoft2-1.0-0)
 has_library libharfbuzz-subset.so.0 || missing+=(libharfbuzz-subset0)
-# Wanted but not needed: without them the images are downloaded, and no GPU kernel is run on the CPU.
+# Wanted but not needed: without them the images are downloaded, no GPU kernel is run on the CPU, and kernels run on the
+# CPU with the user's rights.
 wanted=()
 command -v g++ >/dev/null || wanted+=(g++)
+command -v bwrap >/dev/null || wanted+=(bubblewrap)
 [ -e /usr/share/datasets/fashion-mnist ] || [ -e results/data/fashion-mnist ] || [ -n "${FASHION_MNIST:-}" ] || wanted+=(dataset-fashion-mnist)
 
 if [ ${#missing[@]} -gt 0 ] || [ ${#wanted[@]} -gt 0 ]; then

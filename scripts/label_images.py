@@ -1,6 +1,7 @@
-"""Predict every test image's label in float64: what the labels of every variant are counted against."""
+"""Predict every test image's label in float64: the reference for the labels of every variant."""
 
 import argparse
+import io
 import sys
 from pathlib import Path
 
@@ -21,7 +22,8 @@ def main() -> None:
     images, _ = data.load(network)
     labels = reference.labels(network, weights.load(network, arguments.weights), images)
     with written_whole(arguments.out) as temporary:
-        np.save(temporary, labels)
+        np.save(content := io.BytesIO(), labels)  # to a file it would not say why it cannot write
+        temporary.write_bytes(content.getvalue())
 
 
 if __name__ == "__main__":

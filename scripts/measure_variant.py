@@ -10,28 +10,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from warpbook import exclusive, networks, tables, timing, variants
+from warpbook import bounds, locks, networks, outcomes, tables, variants
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
+from warpbook.harness import checking, timing
+from warpbook.harness.bench import Bench, CpuBench
+from warpbook.harness.supervision import Failed, supervised
 from warpbook.networks import ConvLayer
-from warpbook.supervision import Failed, supervised
 from warpbook.variants import Variant
 
 Place = tuple[ConvLayer, int]
 
-AGAIN = 4  # times that a variant is held against its own copy at each place
+AA_TESTS = 4  # A/A tests of a variant on each layer at each size
 
 
 def below_bound(
     rows: list[timing.Row], variant: Variant, layer: ConvLayer, images: int, machine: dict[str, Any]
 ) -> str:
-    """Why a layer's samples cannot be true: a time below what the hardware can do. Empty when they can.
+    """Why a layer's samples cannot be true: one is below the hardware's lower bound. Empty when none is.
 
-    What the L2 cache holds need not come from or go to memory within a call, so that much is left out of the bytes.
+    Bytes that stay in the L2 cache need not cross the memory bus within a call; the bound leaves them out.
     """
     gpu = machine["gpu"]
-    peak = gpu["peak_gflop_per_s"][variant.header.precision] if variant.header.method == "direct" else None
-    bound = timing.lower_bound_ms(layer, images, gpu["copy_gb_per_s"], peak, kept_bytes=gpu["l2_bytes"])
+    bound = bounds.method_bound_ms(layer, images, variant.header, gpu, kept_bytes=gpu["l2_bytes"])
     fastest = min(row["time_ms"] for row in rows if row["variant"] == variant.name)
     if fastest >= bound:
         return ""
@@ -49,13 +50,15 @@ def measure(
     measuring: Measuring,
     machine: dict[str, Any],
 ) -> Iterator[tuple[Place, list[timing.Row]]]:
-    """Each place's samples in turn: of the variant, and where they can be had of its baseline beside it."""
+    """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
+    bench: Bench
     if device == "gpu":
-        from warpbook.gpu import GpuBench as bench_type
+        from warpbook.harness.gpu import opened
+
+        bench = opened(variant)
     else:
-        from warpbook.bench import CpuBench as bench_type
-    gc.disable()  # Python's collector would fall into a sample every few dozen; this process is short
-    bench = bench_type()
+        bench = CpuBench()
+    gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     series = measuring.gpu if device == "gpu" else measuring.cpu
     last_ms: dict[str, float] = {}  # the baseline's last time an image, by layer
     for layer, images in places:
@@ -63,13 +66,14 @@ def measure(
             yield (layer, images), [failed_row(variant, layer, images, Failed("unsupported", reason))]
             continue
         paired = []
-        # A baseline so slow that patience ends before there are pairs enough would cost the variant its own
-        # precision: it is then measured in its own job alone.
+        # With a slow baseline, patience_s would end before there are enough pairs, and the variant would have too few
+        # samples as well: such a baseline is timed in its own job alone.
         expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
         if baseline and not baseline.unsupported(layer, images) and series.min_samples * expected_s < series.patience_s:
             paired = [baseline]
         try:
-            rows = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
+            with checking.device_faults_named(variant):
+                rows = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
             if device == "gpu" and (reason := below_bound(rows, variant, layer, images, machine)):
                 raise Failed("refused", reason)
         except Failed as failure:
@@ -92,45 +96,47 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "gpu"), required=True)
     parser.add_argument("--network", required=True)
     parser.add_argument("--variant", required=True)
+    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
-    parser.add_argument("--baseline-correctness", type=Path)
-    parser.add_argument("--again", action="store_true", help="time the variant in turn with its own copy")
+    parser.add_argument("--baseline-correctness", type=Path, nargs="?")
+    parser.add_argument("--aa", action="store_true", help="an A/A test: the variant in turn with its copy")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
-    variant = variants.read(arguments.variant)
+    variant = variants.read(arguments.variant, arguments.kernels)
     measuring = Measuring.model_validate(json.loads(arguments.measuring))
     machine = json.loads(arguments.machine.read_text())
-    baseline = variants.read(variant.header.builds_on) if variant.header.builds_on else None
-    if arguments.again:
-        baseline = replace(variant, name=f"{variant.name}:again")
-    elif arguments.baseline_correctness and tables.failure(tables.CORRECTNESS.rows(arguments.baseline_correctness)):
+    baseline = variants.read(variant.header.builds_on, arguments.kernels) if variant.header.builds_on else None
+    checked = tables.CORRECTNESS.rows(arguments.baseline_correctness) if arguments.baseline_correctness else []
+    if arguments.aa:
+        baseline = replace(variant, name=f"{variant.name}:aa")
+    elif outcomes.first_failure(checked):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
     remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
-    if arguments.again:
-        remaining *= AGAIN
+    if arguments.aa:
+        remaining *= AA_TESTS
     times_at: Counter[Place] = Counter()
     rows: list[timing.Row] = []
 
-    def keep(place: Place, found: list[timing.Row]) -> None:
+    def keep(place: Place, samples: list[timing.Row]) -> None:
         remaining.remove(place)
         times_at[place] += 1
-        job = f"again:{variant.name}:{times_at[place]}" if arguments.again else variant.name
-        rows.extend({"job": job, **row} for row in found)
+        job = f"aa:{variant.name}:{times_at[place]}" if arguments.aa else variant.name
+        rows.extend({"job": job, **row} for row in samples)
 
     def produce() -> Iterator[tuple[Place, list[timing.Row]]]:
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
 
     try:
-        if failure := tables.failure(tables.CORRECTNESS.rows(arguments.correctness)):
+        if failure := outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise Failed(**failure)
-        with exclusive.machine():
-            for place, found in supervised(produce, measuring.timeout_s):
-                keep(place, found)
+        with locks.machine():
+            for place, samples in supervised(produce, measuring.timeout_s):
+                keep(place, samples)
     except Failed as failure:
         for layer, images in list(remaining):
             keep((layer, images), [failed_row(variant, layer, images, failure)])

@@ -1,4 +1,4 @@
-"""Describe this machine and measure what its GPU can do at most, for the lower bounds."""
+"""Describe this machine and measure its GPU's peak rates, for the lower bounds."""
 
 import argparse
 import json
@@ -11,9 +11,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from warpbook import building, devices, exclusive, profilers
+import numpy as np
+
+from warpbook import devices, locks, profilers
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
+from warpbook.harness import building
 
 PACKAGES = (
     "snakemake", "cupy-cuda13x", "cupy-cuda12x", "numpy", "pandas", "numba", "onnxruntime", "torch", "cupti-python",
@@ -24,14 +27,14 @@ MULTIPLY_ADD_ROUNDS = 200  # about 4 ms on an H200
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that decide or show figures, of those that are installed."""
-    found = {}
+    """Versions of the installed packages that decide or show figures."""
+    installed = {}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def cpu() -> dict[str, Any]:
@@ -50,11 +53,11 @@ def cpu() -> dict[str, Any]:
 
 
 def gpu(device: devices.Device) -> dict[str, Any]:
-    """The GPU's facts, the bandwidth it copies with, and its peak rates."""
+    """The GPU's properties, its copy bandwidth and its peak rates."""
     import cupy
 
     from warpbook import estimates
-    from warpbook.gpu import GpuBench
+    from warpbook.harness.gpu import GpuBench
 
     bench = GpuBench()
     source, target = (cupy.empty(COPY_BYTES, cupy.uint8) for _ in range(2))
@@ -70,7 +73,7 @@ def gpu(device: devices.Device) -> dict[str, Any]:
             stop.synchronize()
             if number >= 3:
                 times.append(cupy.cuda.get_elapsed_time(start, stop))
-        return estimates.median(times)
+        return estimates.median(np.array(times))
 
     copy = timed(lambda: target.data.copy_from_device_async(source.data, COPY_BYTES))
     multiply_adds = bench.multiply_add(MULTIPLY_ADD_ROUNDS)
@@ -93,7 +96,7 @@ def gpu(device: devices.Device) -> dict[str, Any]:
         "multiprocessors": bench.multiprocessors,
         "memory_bytes": bench.memory_bytes,
         "l2_bytes": bench.l2_bytes,
-        # Bytes read and written, both.
+        # Bytes read and bytes written.
         "copy_gb_per_s": 2 * COPY_BYTES / copy.value / 1e6,
         "copy_gb_per_s_ci": [2 * COPY_BYTES / copy.high / 1e6, 2 * COPY_BYTES / copy.low / 1e6],
         # Multiply-adds in registers, each of two operations.
@@ -120,9 +123,9 @@ def main() -> None:
         "profilers": {},
     }
     if arguments.gpu == "yes":
-        from warpbook.gpu import require
+        from warpbook.harness.gpu import require
 
-        with exclusive.machine():
+        with locks.machine():
             machine["gpu"] = gpu(require())
         machine["profilers"] = profilers.describe(require())
     with written_whole(arguments.out) as temporary:

@@ -1,32 +1,45 @@
 """Render a study's report from the runs that it cites: one HTML file and one PDF."""
 
+import argparse
 import gc
+import json
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from warpbook import config, evidence, plan, provenance, rendering, runs, variants
+from warpbook import config, plan, provenance, runs, variants
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
+from warpbook.report import closing, evidence, rendering
+from warpbook.report.pdf import write_pdf
 
 
 def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path) -> None:
     """Write the report of `study` under a configuration's values, with this machine's run at `run`."""
     planned = plan.make(config.load(values, list(variants.discover())))
-    found = evidence.load(planned, study, runs.open_run(run))
+    ev = evidence.load(planned, study, runs.open_run(run))
     commit, dirty = provenance.commit()
-    document = rendering.to_html(found, datetime.now().astimezone(), commit, dirty)
+    # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
+    ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
+    document = rendering.to_html(ev, ended, commit, dirty)
     with written_whole(html) as temporary_html, written_whole(pdf) as temporary_pdf:
         temporary_html.write_text(rendering.standalone(document))
-        rendering.to_pdf(document, temporary_pdf)
+        write_pdf(document, temporary_pdf, ev.cited)
+    print("\n".join(closing.lines(ev, pdf)))
 
 
-def main(job: Any) -> None:
-    """Render what a Snakemake job names."""
-    gc.disable()  # a document's objects live until it is written: looking for dead ones takes a seventh of the time
-    render(job.wildcards.study, job.params.config, Path(job.input.run), Path(job.output.html), Path(job.output.pdf))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study", required=True)
+    parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
+    parser.add_argument("--run", type=Path, required=True, help="this machine's run")
+    parser.add_argument("--html", type=Path, required=True)
+    parser.add_argument("--pdf", type=Path, required=True)
+    arguments = parser.parse_args()
+    gc.disable()  # all objects live until the document is written: collecting garbage would take a seventh of the time
+    render(arguments.study, arguments.config, arguments.run, arguments.html, arguments.pdf)
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(lambda: main(snakemake)))  # noqa: F821
+    sys.exit(exit_status(main))

@@ -1,4 +1,4 @@
-"""Print what checking found, a line for each variant and network, and fail when a variant failed."""
+"""Print the result of the checks, a line for each variant and network; fail when a variant failed."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from warpbook import tables
+from warpbook import outcomes, tables
 from warpbook.errors import exit_status
 
 
@@ -29,7 +29,7 @@ def main() -> int:
     frames = [tables.CORRECTNESS.read(path) for path in arguments.correctness]
     correctness = pd.concat(frames) if frames else tables.CORRECTNESS.empty()
     for (variant, network), tests in correctness.groupby(["variant", "network"], sort=False):
-        failure = tables.failure(tests.to_dict("records"))
+        failure = outcomes.first_failure(tests.to_dict("records"))
         failed += failure is not None
         place = f"{variant:24} {network:8}"
         if failure:
@@ -41,10 +41,10 @@ def main() -> int:
             labels = int(tests.mismatched_labels.max()) if tests.mismatched_labels.notna().any() else "no"
             words = f"{tests.ok.sum()} tests, error at most {worst:.2g} of its tolerance, {labels} labels differ"
             print(f"checked {place} {words}")
-    for row in (row for path in arguments.sanitizer for row in tables.SANITIZER.rows(path)):
-        failed += row["status"] not in ("ok", "unsupported")
-        found = f"{row['errors']} errors" if row["status"] == "ok" else f"{row['status']}: {row['reason']}"
-        print(f"{row['tool']:10} {row['variant']:32} {found}")
+    for tool in (row for path in arguments.sanitizer for row in tables.SANITIZER.rows(path)):
+        failed += tool["status"] not in ("ok", "unsupported")
+        outcome = f"{tool['errors']} errors" if tool["status"] == "ok" else f"{tool['status']}: {tool['reason']}"
+        print(f"{tool['tool']:10} {tool['variant']:32} {outcome}")
     return 1 if failed else 0
 
 

@@ -6,31 +6,40 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from warpbook import exclusive, networks, tables, variants
+from warpbook import locks, networks, outcomes, tables, variants
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
+from warpbook.harness import supervision
 
 PROGRAM = Path(__file__).with_name("infer.py")
 _ACCURACY = re.compile(r"(?:Correctness:|'accuracy':) ([0-9.]+)")
 
+NOT_RUN: dict[str, Any] = {
+    "user_s": None, "system_s": None, "elapsed_s": None, "max_rss_kib": None, "accuracy": None, "output": "",
+}  # fmt: skip
+"""Columns of PROGRAMS for a program that was not run."""
+
 
 def run_once(command: list[str], timeout_s: float) -> dict[str, Any]:
-    """Columns of PROGRAMS for one run of a command: its own times and peak memory, as the kernel accounts them."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        began = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=err)
-        killer = threading.Timer(timeout_s, process.kill)
-        killer.start()
-        _, exit_code, usage = os.wait4(process.pid, 0)
-        elapsed = time.perf_counter() - began
-        timed_out = not killer.is_alive()
-        killer.cancel()
+    """Columns of PROGRAMS for one run of a command: its times and peak memory, as the system accounts them."""
+    # In memory: a full disk must not look like a failure of the program.
+    with open(os.memfd_create("stdout"), "w+") as out, open(os.memfd_create("stderr"), "w+") as err:
+        with supervision.ending_descendants():
+            began = time.perf_counter()
+            leave = partial(supervision.leave_with, os.getpid())
+            process = subprocess.Popen(command, stdout=out, stderr=err, preexec_fn=leave)
+            killer = threading.Timer(timeout_s, process.kill)
+            killer.start()
+            _, exit_code, usage = os.wait4(process.pid, 0)
+            elapsed = time.perf_counter() - began
+            timed_out = not killer.is_alive()
+            killer.cancel()
         process.returncode = os.waitstatus_to_exitcode(exit_code)
         out.seek(0)
         err.seek(0)
@@ -69,7 +78,7 @@ def main() -> None:
     measuring = Measuring.model_validate(json.loads(arguments.measuring))
 
     def runs_at(weight_set: str, size: int) -> int:
-        # On a GPU a small dataset's program is all start-up, and other weights take the same time: one run shows them.
+        # On a GPU, start-up dominates small datasets, and the weights do not change the time: one run is enough.
         first = weight_set == arguments.weights[0] and size == max(arguments.sizes)
         return measuring.programs.runs if variant.device == "cpu" or (arguments.repeat and first) else 1
 
@@ -79,14 +88,14 @@ def main() -> None:
         place = {"variant": variant.name, "network": network.name, "weights": weight_set, "device": variant.device}
         rows.append({**place, "size": size, "run": run, **columns})
 
-    failure = tables.failure(tables.CORRECTNESS.rows(arguments.correctness))
-    with exclusive.machine():
+    failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
+    with locks.machine():
         for weight_set in arguments.weights:
             for size in arguments.sizes:
                 reasons = (variant.unsupported(conv, size) for conv in network.convs)
                 unsupported = next(({"status": "unsupported", "reason": reason} for reason in reasons if reason), None)
                 if not_run := failure or unsupported:
-                    add(weight_set, size, 0, {**tables.NOT_RUN, **not_run})
+                    add(weight_set, size, 0, {**NOT_RUN, **not_run})
                     continue
                 options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
                 command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]

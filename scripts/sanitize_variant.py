@@ -1,7 +1,7 @@
 """Run one variant under each tool of NVIDIA's compute-sanitizer: a row for each tool.
 
-The tools watch this very program, started again with --inside, which calls the variant on every network's layers and on
-ragged shapes. Each array is an allocation of its own there, so that the tools know its ends.
+The program starts itself again under the tool, with --inside, and calls the variant on every network's layers and on
+ragged shapes. Each array is allocated separately there, which shows the tools its bounds.
 """
 
 import argparse
@@ -12,23 +12,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from warpbook import checking, exclusive, networks, tables, variants
+from warpbook import locks, networks, tables, variants
 from warpbook.errors import exit_status
-from warpbook.supervision import run_to_end
+from warpbook.harness import checking
+from warpbook.harness.supervision import run_to_end
 from warpbook.variants import Variant
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 IMAGES = 1
-# What racecheck watches takes it a microsecond: layers with more products than these are left to the other tools.
+# racecheck needs a microsecond an access: layers with more products than this are left to the other tools.
 RACECHECK_PRODUCTS = 2_000_000
 _ERRORS = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 
 def call_everywhere(variant: Variant, tool: str) -> None:
-    """Call the variant once on each layer, with inputs of zeros and an output that nothing has initialised."""
+    """Call the variant once on each layer, with inputs of zeros and an uninitialised output."""
     import cupy
 
-    from warpbook import gpu
+    from warpbook.harness import gpu
 
     cupy.cuda.set_allocator(None)
     kernels = gpu.kernels_of(variant, gpu.require().arch)
@@ -47,13 +48,13 @@ def call_everywhere(variant: Variant, tool: str) -> None:
 
 def sanitize(variant: str, tool: str, timeout_s: float) -> dict[str, Any]:
     """Columns of SANITIZER for one tool."""
-    found = shutil.which("compute-sanitizer")
-    place = {"variant": variant, "tool": tool, "version": "", "errors": None}
-    if not found:
+    program = shutil.which("compute-sanitizer")
+    place: dict[str, Any] = {"variant": variant, "tool": tool, "version": "", "errors": None}
+    if not program:
         return {**place, "status": "unsupported", "reason": "compute-sanitizer is not installed on this machine"}
-    said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     place["version"] = (re.findall(r"Version ([\d.]+)", said) or [""])[0]
-    command = [found, "--tool", tool, sys.executable, __file__, "--variant", variant, "--inside", tool]
+    command = [program, "--tool", tool, sys.executable, __file__, "--variant", variant, "--inside", tool]
     try:
         status, out, err = run_to_end(command, timeout_s)
     except subprocess.TimeoutExpired:
@@ -81,7 +82,7 @@ def main() -> None:
     if arguments.inside:
         call_everywhere(variant, arguments.inside)
         return
-    with exclusive.machine(shared=True):
+    with locks.machine(shared=True):
         rows = [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:

@@ -1,7 +1,7 @@
 """Let Kernel Tuner try every configuration of one variant's parameters on a network's last layer: a row for each.
 
-The parameters and their values are the variant's own (`sweep` in its header). A configuration whose result on small
-integers is not exactly the float64 reference's has no figure.
+The variant's header names the parameters and their values (`sweep`). A configuration that does not reproduce the
+float64 reference exactly on small integers gets no time.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from warpbook import exclusive, networks, tables, variants
+from warpbook import locks, networks, sources, tables, variants
 from warpbook.errors import exit_status
 from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
@@ -28,7 +28,7 @@ def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
     from warpbook import reference
 
     generator = np.random.default_rng(408)
-    # Small integers: every configuration must give the same, whatever its order of additions.
+    # Small integers: the order of additions does not change the result, so every configuration must match exactly.
     x = generator.integers(-4, 5, layer.x_shape(IMAGES)).astype(np.float32)
     w = generator.integers(-4, 5, layer.w_shape).astype(np.float32)
     y = np.zeros(layer.y_shape(IMAGES), np.float32)
@@ -42,7 +42,7 @@ def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
     assert variant.cuda_source is not None
     results, environment = kernel_tuner.tune_kernel(
         "conv_forward",
-        variant.cuda_source.read_text(),
+        sources.text_of(variant.cuda_source),
         grid,
         [x, w, y, *variants.launch_arguments(layer, IMAGES)],
         sweep,
@@ -57,11 +57,11 @@ def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
         quiet=True,
     )
     tool = f"Kernel Tuner {metadata.version('kernel_tuner')}, {environment.get('device_name', '')}".strip(", ")
-    found = {tuple(int(result[name]) for name in sweep): result for result in results}
+    results_by_values = {tuple(int(result[name]) for name in sweep): result for result in results}
     rows = []
     for values in itertools.product(*sweep.values()):
         configuration = " ".join(f"{name}={value}" for name, value in zip(sweep, values, strict=True))
-        time_ms = found[values]["time"] if values in found else None
+        time_ms = results_by_values[values]["time"] if values in results_by_values else None
         sound = isinstance(time_ms, float)
         reason = "" if sound else f"Kernel Tuner: {type(time_ms).__name__ if time_ms is not None else 'not tried'}"
         state = {"status": "ok" if sound else "launch_failed", "reason": reason}
@@ -87,7 +87,7 @@ def main() -> None:
     layer = networks.find(arguments.network).convs[-1]
     place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
     try:
-        with exclusive.machine():
+        with locks.machine():
             rows = tune(variant, layer)
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"

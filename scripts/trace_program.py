@@ -1,4 +1,4 @@
-"""Watch the inference program with a profiler at each size: every kernel, copy, API call and range, a row for each."""
+"""Profile the inference program at each size: a row for each kernel, copy, API call and range."""
 
 import argparse
 import shutil
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import cupti_sqlite, exclusive, nsight, profiles, tables
+from warpbook import locks, outcomes, tables
 from warpbook.errors import UserError, exit_status
-from warpbook.profile_rows import Profile
-from warpbook.supervision import Failed, run_to_end
+from warpbook.harness.supervision import Failed, run_to_end
+from warpbook.profiling import cupti_sqlite, importing, nsight
+from warpbook.profiling.schema import Profile
 
 EVENTS_MAX = 25_000
 SCRIPTS = Path(__file__).parent
@@ -51,7 +52,7 @@ class Program:
         return f"{self.network}-{self.variant}-{self.size}"
 
     def run(self, *command: str | Path) -> str:
-        """What a command prints. Raises Failed where it hangs, or fails, with its last words."""
+        """A command's output. Raises Failed, with its last words, where it hangs or fails."""
         try:
             status, out, err = run_to_end(command, self.timeout_s)
         except subprocess.TimeoutExpired:
@@ -68,8 +69,9 @@ class Program:
 
 def by_cupti(program: Program) -> Watched:
     out, count = program.scratch / "events.csv", program.scratch / "count.txt"
-    limits = ["--at-most", str(EVENTS_MAX), "--out", out, "--count", count]
-    output = program.run(sys.executable, SCRIPTS / "trace_with_cupti.py", *limits, *program.command[1:])
+    place = ["--variant", program.variant, "--network", program.network, "--size", str(program.size)]
+    limits: list[str | Path] = ["--at-most", str(EVENTS_MAX), "--out", out, "--count", count]
+    output = program.run(sys.executable, SCRIPTS / "trace_with_cupti.py", *place, *limits, *program.command[1:])
     return Watched(tables.ACTIVITIES.rows(out), int(count.read_text()), output, [])
 
 
@@ -89,31 +91,31 @@ def by_nvprof(program: Program) -> Watched:
     them."""
     kept = [program.scratch / f"{program.name}.nvvp", program.scratch / f"{program.name}-analysis.nvvp"]
     output = program.run("nvprof", "--force-overwrite", "--export-profile", kept[0], *program.command)
-    found = watched(program, cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])
+    seen = watched(program, cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])
     spans: dict[str, int] = {}
-    for event in found.events:
+    for event in seen.events:
         if event["kind"] == "kernel":
             spans[event["name"]] = spans.get(event["name"], 0) + event["end_ns"] - event["start_ns"]
     if spans:
         longest = max(spans, key=lambda name: spans[name]).split("(")[0]
-        options = ["--force-overwrite", "--kernels", longest, "--analysis-metrics", "--export-profile", kept[1]]
+        options = ["--force-overwrite", "--kernels", longest, "--analysis-metrics", "--export-profile"]
         try:
-            program.run("nvprof", *options, *program.command)
-            found.reports.append(kept[1])
+            program.run("nvprof", *options, kept[1], *program.command)
+            seen.reports.append(kept[1])
         except Failed as failed:
             print(f"no analysis metrics of {longest} with {program.variant}: {failed}")
-    return found
+    return seen
 
 
 def watched(program: Program, profile: Profile, output: str, reports: list[Path]) -> Watched:
-    """What a profiler's file says."""
-    rows_of = profiles.combined({reports[0].name: profile}, program.variant, program.network, program.size)
+    """What a profiler's file holds."""
+    rows_of = importing.combined({reports[0].name: profile}, program.variant, program.network, program.size)
     count = len(profile.events) or sum(row["calls"] or 0 for row in profile.summaries)
     return Watched(rows_of.get(tables.ACTIVITIES, []), count, program_output(output), reports)
 
 
 def program_output(text: str) -> str:
-    """What the program printed, out of what its profiler printed beside."""
+    """The program's output, without what the profiler printed around it."""
     begin, end = "Loading fashion-mnist", ("Correctness:", "EvalMetric:")
     lines = text.splitlines()
     first = next((number for number, line in enumerate(lines) if line.startswith(begin)), 0)
@@ -130,7 +132,7 @@ def main() -> None:
     parser.add_argument("--network", required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
-    parser.add_argument("--baseline", type=Path, help="rows of PROFILES of what the variant builds on")
+    parser.add_argument("--baseline", type=Path, nargs="?", help="rows of PROFILES of what the variant builds on")
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="rows of ACTIVITIES")
@@ -140,40 +142,40 @@ def main() -> None:
     events: list[dict[str, Any]] = []
     watched_rows: list[dict[str, Any]] = []
     arguments.reports.mkdir(parents=True, exist_ok=True)
-    failure = tables.failure(tables.CORRECTNESS.rows(arguments.correctness))
+    failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
 
     def watch(size: int) -> int:
-        """Watch the program at one size, and keep what is found; the number of its events."""
+        """Profile the program at one size and keep its events and files; return the number of events."""
         place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network, "size": size}
-        found, state, began = Watched([], 0, "", []), {"status": "ok", "reason": ""}, time.perf_counter()
+        seen, state, began = Watched([], 0, "", []), {"status": "ok", "reason": ""}, time.perf_counter()
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 if failure:
                     raise Failed(**failure)
                 program = Program(arguments.network, arguments.variant, size, arguments.timeout, Path(scratch))
-                found = BY[arguments.tool](program)
-                if found.count > EVENTS_MAX:
-                    reason = f"{found.count} events, more than the {EVENTS_MAX} that a run keeps"
+                seen = BY[arguments.tool](program)
+                if seen.count > EVENTS_MAX:
+                    reason = f"{seen.count} events, more than the {EVENTS_MAX} that a run keeps"
                     raise Failed("refused", f"{reason}; see {fewer(size)} images")
-                events.extend({**event, **place} for event in found.events)
-                for report in found.reports:
+                events.extend({**event, **place} for event in seen.events)
+                for report in seen.reports:
                     shutil.copyfile(report, arguments.reports / report.name)
             except Failed as failed:
                 state = failed.columns
             except UserError as error:
                 state = {"status": "launch_failed", "reason": str(error)}
-        kept = found.reports[0].name if found.reports and state["status"] == "ok" else ""
-        took = {"elapsed_s": time.perf_counter() - began, "output": found.output, "report": kept}
-        watched_rows.append({**place, "events": len(found.events) if state["status"] == "ok" else 0, **took, **state})
-        return found.count
+        kept = seen.reports[0].name if seen.reports and state["status"] == "ok" else ""
+        took = {"elapsed_s": time.perf_counter() - began, "output": seen.output, "report": kept}
+        watched_rows.append({**place, "events": len(seen.events) if state["status"] == "ok" else 0, **took, **state})
+        return seen.count
 
     remaining = list(arguments.sizes)
     if arguments.baseline:
-        # To be seen on one time axis, both must have been watched at one size.
+        # The report draws both on one time axis, so both need a profile at the same size.
         theirs = [row["size"] for row in tables.PROFILES.rows(arguments.baseline) if row["status"] == "ok"]
         if theirs and max(remaining) not in theirs:
             remaining.append(max(theirs))
-    with exclusive.machine():
+    with locks.machine():
         while remaining:
             size = remaining.pop(0)
             if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:
@@ -186,7 +188,7 @@ def main() -> None:
 
 
 def fewer(size: int) -> int:
-    """The size to watch where there are too many events at one."""
+    """The size to profile instead of one at which there are too many events."""
     return max(1, size // 10)
 
 

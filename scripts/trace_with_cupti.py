@@ -1,8 +1,9 @@
 """Run a Python program with CUPTI's activity tracing on and write its events as rows of ACTIVITIES.
 
-    python scripts/trace_with_cupti.py --at-most 20000 --out events.csv --count count.txt PROGRAM [ARGUMENT ...]
+    python scripts/trace_with_cupti.py --variant direct --network fa18 --size 10 --at-most 20000 --out events.csv
+        --count count.txt PROGRAM [ARGUMENT ...]
 
-Runs the program in this very process, as `nsys profile python PROGRAM` would in another.
+Runs the program in this process, as `nsys profile python PROGRAM` would in another.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any
 from cupti import cupti
 
 from warpbook import tables
-from warpbook.cupti_sqlite import demangled
+from warpbook.profiling.cupti_sqlite import demangled
 
 KINDS = (
     cupti.ActivityKind.CONCURRENT_KERNEL,
@@ -44,7 +45,7 @@ NOTHING = {
 
 
 def hear_ranges() -> None:
-    """Have NVTX, once the program loads it, tell its ranges to the CUPTI that this process has loaded by now."""
+    """Make NVTX, once the program loads it, report its ranges to the CUPTI that this process has loaded."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.split(maxsplit=5)[-1]
         if "libcupti.so" in path:
@@ -52,7 +53,7 @@ def hear_ranges() -> None:
 
 
 def _row(activity: Any) -> dict[str, Any] | None:
-    """An activity as columns of ACTIVITIES, times still on CUPTI's clock."""
+    """An activity as columns of ACTIVITIES; times are still on CUPTI's clock."""
     span = {"start_ns": activity.start, "end_ns": activity.end, "correlation": activity.correlation_id}
     row: dict[str, Any] = {**NOTHING, **span}
     kind = activity.kind
@@ -84,7 +85,7 @@ def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[s
     """(events in order of start, how many there were, the program's exit status); no events where they are more than
     `at_most`."""
     rows: list[dict[str, Any]] = []
-    started: dict[int, tuple[int, str]] = {}  # by id, the first of the two markers that a range is
+    started: dict[int, tuple[int, str]] = {}  # by id: a range's first marker, until its second comes
     count = 0
 
     def completed(activities: list[Any]) -> None:
@@ -118,8 +119,24 @@ def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[s
     return (rows if count <= at_most else []), count, status
 
 
+def write(rows: list[dict[str, Any]], variant: str, network: str, size: int, out: Path) -> None:
+    """Write a program's events, in order of start, as ACTIVITIES; times become those since the first event."""
+    origin = rows[0]["start_ns"] if rows else 0
+    place = {"tool": "cupti", "variant": variant, "network": network, "size": size}
+    tables.ACTIVITIES.write(
+        (
+            {**row, **place, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}
+            for number, row in enumerate(rows)
+        ),
+        out,
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--size", type=int, required=True)
     parser.add_argument("--at-most", type=int, required=True, help="events; of more only the count is written")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=Path, required=True, help="where to write how many events there were")
@@ -129,11 +146,7 @@ def main() -> int:
     rows, count, status = trace(arguments.program, arguments.arguments, arguments.at_most)
     if status:
         return status
-    origin = rows[0]["start_ns"] if rows else 0
-    place = {"tool": "cupti", "variant": "", "network": "", "size": 0}  # which the caller knows
-    for number, row in enumerate(rows):
-        row |= {**place, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}
-    tables.ACTIVITIES.write(rows, arguments.out)
+    write(rows, arguments.variant, arguments.network, arguments.size, arguments.out)
     arguments.count.write_text(f"{count}\n")
     return 0
 

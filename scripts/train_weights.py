@@ -4,23 +4,24 @@
     python scripts/train_weights.py fa18
     python scripts/train_weights.py fa17 --weights low
 
-Run once; its results ship with the project. Needs PyTorch, which nothing else here does.
+Run once; its results ship with the project. Only this program needs PyTorch.
 """
 
 import argparse
 import os
 import sys
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from warpbook import data, networks, weights
+from warpbook import data, networks, provenance, weights
 from warpbook.errors import exit_status
 
 # Stored weights keep 6 of float16's 10 mantissa bits, so that all sets together stay under 20 MB compressed.
 MANTISSA_BITS = 6
-# The course's second fa17 model was deliberately bad; training ours stops once it gets this share of a batch run right.
+# The course's second fa17 model was deliberately bad: training stops at this running accuracy.
 LOW_ACCURACY = 0.63
 
 
@@ -60,8 +61,8 @@ def accuracy(model: CourseNetwork, images: np.ndarray, labels: np.ndarray) -> fl
     return right / len(images)
 
 
-def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple[CourseNetwork, dict]:
-    """A trained model and the story of its training."""
+def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple[CourseNetwork, dict[str, Any]]:
+    """A trained model, and how it was trained."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
     images, labels = data.read_idx("train-images-idx3-ubyte.gz"), data.read_idx("train-labels-idx1-ubyte.gz")
@@ -75,7 +76,7 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.02)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.5e-3, total_steps=steps)
-    step, recent = 0, []
+    step, recent = 0, list[float]()
     for epoch in range(epochs):
         order = generator.permutation(len(images))
         for start in range(0, len(images), batch):
@@ -117,6 +118,7 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
     parser.add_argument("network")
     parser.add_argument("--weights", help="which set of the network's weights (fa17: high or low)")
     parser.add_argument("--seed", type=int, default=408)
@@ -129,7 +131,7 @@ def main() -> None:
     model, story = train(network, weight_set == "low", arguments.seed, arguments.epochs)
 
     parameters = {name: weights.rounded(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()}
-    with torch.no_grad():  # judge what is stored, not what was trained
+    with torch.no_grad():  # the stored weights are judged, which are rounded
         stored = {name: torch.from_numpy(array.astype(np.float32)) for name, array in parameters.items()}
         stored["conv1.weight"] = stored["conv1.weight"] * 255.0
         for number, conv in enumerate(model.convs, start=1):

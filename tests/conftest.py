@@ -1,15 +1,21 @@
-"""What tests share: the GPU mark, the project's folder, and variants written for a test."""
+"""What tests share: the GPU mark, variants written for a test, and archived runs, whole or changed."""
 
+import shutil
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
-from warpbook import devices, variants
+from warpbook import config, devices, plan, runs, variants
+from warpbook.files import PROJECT
+from warpbook.plan import Plan
+from warpbook.report.evidence import Evidence
 from warpbook.variants import Variant
 
-PROJECT = Path(__file__).parents[1]
-SHARED = PROJECT.parent / "shared"
+pytest_plugins = ["databases"]
 
 HEADER = """\
 title: A variant made for a test
@@ -22,20 +28,31 @@ def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true", help="fail GPU tests where there is no GPU")
 
 
+# Files that take longest, in that order. Two workers take a file each: one begun last would be waited for.
+LONGEST = ("test_workflow", "test_strangers_kernels", "test_report", "test_kills", "test_faults", "test_attacks")
+
+
 def pytest_collection_modifyitems(config, items):
-    found = devices.probe()
-    if isinstance(found, devices.Device) or config.getoption("--require-gpu"):
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    device = devices.probe()
+    if isinstance(device, devices.Device) or config.getoption("--require-gpu"):
         return
-    skip = pytest.mark.skip(reason=f"no CUDA device: {found}")
+    skip = pytest.mark.skip(reason=f"no CUDA device: {device}")
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(skip)
 
 
+@pytest.fixture(scope="session")
+def shared_folder() -> Path:
+    """The folder beside the project with material that is not the project's: reports of the course, a trained model."""
+    return PROJECT.parent / "shared"
+
+
 @pytest.fixture
-def reference_model() -> Path:
+def reference_model(shared_folder) -> Path:
     """The trained model that nobody here made, beside the project where there is one."""
-    path = SHARED / "reference" / "ece408-sp19" / "ece408-0002.params"
+    path = shared_folder / "reference" / "ece408-sp19" / "ece408-0002.params"
     if not path.exists():
         pytest.skip(f"{path} is not here: it stands beside the project, not in it")
     return path
@@ -65,6 +82,61 @@ def cuda_variant(tmp_path):
         text = f"/*\n{HEADER}{header}{'' if 'launch:' in header else launch}*/\n{dedent(code)}"
         (folder / f"{name}.cu").write_text(text)
         return variants.read(name, folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def newest_archive() -> Path:
+    """The newest archived run: the committed file, not to be changed."""
+    return runs.archived(PROJECT / runs.ARCHIVES)[-1]
+
+
+@pytest.fixture
+def archive(newest_archive, tmp_path) -> Path:
+    """A copy of the newest archived run."""
+    return Path(shutil.copy(newest_archive, tmp_path / newest_archive.name))
+
+
+@pytest.fixture(scope="session")
+def rewritten() -> Callable[..., Path]:
+    """Change the bytes of one member of a zip; None leaves the member out."""
+
+    def rewrite(path: Path, name: str, change: Callable[[bytes], bytes | None]) -> Path:
+        with zipfile.ZipFile(path) as packed:
+            members = {entry: packed.read(entry) for entry in packed.namelist()}
+        members[name] = change(members[name])
+        with zipfile.ZipFile(path, "w") as packed:
+            for entry, content in members.items():
+                if content is not None:
+                    packed.writestr(entry, content)
+        return path
+
+    return rewrite
+
+
+@pytest.fixture(scope="session")
+def planned() -> Callable[..., Plan]:
+    """Make the plan of the project's configuration with other values of some keys."""
+
+    def make(**changes) -> Plan:
+        content = yaml.safe_load(config.FILE.read_text()) | changes
+        return plan.make(config.load(content, list(variants.discover())))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def evidence_of(planned) -> Callable[..., Evidence]:
+    """Make the evidence whose CPU and GPU figures are those of one run, under the policy that it was measured with."""
+
+    def make(run_path: Path, **changes) -> Evidence:
+        run = runs.open_run(run_path)
+        made = planned(**{"gpu": "auto", "measuring": run.record["measuring"], **changes})
+        made = plan.Plan(made.config, made.variants, "no device, for the test")
+        evidence = Evidence(made, "fa18", run)
+        evidence.gpu_run = run
+        return evidence
 
     return make
 

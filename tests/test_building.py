@@ -2,6 +2,7 @@
 
 import ctypes
 import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 from cuda.pathfinder import find_nvidia_header_directory
 
-from warpbook import building, devices, tables, variants
+from warpbook import devices, tables, variants
 from warpbook.errors import UserError
+from warpbook.harness import building, emulator
 
 FOUND = {name: variant for name, variant in variants.discover().items() if variant.cuda_source}
 # What the installed CUDA targets: 13 begins at Turing; 12 reaches back to Maxwell.
@@ -48,8 +50,8 @@ def test_pascal_and_volta_are_built_where_cuda_12_is_installed():
 
 @pytest.mark.parametrize("name", ["harness", "layers"])
 def test_the_project_s_own_kernels_build(name):
-    source = (variants.FOLDER.parent / "scripts" / "warpbook" / f"{name}.cu").read_text()
-    cubin, log = building.compile_source(source, f"{name}.cu", building.options("sm_80", []))
+    source = (variants.FOLDER.parent / "scripts" / "warpbook" / "harness" / f"{name}.cu").read_text()
+    cubin, log = building.compile_source(source, f"{name}.cu", building.compiler_options("sm_80", []))
     assert cubin is not None, log
     assert building.resources(log)
 
@@ -86,10 +88,47 @@ def test_a_kernel_that_does_not_compile_gives_a_row_with_the_compiler_s_words(cu
         building.cubin_for(variant, "sm_90")
 
 
-def test_a_file_without_conv_forward_is_named(cuda_variant):
-    made = building.build(cuda_variant(RIGHT.replace("conv_forward", "forward")), "sm_90")
+def test_a_kernel_that_is_not_there_is_named_with_those_that_are(cuda_variant):
+    made = building.build(cuda_variant(RIGHT, header="kernel: forward\narguments: [x, w, y]\n"), "sm_90")
     assert made.cubin is None
-    assert "exports no" in made.log
+    assert 'identifier "forward" is undefined' in made.log
+    launcher = cuda_variant(
+        RIGHT.replace("conv_forward", "one") + RIGHT.replace("conv_forward", "two"), "kernel: four\n"
+    )
+    launcher.cuda_source.with_suffix(".py").write_text("")
+    made = building.build(variants.read("mine", launcher.cuda_source.parent), "sm_90")
+    assert made.log == "mine.cu has no kernel four, or several of that name: two, one"
+
+
+PLAIN = RIGHT.replace('extern "C" ', "")
+
+
+def test_a_kernel_without_c_linkage_is_known_by_its_name_in_the_source(cuda_variant):
+    (row,) = building.build(cuda_variant(PLAIN), "sm_90").rows
+    assert (row["kernel"], row["ok"]) == ("conv_forward", True)
+
+
+def test_a_template_s_kernel_is_built_where_the_header_names_it(cuda_variant):
+    code = PLAIN.replace("__global__", "template <int TILE, class T> __global__").replace("x[0]", "x[TILE] + T(1)")
+    made = building.build(cuda_variant(code, header="kernel: 'conv_forward<16, int>'\n"), "sm_90")
+    assert [(row["kernel"], row["ok"]) for row in made.rows] == [("conv_forward", True)], made.log
+    assert building.symbols(made.cubin) == ["_Z12conv_forwardILi16EiEvPKfS1_Pfiiiiii"]
+
+
+def test_kernels_of_one_name_keep_the_names_that_tell_them_apart(cuda_variant):
+    other = "__global__ void helper(float* y) { y[0] = 1; }\n__global__ void helper(int* y) { y[0] = 1; }\n"
+    names = {row["kernel"] for row in building.build(cuda_variant(RIGHT + other), "sm_90").rows}
+    assert names == {"conv_forward", "_Z6helperPf", "_Z6helperPi"}
+
+
+@pytest.mark.parametrize("arguments", ["[x, w, y, N, C, H, W, M]", "[x, w, N, y, C, H, W, M, K]"])
+def test_arguments_that_a_kernel_does_not_take_do_not_compile(cuda_variant, tmp_path, arguments):
+    variant = cuda_variant(PLAIN, header=f"arguments: {arguments}\n")
+    made = building.build(variant, "sm_90")
+    assert "conv_forward takes others than the" in made.log
+    if emulator.compiler():
+        with pytest.raises(UserError, match="conv_forward takes others than the"):
+            emulator.compile_host(variant, tmp_path, sandboxed=False)
 
 
 def test_an_architecture_that_the_compiler_lacks_is_named_with_the_remedy(cuda_variant):
@@ -117,7 +156,7 @@ def test_compiling_leaves_python_s_shared_bytes_alone(cuda_variant):
     # A log of one byte once was written over the one-byte string that all of Python shares.
     source = 'extern "C" __global__ void f() {}'
     for _ in range(2):
-        building.compile_source(source, "f.cu", building.options("sm_80", []))
+        building.compile_source(source, "f.cu", building.compiler_options("sm_80", []))
     assert bytes([32]) == b" "
     assert " ".join("ab") == "a b"
 
@@ -184,12 +223,24 @@ def test_occupancy_is_what_cuda_s_own_calculator_gives(arch, tmp_path):
 
 
 def test_the_project_s_own_kernels_are_compiled_once(tmp_path, monkeypatch):
-    source = variants.FOLDER.parent / "scripts" / "warpbook" / "layers.cu"
-    cubin = building.own_cubin(source, "sm_90", tmp_path)
+    source = variants.FOLDER.parent / "scripts" / "warpbook" / "harness" / "layers.cu"
+    cubin = building.project_cubin(source, "sm_90", tmp_path)
     monkeypatch.setattr(building, "compile_source", lambda *arguments: pytest.fail("compiled again"))
-    assert building.own_cubin(source, "sm_90", tmp_path) == cubin
+    assert building.project_cubin(source, "sm_90", tmp_path) == cubin
     monkeypatch.undo()
     other = tmp_path / "layers.cu"
     other.write_text(source.read_text() + "// one line more\n")
-    assert building.own_cubin(other, "sm_90", tmp_path) != b""
+    assert building.project_cubin(other, "sm_90", tmp_path) != b""
     assert len(list(tmp_path.glob("layers-*.cubin"))) == 2
+
+
+@pytest.mark.parametrize("body", ['#include "/dev/zero"\n', "__device__ float held[1LL << 33] = {1};\n"])
+def test_a_source_that_asks_the_compilers_for_everything_is_refused_in_a_sentence(cuda_variant, tmp_path, body):
+    variant = cuda_variant(body + RIGHT)
+    made = building.build(variant, "sm_90")
+    assert made.cubin is None
+    assert re.search(
+        r"not a regular file|the compiler failed \(its process died: SIGABRT\); it may take 2 GiB", made.log
+    )
+    with pytest.raises(UserError, match="mine does not compile for the emulator: "):
+        emulator.compile_host(variant, tmp_path, sandboxed=False)

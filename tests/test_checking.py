@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from warpbook import checking, networks, variants
-from warpbook.bench import CpuBench
+from warpbook import networks, variants
+from warpbook.harness import checking
+from warpbook.harness.bench import CpuBench
 
 LAYER = networks.ConvLayer("odd", 3, 19, 23, 5, 4)
 RIGHT = "y[...] = convolve(x, w)"
@@ -165,7 +166,7 @@ GPU = [name for name, variant in variants.discover().items() if variant.device =
 @pytest.mark.parametrize("name", GPU)
 @pytest.mark.parametrize(("layer", "images"), checking.RAGGED_LAYERS, ids=str)
 def test_gpu_variant_is_right_on_ragged_shapes(name, layer, images):
-    from warpbook.gpu import GpuBench
+    from warpbook.harness.gpu import GpuBench
 
     rows = checking.check_layer(GpuBench(), variants.read(name), layer, images)
     assert all(row["ok"] or row["status"] == "unsupported" for row in rows), rows
@@ -175,14 +176,14 @@ def test_gpu_variant_is_right_on_ragged_shapes(name, layer, images):
 @pytest.mark.parametrize(("layer", "images"), checking.RAGGED_LAYERS, ids=str)
 def test_device_reference_agrees_with_numpy(layer, images):
     from warpbook import reference
-    from warpbook.gpu import GpuBench
+    from warpbook.harness.gpu import GpuBench
 
     bench = GpuBench()
     x, w, y = (bench.guarded(shape).values for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
     for seed, values in enumerate((x, w, y)):
         bench.draw(values, seed, integers=False)
-    found = bench.compare(layer, x, w, y)
+    difference = bench.compare(layer, x, w, y)
     expected = reference.difference(x.get(), w.get(), y.get())
-    assert found.max_abs_err == pytest.approx(expected.max_abs_err, rel=1e-12)
-    assert found.rel_l2_err == pytest.approx(expected.rel_l2_err, rel=1e-12)
-    assert found.max_magnitude == pytest.approx(expected.max_magnitude, rel=1e-12)
+    assert difference.max_abs_err == pytest.approx(expected.max_abs_err, rel=1e-12)
+    assert difference.rel_l2_err == pytest.approx(expected.rel_l2_err, rel=1e-12)
+    assert difference.max_magnitude == pytest.approx(expected.max_magnitude, rel=1e-12)

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 import pandas as pd
 import pytest
 
-from conftest import PROJECT
-from warpbook import comparison, rendering, runs, tables
-from warpbook.comparison import Comparison, Place
+from warpbook import runs, tables
+from warpbook.files import PROJECT
+from warpbook.report import comparison, rendering
+from warpbook.report.comparison import Comparison, Place
+from warpbook.report.views import runs_compared
+from warpbook.report.views.parts import numbers, words
 
 TOLERANCE = 0.02
 
@@ -17,7 +20,7 @@ TOLERANCE = 0.02
 def base() -> runs.Run:
     """A run of an H200, its network fa18 alone."""
     run = opened("20261121-nvidia-h200-42e94f")
-    return runs.Run(run.path, {**run.record, "networks": {"fa18": run.record["networks"]["fa18"]}}, run._read)
+    return runs.Run(run.path, {**run.record, "networks": {"fa18": run.record["networks"]["fa18"]}}, run.loaded)
 
 
 def opened(run_id: str) -> runs.Run:
@@ -33,7 +36,7 @@ def changed(
     by: float = 1.0,
 ) -> runs.Run:
     """A run with other sources of some variants, and times longer by a factor for some, and by one for all."""
-    record, read = copy.deepcopy(run.record), dict(run._read)
+    record, read = copy.deepcopy(run.record), dict(run.loaded)
     for name in sources:
         record["variants"][name]["source_sha256"] = "0" * 64
     samples = read[tables.SAMPLES.name].copy()
@@ -42,31 +45,31 @@ def changed(
 
 
 def test_equal_runs_are_no_regression_and_nothing_of_them_differs(base):
-    found = Comparison(base, base, TOLERANCE)
-    assert found.outcome == comparison.NO_REGRESSION
-    assert found.changed == {} and found.moved == [] and found.differences == [] and found.strays == []
-    assert {drift.ratio.value for drift in found.drifts.values()} == {1.0}
+    compared = Comparison(base, base, TOLERANCE)
+    assert compared.outcome == comparison.NO_REGRESSION
+    assert compared.changed == {} and compared.moved == [] and compared.differences == [] and compared.strays == []
+    assert {drift.ratio.value for drift in compared.drifts.values()} == {1.0}
 
 
 def test_a_changed_variant_that_is_slower_is_a_regression_at_every_size(base):
-    found = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 1.1}), TOLERANCE)
-    assert found.outcome == comparison.REGRESSION
-    assert found.changed == {"coarsened": "sources"}
-    assert {(row.place.variant, row.verdict) for row in found.moved} == {("coarsened", "slower")}
-    assert [row.speedup.value for row in found.moved] == pytest.approx([1 / 1.1] * len(found.moved))
+    compared = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 1.1}), TOLERANCE)
+    assert compared.outcome == comparison.REGRESSION
+    assert compared.changed == {"coarsened": "sources"}
+    assert {(row.place.variant, row.verdict) for row in compared.moved} == {("coarsened", "slower")}
+    assert [row.speedup.value for row in compared.moved] == pytest.approx([1 / 1.1] * len(compared.moved))
 
 
 def test_a_changed_variant_that_is_faster_is_none(base):
-    found = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 0.8}), TOLERANCE)
-    assert found.outcome == comparison.NO_REGRESSION
-    assert {row.verdict for row in found.moved} == {"faster"}
+    compared = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 0.8}), TOLERANCE)
+    assert compared.outcome == comparison.NO_REGRESSION
+    assert {row.verdict for row in compared.moved} == {"faster"}
 
 
 def test_a_slower_machine_makes_no_regression_of_a_changed_variant(base):
-    found = Comparison(base, changed(base, sources=("coarsened",), by=1.3), TOLERANCE)
-    assert found.outcome == comparison.NO_REGRESSION
-    assert {row.verdict for row in found.moved} == {"same"}
-    assert all(drift.ratio.value == pytest.approx(1 / 1.3) for drift in found.drifts.values())
+    compared = Comparison(base, changed(base, sources=("coarsened",), by=1.3), TOLERANCE)
+    assert compared.outcome == comparison.NO_REGRESSION
+    assert {row.verdict for row in compared.moved} == {"same"}
+    assert all(drift.ratio.value == pytest.approx(1 / 1.3) for drift in compared.drifts.values())
 
 
 def test_where_nothing_changed_a_slower_machine_is_the_regression(base):
@@ -85,10 +88,10 @@ def test_where_nothing_changed_a_slower_machine_is_the_regression(base):
 )
 def test_a_change_as_large_as_an_unchanged_variant_s_is_ambiguous(base, slowdown, verdict, outcome):
     slower = {"constant_weights": slowdown, "unroll_gemm": 1.08}
-    found = Comparison(base, changed(base, sources=("constant_weights",), slower=slower), TOLERANCE)
-    assert {row.verdict for row in found.moved} == {verdict}
-    assert found.outcome == outcome
-    assert {place.variant for place, *_ in found.strays} == {"unroll_gemm"}
+    compared = Comparison(base, changed(base, sources=("constant_weights",), slower=slower), TOLERANCE)
+    assert {row.verdict for row in compared.moved} == {verdict}
+    assert compared.outcome == outcome
+    assert {place.variant for place, *_ in compared.strays} == {"unroll_gemm"}
 
 
 def test_equal_code_on_two_gpus_is_no_regression_and_raises_few_alarms_where_taken_for_changed():
@@ -107,55 +110,55 @@ def test_equal_code_on_two_gpus_is_no_regression_and_raises_few_alarms_where_tak
     [
         (lambda record: record["machine"]["gpu"].update(name="NVIDIA L4"), "base was measured on NVIDIA H200, head on"),
         (lambda record: record.update(protocol=99), "head under 99"),
-        (lambda record: record["measuring"]["gpu"].update(warmup=7), "the measuring policy differs: `gpu` is"),
+        (lambda record: record["measuring"]["gpu"].update(warmup=7), "the measuring policy differs: gpu is"),
         (lambda record: record["networks"]["fa18"].update(shapes_sha256="0"), "no variant was measured in both runs"),
     ],
 )
 def test_runs_of_other_machines_rules_or_shapes_are_not_comparable_and_it_says_why(base, change, words):
     record = copy.deepcopy(base.record)
     change(record)
-    found = Comparison(base, runs.Run(base.path, record, base._read), TOLERANCE)
-    assert found.outcome == comparison.NOT_COMPARABLE
-    assert words in found.obstacles["gpu"]
-    assert words in rendering.comparison_text(found)
+    compared = Comparison(base, runs.Run(base.path, record, base.loaded), TOLERANCE)
+    assert compared.outcome == comparison.NOT_COMPARABLE
+    assert words in compared.obstacles["gpu"]
+    assert words in rendering.comparison_text(compared)
 
 
 def test_a_variant_that_is_no_longer_right_is_a_regression_however_fast(base):
     head = changed(base, sources=("fft",), slower={"fft": 0.5})
     wrong = head.table(tables.CORRECTNESS).copy()
-    own = (wrong.variant == "fft") & (wrong.test == "reals")
-    wrong.loc[own, ["ok", "status", "reason"]] = [False, "wrong_result", "largest error 3 exceeds what fp32 allows"]
-    head = runs.Run(head.path, head.record, {**head._read, tables.CORRECTNESS.name: wrong})
-    found = Comparison(base, head, TOLERANCE)
-    assert found.outcome == comparison.REGRESSION
-    assert found.lost == [("fft", "fa18", "gpu", "wrong_result: largest error 3 exceeds what fp32 allows")]
-    assert "largest error 3 exceeds" in rendering.comparison_text(found)
+    chosen = (wrong.variant == "fft") & (wrong.test == "reals")
+    wrong.loc[chosen, ["ok", "status", "reason"]] = [False, "wrong_result", "largest error 3 exceeds what fp32 allows"]
+    head = runs.Run(head.path, head.record, {**head.loaded, tables.CORRECTNESS.name: wrong})
+    compared = Comparison(base, head, TOLERANCE)
+    assert compared.outcome == comparison.REGRESSION
+    assert compared.lost == [("fft", "fa18", "gpu", "wrong_result: largest error 3 exceeds what fp32 allows")]
+    assert "largest error 3 exceeds" in rendering.comparison_text(compared)
 
 
 def test_another_compiler_and_another_library_are_changes_and_a_kernel_s_resources_are_shown(base):
     builds = base.table(tables.BUILDS).copy()
-    own = (builds.variant == "fp16") & (builds.arch == "sm_90")
-    builds.loc[own, "compiler"] = "NVRTC 99.0"
-    builds.loc[own, "registers"] += 8
+    chosen = (builds.variant == "fp16") & (builds.arch == "sm_90")
+    builds.loc[chosen, "compiler"] = "NVRTC 99.0"
+    builds.loc[chosen, "registers"] += 8
     record = copy.deepcopy(base.record)
     record["machine"]["packages"]["torch"] = "99.0"
-    found = Comparison(base, runs.Run(base.path, record, {**base._read, tables.BUILDS.name: builds}), TOLERANCE)
-    assert found.changed.keys() == {"fp16", "cudnn_fp32", "cudnn_tf32", "torch_cpu"}
-    assert found.changed["fp16"].endswith("→ NVRTC 99.0") and found.changed["cudnn_fp32"].endswith("→ 99.0")
-    (row,) = found.resources
+    compared = Comparison(base, runs.Run(base.path, record, {**base.loaded, tables.BUILDS.name: builds}), TOLERANCE)
+    assert compared.changed.keys() == {"fp16", "cudnn_fp32", "cudnn_tf32", "torch_cpu"}
+    assert compared.changed["fp16"].endswith("→ NVRTC 99.0") and compared.changed["cudnn_fp32"].endswith("→ 99.0")
+    (row,) = compared.resources
     assert row[:3] == ("fp16", "conv_forward", "registers") and row[4] == row[3] + 8
-    assert ("torch", base.record["machine"]["packages"]["torch"], "99.0") in found.differences
+    assert ("torch", base.record["machine"]["packages"]["torch"], "99.0") in compared.differences
 
 
 def test_variants_of_one_run_alone_are_named_and_not_judged(base):
     record = copy.deepcopy(base.record)
     del record["variants"]["fft"]
     samples = base.table(tables.SAMPLES)
-    read = {**base._read, tables.SAMPLES.name: samples[samples.variant != "fft"]}
-    found = Comparison(base, runs.Run(base.path, record, read), TOLERANCE)
-    assert found.outcome == comparison.NO_REGRESSION
-    assert found.left_out == ["variants of base alone: fft"]
-    assert Place("fft", "fa18", "gpu", 10_000) not in found.places
+    read = {**base.loaded, tables.SAMPLES.name: samples[samples.variant != "fft"]}
+    compared = Comparison(base, runs.Run(base.path, record, read), TOLERANCE)
+    assert compared.outcome == comparison.NO_REGRESSION
+    assert compared.left_out == ["variants of base alone: fft"]
+    assert Place("fft", "fa18", "gpu", 10_000) not in compared.places
 
 
 def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_architecture_that_both_built(base):
@@ -164,11 +167,74 @@ def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_archit
     newer = builds.assign(arch="sm_80", registers=builds.registers + 8)
     record = copy.deepcopy(base.record)
     record["machine"]["gpu"] = None
-    times = {**base._read, tables.SAMPLES.name: base.table(tables.SAMPLES).assign(device="cpu", state="hot")}
+    times = {**base.loaded, tables.SAMPLES.name: base.table(tables.SAMPLES).assign(device="cpu", state="hot")}
     one = runs.Run(base.path, record, {**times, tables.BUILDS.name: pd.concat([builds, older])})
     read = {**times, tables.BUILDS.name: pd.concat([builds, newer, builds.assign(arch="sm_75")])}
-    found = Comparison(one, changed(runs.Run(base.path, record, read), sources=("fp16",)), TOLERANCE)
-    assert found.changed == {"fp16": "sources"}
-    ((*place, before, after, arch),) = found.resources
+    compared = Comparison(one, changed(runs.Run(base.path, record, read), sources=("fp16",)), TOLERANCE)
+    assert compared.changed == {"fp16": "sources"}
+    ((*place, before, after, arch),) = compared.resources
     assert place == ["fp16", "conv_forward", "registers"] and after == before + 8 and arch == "sm_80"
-    assert "sm_80" in rendering.comparison_text(found)
+    assert "sm_80" in rendering.comparison_text(compared)
+
+
+def test_the_view_counts_changed_variants_places_and_verdicts_by_device(base):
+    head = changed(base, sources=("coarsened", "fft"), slower={"coarsened": 1.1})
+    compared = Comparison(base, head, TOLERANCE)
+    (device,) = runs_compared.view(compared).devices
+    sizes = len(compared.drifts)
+    assert (device.name, device.variants, device.places) == ("NVIDIA H200", 2, 2 * sizes)
+    assert dict(device.verdicts) == {"slower": sizes, "ambiguous": 0, "same": sizes, "faster": 0}
+
+
+def test_the_view_shows_what_lost_most_first_and_stresses_slower(base):
+    head = changed(base, sources=("coarsened", "fft"), slower={"coarsened": 1.1})
+    view = runs_compared.view(Comparison(base, head, TOLERANCE))
+    assert view.changed == (("coarsened", "sources"), ("fft", "sources"))
+    assert view.moved.rows[0][0] == "`coarsened`" and view.moved.rows[0][-1] == "**slower**"
+    assert view.moved.rows[-1][0] == "`fft`" and view.moved.rows[-1][-1] == "same"
+    assert [column.label for column in view.drifts.head][-2:] == ["Same within", "Changed beyond"]
+
+
+def test_the_view_of_equal_runs_has_the_drift_alone(base):
+    view = runs_compared.view(Comparison(base, base, TOLERANCE))
+    assert view.moved is None and view.lost is None and view.resources is None and view.changed == ()
+    assert {row[3] for row in view.drifts.rows} == {"1.000×"}
+    assert [row[0] for row in view.differences.rows] == ["run", "measured"]
+
+
+def test_the_furthest_strays_alone_are_told(base):
+    slower = dict.fromkeys(base.record["variants"], 1.0) | dict.fromkeys(
+        ("coarsened", "fft", "fp16", "unroll_gemm"), 1.1
+    )
+    compared = Comparison(base, changed(base, slower=slower), TOLERANCE)
+    view = runs_compared.view(compared)
+    assert view.strays == len(compared.strays) > runs_compared.MOST_STRAYS
+    assert view.furthest.count(" on fa18 at ") == runs_compared.MOST_STRAYS
+    assert view.furthest.endswith(" images 0.909×")
+
+
+def test_a_figure_of_two_runs_is_drawn_where_there_are_times_to_compare(base):
+    assert runs_compared.figure(Comparison(base, base, TOLERANCE)).caption.endswith("Shaded: the same.")
+    record = copy.deepcopy(base.record)
+    record["protocol"] = 99
+    assert runs_compared.figure(Comparison(base, runs.Run(base.path, record, base.loaded), TOLERANCE)) is None
+
+
+def test_a_cell_of_a_markdown_table_breaks_neither_row_nor_column():
+    table = runs_compared.MarkdownTable((*words("", "Why"), *numbers("Size")), (("fft", "3 | 4\nand so on", "10"),))
+    assert table.text == "| | Why | Size |\n| --- | --- | ---: |\n| fft | 3 \\| 4 and so on | 10 |\n"
+
+
+def test_a_paragraph_is_one_line_however_its_template_is_wrapped():
+    assert rendering.unwrapped("one\n  two \nthree\u202f%") == "one two three\u202f%"
+
+
+def test_every_table_of_the_markdown_page_follows_a_blank_line_and_ends_with_one(base):
+    head = changed(base, sources=("coarsened",), slower={"coarsened": 1.1, "unroll_gemm": 1.08})
+    lines = rendering.comparison_text(Comparison(base, head, TOLERANCE)).split("\n")
+    rows = [line.startswith("|") for line in lines]
+    starts = [place for place in range(1, len(rows)) if rows[place] and not rows[place - 1]]
+    ends = [place for place in range(1, len(rows)) if rows[place - 1] and not rows[place]]
+    assert len(starts) == 3
+    assert all(lines[place - 1] == "" for place in starts)
+    assert all(lines[place] == "" for place in ends)

@@ -3,26 +3,24 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from conftest import PROJECT
-from test_runs import evidence_of, rewritten
-from warpbook import counters, networks, rendering, runs, tables, variants
-from warpbook.counters import Call, Launch
-
-sys.path.insert(0, str(PROJECT / "scripts"))
 import assemble_run
 import count_variant
+from warpbook import networks, runs, tables, variants
+from warpbook.files import PROJECT
+from warpbook.profiling import counters
+from warpbook.profiling.counters import CountedCall, CountedLaunch
+from warpbook.report import rendering
 
 KNOWN = variants.discover()
-ARCHIVE = sorted(path for path in (PROJECT / "reports" / "runs").glob("*.zip") if "profiles" not in path.name)[-1]
 
 # --- headers -----------------------------------------------------------------------------------------------------
 
@@ -53,36 +51,36 @@ def test_a_check_without_a_counter_names_none():
     ],
 )
 def test_a_counter_is_held_against_the_verb_of_its_header(check, before, after, verdict):
-    assert counters.moved(check, "conv1", before, after).as_expected is verdict
+    assert counters.counter_change(check, "conv1", before, after).as_expected is verdict
 
 
 # --- what counters say of a call ---------------------------------------------------------------------------------
 
 
-def launch(**values: float) -> Launch:
+def launch(**values: float) -> CountedLaunch:
     named = {"duration": counters.DURATION, "sum": "x__y.sum", "pct": "x__y.avg.pct_of_peak_sustained_active"}
-    return Launch("k", {named.get(name, name): value for name, value in values.items()})
+    return CountedLaunch("k", {named.get(name, name): value for name, value in values.items()})
 
 
 def test_sums_are_of_all_launches_and_the_rest_of_the_longest():
-    call = Call(1000, (launch(duration=5, sum=10, pct=20), launch(duration=50, sum=1, pct=70)), made=2)
+    call = CountedCall(1000, (launch(duration=5, sum=10, pct=20), launch(duration=50, sum=1, pct=70)), made=2)
     assert call.value("x__y.sum") == 11
     assert call.value("x__y.avg.pct_of_peak_sustained_active") == 70
     assert not call.cut
 
 
 def test_sums_of_a_cut_call_are_scaled_to_all_its_launches():
-    call = Call(1000, (launch(sum=10), launch(sum=2)), made=2000)
+    call = CountedCall(1000, (launch(sum=10), launch(sum=2)), made=2000)
     assert call.cut
     assert call.value("x__y.sum") == 12_000
 
 
 def test_a_launch_without_a_reading_leaves_no_sum():
-    assert Call(1000, (launch(sum=10), launch(duration=1)), made=2).value("x__y.sum") is None
+    assert CountedCall(1000, (launch(sum=10), launch(duration=1)), made=2).value("x__y.sum") is None
 
 
 def test_rates_follow_from_counts_bytes_and_time():
-    one = Launch("k", {counters.FFMA: 4e9, counters.FADD: 1e9, counters.FMUL: 1e9, counters.DURATION: 1e6,
+    one = CountedLaunch("k", {counters.FFMA: 4e9, counters.FADD: 1e9, counters.FMUL: 1e9, counters.DURATION: 1e6,
                        counters.DRAM_BYTES: 2e9})  # fmt: skip
     assert one.gflop_per_s == 10_000
     assert one.flop_per_byte == 5
@@ -93,8 +91,8 @@ def test_the_largest_stall_has_its_share_of_the_time_between_instructions():
     values = {
         f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": value for name, value in stalls.items()
     }
-    assert Launch("k", values).stall == ("long_scoreboard", 0.6)
-    assert Launch("k", {}).stall is None
+    assert CountedLaunch("k", values).stall == ("long_scoreboard", 0.6)
+    assert CountedLaunch("k", {}).stall is None
 
 
 def test_a_warp_that_could_issue_waits_for_nothing_but_its_time_counts():
@@ -102,7 +100,7 @@ def test_a_warp_that_could_issue_waits_for_nothing_but_its_time_counts():
     values = {
         f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": value for name, value in stalls.items()
     }
-    assert Launch("k", values).stall == ("long_scoreboard", 0.3)
+    assert CountedLaunch("k", values).stall == ("long_scoreboard", 0.3)
     assert set(values) <= set(counters.ALWAYS)
 
 
@@ -138,11 +136,11 @@ STALLED = {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.r
 def test_what_bounds_a_kernel_follows_from_its_counters(dram, l2, l1, sm, issue, sentence):
     values = {counters.DRAM: dram, counters.L2: l2, counters.L1: l1, counters.SM: sm, counters.ISSUE: issue}
     values |= {counters.INSTRUCTIONS: 1e6, counters.FFMA: 16e6, **STALLED}
-    assert counters.bound(Launch("k", values)).replace("\u202f", " ") == sentence
+    assert counters.bound(CountedLaunch("k", values)).replace("\u202f", " ") == sentence
 
 
 def test_without_throughputs_nothing_is_said_of_what_bounds_a_kernel():
-    assert counters.bound(Launch("k", {counters.DRAM: 91.0})) == ""
+    assert counters.bound(CountedLaunch("k", {counters.DRAM: 91.0})) == ""
 
 
 @pytest.mark.parametrize(
@@ -194,11 +192,11 @@ if kernels:
         rows.writerow([*place, *metrics])
         rows.writerow([""] * len(place) + [unit(name) for name in metrics])
         for number, kernel in enumerate(kernels):
-            values = ["n/a" if name in settings.get("nan", ()) else f"{{1000 * (number + 1):,}}" for name in metrics]
+            values = ["n/a" if name in settings.get("nan", ()) else f"{{1000 * (number + 1):,.2f}}" for name in metrics]
             row = [number, 7, "python3.12", "127.0.0.1", kernel, 1, 7, "(16, 16, 1)", "(9, 6, 1000)", 0, "9.0"]
             rows.writerow([*row, *values])
     Path(after("--export")).write_bytes(b"NVR\\0")
-Path(after("--told")).write_text(json.dumps(settings.get("launches", {{}})))
+Path(after("--launches")).write_text(json.dumps(settings.get("launches", {{}})))
 if broken:
     print("cupy_backends.CUDARuntimeError: cudaErrorIllegalAddress", file=sys.stderr)
     sys.exit(1)
@@ -401,7 +399,9 @@ def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
 
 def test_profiling_stops_after_the_first_launches_of_a_long_call():
     events = []
-    kernels = SimpleNamespace(function=lambda name: lambda *arguments, **options: events.append(name), empty=len)
+    kernels = SimpleNamespace(
+        function=lambda name, shared_bytes: lambda *arguments, **options: events.append(name), empty=len
+    )
     counting = count_variant.Counting(kernels)
     conv_forward = counting.function("conv_forward")
     for at_most in (None, 2):
@@ -413,15 +413,14 @@ def test_profiling_stops_after_the_first_launches_of_a_long_call():
     assert counting.empty is len
 
 
-def test_the_largest_reports_are_left_out_of_a_run_that_would_grow_too_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(assemble_run, "REPORTS_LIMIT_BYTES", 3000)
+def test_the_largest_reports_are_left_out_of_a_run_that_would_grow_too_large(tmp_path):
     made = []
     for name, size in (("small", 1000), ("large", 5000), ("middle", 1500)):
         made.append(tmp_path / f"{name}.ncu-rep")
         made[-1].write_bytes(os.urandom(size))
     folder = tmp_path / "profiles"
     folder.mkdir()
-    assert assemble_run.keep_reports(made, folder) == ["large.ncu-rep"]
+    assert assemble_run.keep_reports(made, folder, limit_bytes=3000) == ["large.ncu-rep"]
     assert sorted(path.name for path in folder.iterdir()) == ["middle.ncu-rep", "small.ncu-rep"]
 
 
@@ -436,7 +435,11 @@ def test_a_table_of_a_run_from_before_a_column_was_added_is_read(tmp_path):
 
 # --- the report --------------------------------------------------------------------------------------------------
 
-MEASURED = [name for name in runs.open_run(ARCHIVE).record["variants"] if KNOWN[name].device == "gpu"]
+
+@pytest.fixture(scope="module")
+def measured(newest_archive) -> list[str]:
+    """GPU variants of the archived run."""
+    return [name for name in runs.open_run(newest_archive).record["variants"] if KNOWN[name].device == "gpu"]
 
 
 def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
@@ -453,12 +456,16 @@ def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
     ]  # fmt: skip
 
 
-def document(tmp_path: Path, rows: list[dict], name: str = "counted") -> str:
-    """The report's HTML of the archived run with these counters in it."""
-    tables.COUNTERS.write(rows, tmp_path / "counters.csv")
-    path = Path(shutil.copy(ARCHIVE, tmp_path / f"{name}.zip"))
-    found = evidence_of(rewritten(path, "counters.csv", lambda _: (tmp_path / "counters.csv").read_bytes()))
-    return rendering.to_html(found, datetime.now(), "", None)
+@pytest.fixture
+def document(archive, evidence_of, rewritten, tmp_path) -> Callable[[list[dict]], str]:
+    """Render the report's HTML of the archived run with other counters in it."""
+
+    def render(rows: list[dict]) -> str:
+        tables.COUNTERS.write(rows, tmp_path / "counters.csv")
+        changed = rewritten(archive, "counters.csv", lambda _: (tmp_path / "counters.csv").read_bytes())
+        return rendering.to_html(evidence_of(changed), datetime.now(), "", None)
+
+    return render
 
 
 def plain(text: str) -> str:
@@ -471,15 +478,15 @@ def failed(variant: str, layer: str, status: str, reason: str) -> dict:
     return {**place, **nothing, "status": status, "reason": reason}
 
 
-def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(tmp_path):
+def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(document, measured):
     rows = [
         row
-        for place, name in enumerate(MEASURED)
+        for place, name in enumerate(measured)
         for layer in networks.find("fa18").convs
         for row in rows_of(name, layer.name, 1 + 0.2 * place)
     ]
     rows[3]["value"] = None
-    whole = document(tmp_path, rows)
+    whole = document(rows)
     words = plain(whole)
     assert "Kernel by kernel: what bounds each" in words
     assert "hardware counters were not read" not in words
@@ -494,28 +501,28 @@ def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(tmp_
         assert not re.search(rf"(?<![A-Za-z_]){bad}(?![A-Za-z_])", words.replace("filled with NaN", "")), bad
 
 
-def test_a_report_names_what_kept_counters_from_being_read(tmp_path):
+def test_a_report_names_what_kept_counters_from_being_read(document, measured):
     rows = [
-        failed(name, layer, "refused", count_variant.NO_PERMISSION) for name in MEASURED for layer in ("conv1", "conv2")
+        failed(name, layer, "refused", count_variant.NO_PERMISSION) for name in measured for layer in ("conv1", "conv2")
     ]
-    words = plain(document(tmp_path, rows))
+    words = plain(document(rows))
     assert f"No hardware counters: {count_variant.NO_PERMISSION}." in words
     assert "it was not read: ERR_NVGPUCTRPERM" in words
     assert "Roofline" not in words
 
 
-def test_a_counter_that_never_had_a_reading_and_a_layer_without_any_are_named(tmp_path):
+def test_a_counter_that_never_had_a_reading_and_a_layer_without_any_are_named(document):
     rows = rows_of("direct", "conv1", 1.0)
     for row in rows:
         if row["metric"] == "dram__bytes_write.sum":
             row["value"] = None
     rows.append(failed("direct", "conv2", "launch_failed", "it broke"))
-    words = plain(document(tmp_path, rows))
+    words = plain(document(rows))
     assert "Nsight Compute gave no reading of dram__bytes_write.sum." in words
     assert "No hardware counters of direct on conv2: it broke." in words
 
 
-def test_a_run_without_counters_has_no_such_chapter_and_says_so_where_a_counter_is_named(tmp_path):
-    words = plain(document(tmp_path, []))
+def test_a_run_without_counters_has_no_such_chapter_and_says_so_where_a_counter_is_named(document):
+    words = plain(document([]))
     assert "Kernel by kernel: what bounds each" not in words
     assert "hardware counters were not read in this run." in words

@@ -8,11 +8,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from test_report import ARCHIVE
-from test_runs import evidence_of
-from warpbook import figures, runs
+from warpbook import runs
 from warpbook.estimates import Estimate
-from warpbook.evidence import Speedup
+from warpbook.report import figures, traces
+from warpbook.report.evidence import Speedup
+from warpbook.report.figures import labels
 
 
 def speedup(value, low, high, paired=True, verdict="faster"):
@@ -20,39 +20,39 @@ def speedup(value, low, high, paired=True, verdict="faster"):
 
 
 def test_spans_too_close_to_tell_apart_become_one():
-    assert figures.merged([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
-    assert figures.merged([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
+    assert traces.merged([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
+    assert traces.merged([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
 
 
 def test_an_interval_s_axis_holds_every_interval_and_1():
-    low, high = figures.interval_span([speedup(2.0, 1.8, 2.2), speedup(3.0, 2.9, 3.4)])
+    low, high = figures.intervals.interval_span([speedup(2.0, 1.8, 2.2), speedup(3.0, 2.9, 3.4)])
     assert low < 1 < 3.4 < high
-    low, high = figures.interval_span([speedup(0.5, float("nan"), float("nan"))])
+    low, high = figures.intervals.interval_span([speedup(0.5, float("nan"), float("nan"))])
     assert low < 0.5 < 1 < high
 
 
 def test_an_interval_is_drawn_at_its_place_on_a_logarithmic_axis():
-    svg = figures.interval(speedup(2.0, 1.0, 4.0), (1.0, 4.0), 0.01)
+    svg = figures.intervals.interval(speedup(2.0, 1.0, 4.0), (1.0, 4.0), 0.01)
     assert 'cx="60.0"' in svg  # the middle of 120
     assert "M0.0 5H120.0" in svg
 
 
 @pytest.mark.parametrize(("paired", "inside"), [(True, "#1f7a4d"), (False, "white")])
 def test_the_marker_of_a_ratio_that_is_not_paired_is_hollow(paired, inside):
-    svg = figures.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
+    svg = figures.intervals.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
     assert re.search(r'<circle [^>]*fill="([^"]+)"', svg).group(1) == inside
 
 
-def test_a_timeline_of_many_launches_stays_small(monkeypatch):
-    ev = evidence_of(ARCHIVE, measuring=runs.open_run(ARCHIVE).record["measuring"])
-    frame = ev.trace(ev.naive.name, ev.largest)
+def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, newest_archive):
+    ev = evidence_of(newest_archive, measuring=runs.open_run(newest_archive).record["measuring"])
+    frame = ev.profiles.events(ev.ranking.naive.name, ev.largest)
     kernel = frame[frame.kind == "kernel"].iloc[[0]]
     copies = kernel.loc[kernel.index.repeat(10_000)].reset_index(drop=True)
     copies["start_ns"] = kernel.start_ns.iloc[0] + copies.index * 900
     copies["end_ns"] = copies.start_ns + 500
     many = pd.concat([frame, copies], ignore_index=True)
-    monkeypatch.setitem(ev.traced, (ev.tracer, ev.naive.name, ev.largest), many)
-    assert len(figures.timeline(ev, ev.naive, ev.largest)) < 400_000
+    monkeypatch.setitem(ev.profiles.traced, (ev.profiles.tracer, ev.ranking.naive.name, ev.largest), many)
+    assert len(figures.traces.timeline(ev, ev.ranking.naive, ev.largest)) < 400_000
 
 
 def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
@@ -64,7 +64,7 @@ def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
     axes.set_ylim(0.3, 200)
     points = [(10.0, 2 * 1.1**number, str(number)) for number in range(14)]
     points += [(12.5, 3.0, "20"), (13.0, 3.2, "21"), (60.0, 30.0, "22"), (7.0, 3.0, "23")]
-    figures._number_points(axes, points)
+    labels.number_points(axes, points)
     figure.draw_without_rendering()
     # The text alone, without its line, and of the text the digits, which fill the middle of its height.
     boxes = [Text.get_window_extent(note).shrunk(1, 0.75).translated(0, 1) for note in axes.texts]

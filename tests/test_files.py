@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from conftest import PROJECT
 from warpbook.errors import UserError
-from warpbook.files import written_whole
+from warpbook.files import PROJECT, written_whole
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -57,3 +56,37 @@ def test_a_file_beyond_the_size_limit_of_the_process_is_not_left_half_written(tm
     assert done.returncode != 0
     assert "builds.csv cannot be written: File too large" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_path):
+    killed = (
+        "import os; from warpbook.files import written_whole\n"
+        f"with written_whole({str(tmp_path / 'out.csv')!r}) as temporary:\n"
+        "    temporary.write_text('half'); os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", killed], env={**os.environ, "PYTHONPATH": str(PROJECT / "scripts")})
+    assert len(list(tmp_path.glob(".out.csv.*"))) == 1, "the writer was not killed in its midst"
+    (tmp_path / ".out.csv.gz.abcd1234").mkdir()  # of another file
+    with written_whole(tmp_path / "out.csv") as temporary:
+        temporary.write_text("all of it")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.csv.gz.abcd1234", "out.csv"]
+
+
+def test_two_writers_of_a_file_leave_each_other_s_work_alone(tmp_path):
+    with written_whole(tmp_path / "out.csv") as first:
+        first.write_text("first")
+        with written_whole(tmp_path / "out.csv") as second:
+            second.write_text("second")
+        assert (tmp_path / "out.csv").read_text() == "second"
+    assert (tmp_path / "out.csv").read_text() == "first"
+
+
+def test_a_full_disk_is_named_though_the_writer_fails_on_top_of_it(tmp_path):
+    with (
+        pytest.raises(UserError, match=r"out\.zip cannot be written: No space left"),
+        written_whole(tmp_path / "out.zip"),
+    ):
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            raise ValueError("Can't close the ZIP file while there is an open writing handle on it")

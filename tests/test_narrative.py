@@ -2,16 +2,15 @@
 
 import pytest
 
-from test_report import ARCHIVE
-from test_runs import evidence_of
-from warpbook import narrative, runs, units
+from warpbook import runs, units
 from warpbook.errors import UserError
+from warpbook.report import narrative
 
 
 @pytest.fixture(scope="module")
-def figures():
-    measuring = runs.open_run(ARCHIVE).record["measuring"]
-    return evidence_of(ARCHIVE, measuring=measuring)
+def figures(evidence_of, newest_archive):
+    measuring = runs.open_run(newest_archive).record["measuring"]
+    return evidence_of(newest_archive, measuring=measuring)
 
 
 def rendered(folder, ev, text):
@@ -24,10 +23,10 @@ def test_markdown_becomes_html_with_the_report_s_own_figures(figures, tmp_path):
         '## Weights\n\nThey gave **{{ speedup("constant_weights") }}**, {{ verdict("constant_weights", size=10) }}.\n'
     )
     document = rendered(tmp_path, figures, text)
-    expected = figures.total_speedup("constant_weights", figures.largest)
+    expected = figures.times.total_speedup("constant_weights", figures.largest)
     assert "<h2>Weights</h2>" in document
     assert f"<strong>{units.ratio_within(expected.ratio)} [" in document
-    assert figures.total_speedup("constant_weights", 10).verdict in document
+    assert figures.times.total_speedup("constant_weights", 10).verdict in document
 
 
 @pytest.mark.parametrize(
@@ -44,6 +43,45 @@ def test_a_wrong_name_fails_with_file_and_line(call, words, figures, tmp_path):
     with pytest.raises(UserError, match=r"fa18\.md, line 3: ") as told:
         rendered(tmp_path, figures, f"First.\n\nThen {{{{ {call} }}}}.\n\nLast.\n")
     assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{{ speedup.__func__.__globals__ }}", "access to attribute '__func__' of 'method' object is unsafe"),
+        ("{{ ''.__class__.__mro__ }}", "access to attribute '__class__' of 'str' object is unsafe"),
+        ("{{ '{0.__class__}'.format(1) }}", "access to attribute '__class__' of 'int' object is unsafe"),
+        (
+            "{% for i in 'x' * 99999 %}{% for j in 'x' * 99999 %}{% endfor %}{% endfor %}",
+            "still not rendered after 2 s",
+        ),
+        ("{% for i in 'x' * 99999 %}sixteen letters.{% endfor %}", "longer than the 1000000 characters"),
+        ("{{ 'x' * 10 ** 10 }}", "MemoryError"),
+        ("{{ 1 // 0 }}", "integer division or modulo by zero"),
+        ("{% include '../report.html.j2' %}", "../report.html.j2"),
+    ],
+)
+def test_a_text_runs_nothing_but_its_figures_and_not_for_long(text, words, figures, tmp_path, monkeypatch):
+    monkeypatch.setattr(narrative, "SECONDS", 2)
+    with pytest.raises(UserError, match=r"fa18\.md, line 3: ") as told:
+        rendered(tmp_path, figures, f"First.\n\n{text}\n")
+    assert words in str(told.value)
+
+
+def test_a_computation_that_nothing_interrupts_is_ended(figures, tmp_path, monkeypatch):
+    monkeypatch.setattr(narrative, "SECONDS", 1)
+    with pytest.raises(UserError, match=r"fa18\.md: it cannot be rendered: (still running after 2 s|its process died)"):
+        rendered(tmp_path, figures, "{{ 10 ** (10 ** 9) }}")
+
+
+def test_html_in_a_text_is_shown_and_not_passed_on(figures, tmp_path):
+    text = (
+        '<script>x</script> <link rel=attachment href="file:///etc/passwd"> [a](javascript:x) ![b](file:///etc/passwd)'
+    )
+    document = rendered(tmp_path, figures, f"{text}\n\n<div onclick=x>\n")
+    assert "<script" not in document and "<link" not in document and "<div" not in document
+    assert "href=" not in document.replace("href=&quot;", "") and "<img" not in document
+    assert "&lt;script&gt;" in document
 
 
 def test_a_figure_that_is_not_there_is_said_to_be_missing(figures, tmp_path):

@@ -19,18 +19,18 @@ def test_studies_of_one_network_share_their_sizes():
 
 
 def test_starting_points_are_run_whole_at_every_size_and_optimizations_at_the_largest():
-    found = made(study="fa18")
-    assert found.program_sizes("fa18", "direct") == [10, 100, 1000, 10000]
-    assert found.program_sizes("fa18", "constant_weights") == [10000]
+    planned = made(study="fa18")
+    assert planned.program_sizes("fa18", "direct") == [10, 100, 1000, 10000]
+    assert planned.program_sizes("fa18", "constant_weights") == [10000]
 
 
 def test_a_study_may_name_the_optimizations_that_are_run_whole():
-    found = made(study="fa19")
-    assert found.program_sizes("fa19", "layer_specialised") == [10000]
-    assert found.program_sizes("fa19", "constant_weights") == []
-    assert found.program_sizes("fa19", "cudnn_fp32") == [10000]  # the framework
-    assert found.program_sizes("fa19", "cudnn_tf32") == []
-    assert found.program_sizes("fa19", "simd") == [10000]
+    planned = made(study="fa19")
+    assert planned.program_sizes("fa19", "layer_specialised") == [10000]
+    assert planned.program_sizes("fa19", "constant_weights") == []
+    assert planned.program_sizes("fa19", "cudnn_fp32") == [10000]  # the framework
+    assert planned.program_sizes("fa19", "cudnn_tf32") == []
+    assert planned.program_sizes("fa19", "simd") == [10000]
 
 
 @pytest.mark.parametrize(("cpu", "devices"), [("live", ["cpu"]), ("none", [])])

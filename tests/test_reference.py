@@ -23,9 +23,9 @@ def test_difference_of_a_right_result_is_rounding_alone():
     generator = np.random.default_rng(2)
     x = generator.standard_normal(LAYER.x_shape(2)).astype(np.float32)
     w = generator.standard_normal(LAYER.w_shape).astype(np.float32)
-    found = reference.difference(x, w, reference.convolve(x, w).astype(np.float32))
-    assert 0 < found.worst_unit < 2.0**-24
-    assert found.not_finite == 0
+    difference = reference.difference(x, w, reference.convolve(x, w).astype(np.float32))
+    assert 0 < difference.worst_unit < 2.0**-24
+    assert difference.not_finite == 0
 
 
 def test_difference_counts_what_is_not_finite_and_goes_on():
@@ -33,10 +33,10 @@ def test_difference_counts_what_is_not_finite_and_goes_on():
     y = reference.convolve(x, w).astype(np.float32)
     y[0, 0, 0, :2] = np.nan, np.inf
     y[0, 1, 3, 3] += 0.5
-    found = reference.difference(x, w, y)
-    assert found.not_finite == 2
-    assert found.max_abs_err == 0.5
-    assert found.max_magnitude == LAYER.accumulation
+    difference = reference.difference(x, w, y)
+    assert difference.not_finite == 2
+    assert difference.max_abs_err == 0.5
+    assert difference.max_magnitude == LAYER.accumulation
 
 
 @pytest.mark.parametrize("products", [1, 25, 99, 100, 588])

@@ -1,40 +1,49 @@
 """The report, rendered from an archived run and opened with a PDF library."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
+import zipfile
+import zlib
+from collections.abc import Callable
 from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
+import page
 import pytest
 import yaml
 from pypdf import PdfReader
 
-from conftest import PROJECT
-from test_runs import evidence_of, rewritten
-from warpbook import config, evidence, plan, rendering, runs, variants
-
-sys.path.insert(0, str(PROJECT / "scripts"))
 import render_report
+from warpbook import config, plan, provenance, runs, variants
+from warpbook.files import PROJECT
+from warpbook.report import evidence, pdf, rendering
+from warpbook.report.views import profiles
 
 KNOWN = list(variants.discover())
-ARCHIVE = sorted(path for path in (PROJECT / "reports" / "runs").glob("*.zip") if "profiles" not in path.name)[-1]
-
-
-def rendered(folder: Path, study: str = "fa18", **changes) -> tuple[str, PdfReader]:
-    """(HTML, PDF) of a study, with an archived run in the place of this machine's own."""
-    # Under the policy that the run was measured with, so that nothing of it is stale.
-    measuring = runs.open_run(ARCHIVE).record["measuring"]
-    values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
-    html, pdf = folder / f"{study}.html", folder / f"{study}.pdf"
-    render_report.render(study, values, ARCHIVE, html, pdf)
-    return html.read_text(), PdfReader(pdf)
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
+def rendered(newest_archive) -> Callable[..., tuple[str, PdfReader]]:
+    """Render (HTML, PDF) of a study, with an archived run in the place of this machine's."""
+    # Under the policy that the run was measured with, so that nothing of it is stale.
+    measuring = runs.open_run(newest_archive).record["measuring"]
+
+    def render(folder: Path, study: str = "fa18", **changes) -> tuple[str, PdfReader]:
+        values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
+        html, pdf = folder / f"{study}.html", folder / f"{study}.pdf"
+        render_report.render(study, values, newest_archive, html, pdf)
+        return html.read_text(), PdfReader(pdf)
+
+    return render
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, rendered):
     return rendered(tmp_path_factory.mktemp("report"))
 
 
@@ -52,15 +61,15 @@ class Outline(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
+        named = dict(attributes)
         if tag == "img":
-            self.images.append(found)
+            self.images.append(named)
         if tag == "th":
-            self.scopes.append(found.get("scope"))
-        if "id" in found:
-            self.ids.append(found["id"])
+            self.scopes.append(named.get("scope"))
+        if "id" in named:
+            self.ids.append(named["id"])
         if tag == "a":
-            self.links.append(found["href"])
+            self.links.append(named["href"])
 
 
 def test_report_has_the_parts_of_a_milestone_report_in_order(pages):
@@ -89,9 +98,9 @@ def test_report_has_the_parts_of_a_milestone_report_in_order(pages):
     whole = re.sub(r"\s+", " ", "\n".join(pages[2:]))
     place = 0
     for heading in headings.split("\n")[2:-1]:
-        found = whole.find(heading.strip(), place)
-        assert found >= 0, heading
-        place = found
+        begin = whole.find(heading.strip(), place)
+        assert begin >= 0, heading
+        place = begin
 
 
 def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
@@ -103,18 +112,58 @@ def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
         assert re.sub(r"\s+", " ", title.strip()) in page, (title, number)
 
 
-def test_cover_names_title_authors_devices_and_commit(pages):
+def test_cover_names_title_authors_devices_and_commit(pages, newest_archive):
     settings = config.read(KNOWN)
     cover = re.sub(r"\s+", " ", pages[0])
-    for words in (settings.report.title, *settings.report.authors, "NVIDIA", ARCHIVE.stem, "commit"):
+    for words in (settings.report.title, *settings.report.authors, "NVIDIA", newest_archive.stem, "commit"):
         assert words in cover
+
+
+def test_cover_bears_the_date_of_the_run(pages, newest_archive):
+    ended = datetime.fromisoformat(runs.open_run(newest_archive).record["ended"])
+    assert f"{ended:%-d %B %Y}" in pages[0]
 
 
 def test_pdf_is_tagged_titled_and_bookmarked(report):
     reader = report[1]
     assert reader.root_object["/MarkInfo"]["/Marked"]
     assert "Convolution kernels" in reader.metadata.title
+    assert reader.metadata.creator == f"Warpbook {provenance.VERSION}"
     assert len(reader.outline) >= 10
+
+
+def broken_rules(pdf: PdfReader, profile: str) -> list[str]:
+    """What an independent validator finds wrong in a PDF."""
+    judged = page.validate_pdf_bytes(pdf.stream.getvalue(), profile=profile)
+    return [f"{failure.rule_id}: {failure.message}" for failure in judged.failures]
+
+
+@pytest.mark.parametrize("profile", ["ua1", "3a"])
+def test_pdf_keeps_every_rule_of_pdf_ua_1_and_pdf_a_3a(report, profile):
+    assert broken_rules(report[1], profile) == []
+
+
+def test_a_stream_that_ends_in_a_carriage_return_keeps_its_length(tmp_path):
+    written = ('{"ended": "2026-01-01T00:00:00+00:00", "note": "' + "a" * n + '"}' for n in range(256))
+    # The compressed data end with their checksum.
+    record = next(record for record in written if zlib.compress(record.encode(), 9).endswith(b"\r"))
+    (tmp_path / "run.json").write_text(record)
+    cited = runs.Run(tmp_path, json.loads(record) | {"run_id": "run"})
+    pdf.write_pdf("<html lang=en><title>Run</title><p>Text", tmp_path / "run.pdf", [cited])
+    reader = PdfReader(tmp_path / "run.pdf")
+    assert reader.attachments["run_run.json"] == [record.encode()]
+    assert not [rule for rule in broken_rules(reader, "3a") if "STREAM-LENGTH" in rule]
+
+
+def test_pdf_holds_its_run_s_record_and_plain_tables(report, newest_archive):
+    held = {file.name: file for file in report[1].attachment_list}
+    with zipfile.ZipFile(newest_archive) as packed:
+        for name in ("run.json", "op_times.csv", "correctness.csv", "builds.csv", "counters.csv"):
+            file = held[f"{newest_archive.stem}_{name}"]
+            assert file.content == packed.read(name)
+            assert file.subtype == ("/application/json" if name == "run.json" else "/text/csv")
+            assert file.associated_file_relationship == "/Data"
+    assert list(held) == sorted(held)
 
 
 def test_every_figure_has_words_for_those_who_do_not_see_it(report):
@@ -160,13 +209,14 @@ def test_html_can_be_sent_alone(report):
     assert report[0].count("data:font/ttf;base64,") >= 5
 
 
-def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(tmp_path):
+def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(tmp_path, rendered):
     _, reader = rendered(tmp_path, gpu="none")
     whole = re.sub(r"\s+", " ", "\n".join(page.extract_text() for page in reader.pages))
     assert "Milestone 3: a first GPU kernel" in whole
     assert "Not measured: the configuration asks for no GPU figures (gpu: none)" in whole
     assert "conv_forward" in whole  # builds need no GPU
     assert "Vectorised rows, all cores" in whole
+    assert broken_rules(reader, "ua1") == []
 
 
 GPU = [name for name, variant in variants.discover().items() if variant.device == "gpu"]
@@ -182,8 +232,8 @@ LOST = {
 
 
 @pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
-def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it(lost, tmp_path):
-    measured = [name for name in lost if name in runs.open_run(ARCHIVE).record["variants"]]
+def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it(lost, evidence_of, rewritten, archive):
+    measured = [name for name in lost if name in runs.open_run(archive).record["variants"]]
 
     def change(content):
         record = json.loads(content)
@@ -191,24 +241,47 @@ def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it
             record["variants"][name]["source_sha256"] = "0" * 64
         return json.dumps(record).encode()
 
-    path = rewritten(Path(shutil.copy(ARCHIVE, tmp_path / ARCHIVE.name)), "run.json", change)
-    found = evidence_of(path)
-    document = rendering.to_html(found, datetime.now(), "", None)
+    path = rewritten(archive, "run.json", change)
+    evidence = evidence_of(path)
+    document = rendering.to_html(evidence, datetime.now(), "", None)
     for name in measured:
         assert re.search(rf"<th[^>]*>{name}</th><td[^>]*>gpu</td><td[^>]*>all</td><td[^>]*>stale</td>", document)
 
 
-def test_a_study_of_one_milestone_has_that_milestone_alone(tmp_path):
+def test_a_study_of_one_milestone_has_that_milestone_alone(tmp_path, rendered):
     _, reader = rendered(tmp_path, "fa18-m1")
     whole = "\n".join(page.extract_text() for page in reader.pages)
     assert "Milestone 1: the framework" in whole
     assert "Milestone 2" not in whole
+    assert broken_rules(reader, "ua1") == []
 
 
-def test_a_name_that_the_templates_do_not_know_fails_the_rendering(tmp_path, monkeypatch):
+def test_the_same_run_makes_the_same_bytes_in_every_process_and_copy_of_the_project(tmp_path, newest_archive):
+    measuring = runs.open_run(newest_archive).record["measuring"]
+    values = yaml.safe_load(config.FILE.read_text()) | {"study": "fa18-m1", "measuring": measuring}
+
+    def started(copy: Path, seed: str) -> subprocess.Popen:
+        for name in ("config.yaml", "pyproject.toml"):
+            shutil.copy(PROJECT / name, copy)
+        for name in ("kernels", "reports", "scripts", "weights"):
+            shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out", "__pycache__"))
+        command = [sys.executable, copy / "scripts" / "render_report.py", "--study", "fa18-m1"]
+        command += ["--config", json.dumps(values), "--run", newest_archive, "--html", "a.html", "--pdf", "a.pdf"]
+        return subprocess.Popen(command, cwd=copy, env={**os.environ, "PYTHONHASHSEED": seed})
+
+    copies = [tmp_path / "one", tmp_path / "another"]
+    for copy in copies:
+        copy.mkdir()
+    processes = [started(copy, seed) for copy, seed in zip(copies, "12", strict=True)]
+    assert [process.wait(300) for process in processes] == [0, 0]
+    for name in ("a.html", "a.pdf"):
+        assert (copies[0] / name).read_bytes() == (copies[1] / name).read_bytes()
+
+
+def test_a_name_that_the_templates_do_not_know_fails_the_rendering(tmp_path, monkeypatch, newest_archive):
     values = yaml.safe_load(config.FILE.read_text())
     made = plan.make(config.load(values, KNOWN))
-    env = rendering.environment(evidence.load(made, "fa18", runs.open_run(ARCHIVE)), rendering.Headings())
+    env = rendering.environment(evidence.load(made, "fa18", runs.open_run(newest_archive)), rendering.Headings())
     with pytest.raises(Exception, match="'speedpu' is undefined"):
         env.from_string("{{ speedpu }}").render()
 
@@ -223,4 +296,4 @@ def test_a_name_that_the_templates_do_not_know_fails_the_rendering(tmp_path, mon
     ],
 )
 def test_long_kernel_names_lose_their_arguments(name, short):
-    assert rendering.short_name(name) == short
+    assert profiles.short_name(name) == short

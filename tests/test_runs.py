@@ -1,38 +1,19 @@
 """Archived runs, whole, damaged and foreign, and where a study's GPU figures come from."""
 
+import gzip
 import json
 import re
 import shutil
-import zipfile
-from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
-from conftest import PROJECT
-from warpbook import config, devices, evidence, plan, rendering, runs, tables, variants
+from warpbook import config, devices, plan, runs, tables, variants
 from warpbook.errors import UserError
+from warpbook.files import PROJECT
 
-ARCHIVES = sorted(path for path in (PROJECT / "reports" / "runs").glob("*.zip") if "profiles" not in path.name)
-
-
-@pytest.fixture
-def archive(tmp_path) -> Path:
-    """A copy of the newest archived run."""
-    return Path(shutil.copy(ARCHIVES[-1], tmp_path / ARCHIVES[-1].name))
-
-
-def rewritten(path: Path, name: str, change) -> Path:
-    """The zip with one member's bytes changed; None leaves it out."""
-    with zipfile.ZipFile(path) as packed:
-        members = {entry: packed.read(entry) for entry in packed.namelist()}
-    members[name] = change(members[name])
-    with zipfile.ZipFile(path, "w") as packed:
-        for entry, content in members.items():
-            if content is not None:
-                packed.writestr(entry, content)
-    return path
+ARCHIVES = runs.archived(PROJECT / runs.ARCHIVES)
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
@@ -41,6 +22,33 @@ def test_every_archived_run_is_sound_and_small(path):
     assert run.problem == ""
     assert run.run_id == path.stem
     assert path.stat().st_size < 15 << 20
+
+
+EARLIER = [
+    path
+    for path in [*ARCHIVES, *runs.archived(PROJECT / "tests/data/runs")]
+    if runs.open_run(path).record["format"] == 1
+]
+
+
+@pytest.mark.parametrize("path", EARLIER, ids=lambda path: path.stem)
+def test_a_run_of_format_1_reads_in_the_names_of_today(path):
+    run = runs.open_run(path)
+    times, samples = run.table(tables.OP_TIMES), run.table(tables.SAMPLES)
+    assert times.method_bound_ms.notna().all() and times.fp32_bound_ms.isna().all()
+    assert not samples.job.str.contains("again").any() and not samples.variant.str.contains("again").any()
+    tests = samples[samples.job.str.startswith("aa:")]
+    assert set(tests.job.str.split(":").str[1]) == set(tests.variant.str.removesuffix(":aa"))
+
+
+def test_the_a_a_tests_of_a_run_of_format_1_are_shown(archive, evidence_of, rewritten):
+    def in_words_of_1(content: bytes) -> bytes:
+        text = gzip.decompress(content).decode()
+        return gzip.compress(re.sub(r"^aa:", "again:", text, flags=re.M).replace(":aa,", ":again,").encode())
+
+    rewritten(archive, "samples.csv.gz", in_words_of_1)
+    rewritten(archive, "run.json", lambda content: re.sub(rb'"format": \d', b'"format": 1', content))
+    assert len(evidence_of(archive).trust.aa_tests) > 100
 
 
 def test_a_run_names_its_machine_and_code(archive):
@@ -56,12 +64,12 @@ def test_a_run_names_its_machine_and_code(archive):
     [
         ("run.json", lambda content: None, "holds no run.json"),
         ("run.json", lambda content: content[:-30], "is damaged"),
-        ("run.json", lambda content: b"[]", "run.json lacks 'format'"),
-        ("run.json", lambda content: content.replace(b'"format": 1', b'"format": 9'), "is of format 9"),
+        ("run.json", lambda content: b"[]", "run.json, as a whole: Input should be a valid dictionary"),
+        ("run.json", lambda content: re.sub(rb'"format": \d', b'"format": 9', content), "is of format 9"),
         ("run.json", lambda content: content.replace(b'"machine"', b'"device"', 1), "run.json lacks 'machine'"),
     ],
 )
-def test_a_run_without_a_sound_record_is_refused(archive, name, change, words):
+def test_a_run_without_a_sound_record_is_refused(archive, name, change, words, rewritten):
     with pytest.raises(UserError, match=words):
         runs.open_run(rewritten(archive, name, change))
 
@@ -80,7 +88,7 @@ def without(part: bytes, instead: bytes = b""):
         ("programs.csv", without(b",10000,0,", b",many,0,"), "programs.csv, row .*, column size"),
     ],
 )
-def test_a_damaged_table_is_named_with_file_and_column(archive, name, change, words):
+def test_a_damaged_table_is_named_with_file_and_column(archive, name, change, words, rewritten):
     assert re.search(words, runs.open_run(rewritten(archive, name, change)).problem)
 
 
@@ -91,25 +99,20 @@ def test_a_truncated_archive_is_refused(archive, keep):
         runs.open_run(archive)
 
 
-def planned(**changes):
-    content = yaml.safe_load(config.FILE.read_text()) | changes
-    return plan.make(config.load(content, list(variants.discover())))
-
-
-def test_an_unknown_run_is_named_with_the_nearest():
+def test_an_unknown_run_is_named_with_the_nearest(planned):
     wrong = ARCHIVES[-1].stem[:-1] + "x"
     with pytest.raises(UserError, match=f"no archived run is called '{wrong}': did you mean '{ARCHIVES[-1].stem}'"):
         _ = planned(gpu=wrong).gpu_sources
 
 
-def test_a_live_gpu_that_is_not_there_is_an_error_that_says_what_was_looked_for():
+def test_a_live_gpu_that_is_not_there_is_an_error_that_says_what_was_looked_for(planned):
     if isinstance(devices.probe(), devices.Device):
         pytest.skip("there is a GPU here")
     with pytest.raises(UserError, match=r"gpu: live needs a CUDA device, and none is here: .*cu"):
         _ = planned(gpu="live").gpu_sources
 
 
-def test_without_a_gpu_the_newest_archived_run_of_the_network_is_taken(monkeypatch):
+def test_without_a_gpu_the_newest_archived_run_of_the_network_is_taken(monkeypatch, planned):
     source = plan.Plan(planned().config, variants.discover(), "no device").gpu_sources["fa18"]
     assert source.archived.run_id in [path.stem for path in ARCHIVES]
     assert "no device" in source.why
@@ -125,90 +128,97 @@ def test_a_corrupt_newest_archive_is_passed_over_and_said(tmp_path):
     assert "99991231-broken-000000.zip is damaged" in refused[0]
 
 
+def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatch, tmp_path, rewritten):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / ARCHIVES[-1].name
+    shutil.copy(ARCHIVES[-1], path)
+    first, _ = runs.newest_archived("fa18", tmp_path)
+    second, _ = runs.newest_archived("fa18", tmp_path)
+    assert "problem" in vars(first)
+    assert "problem" not in vars(second), "read again"
+    rewritten(path, "builds.csv", lambda content: content.replace(b"variant,", b"variants,", 1))
+    found, refused = runs.newest_archived("fa18", tmp_path)
+    assert found is None
+    assert "lacks the column 'variant'" in refused[0]
+
+
 def test_without_any_archive_there_are_no_gpu_figures(tmp_path):
     assert runs.newest_archived("fa18", tmp_path) == (None, [])
 
 
-def evidence_of(run_path, **changes):
-    """Evidence whose CPU and GPU figures are those of one run, under the policy that it was measured with."""
-    run = runs.open_run(run_path)
-    made = planned(**{"gpu": "auto", "measuring": run.record["measuring"], **changes})
-    made = plan.Plan(made.config, made.variants, "no device, for the test")
-    found = evidence.Evidence(made, "fa18", run)
-    found.gpu_run = run
-    return found
-
-
-def test_a_figure_of_changed_sources_is_stale_and_in_no_headline(archive):
+def test_a_figure_of_changed_sources_is_stale_and_in_no_headline(archive, evidence_of, rewritten):
     def change(content):
         record = json.loads(content)
         record["variants"]["direct"]["source_sha256"] = "0" * 64
         return json.dumps(record).encode()
 
-    found = evidence_of(rewritten(archive, "run.json", change))
-    (row,) = found.set_aside[found.set_aside.variant == "direct"].itertuples()
+    evidence = evidence_of(rewritten(archive, "run.json", change))
+    (row,) = evidence.problems.table[evidence.problems.table.variant == "direct"].itertuples()
     assert row.status == "stale"
     assert "its sources changed after it was measured" in row.reason
-    assert "direct" not in [variant.name for variant in found.measured("gpu")]
-    assert found.op("direct", "conv1", 10000) is None
+    assert "direct" not in [variant.name for variant in evidence.ranking.measured("gpu")]
+    assert evidence.times.op("direct", "conv1", 10000) is None
 
 
-def test_the_framework_on_the_cpu_is_onnx_runtime_though_pytorch_ran_too_and_pytorch_where_it_ran_alone(archive):
-    found = evidence_of(archive)
+def test_the_framework_on_the_cpu_is_onnx_runtime_where_that_ran_else_pytorch(archive, evidence_of):
+    evidence = evidence_of(archive)
     ran = pd.DataFrame({"variant": ["torch_cpu", "onnxruntime"], "size": 10000, "weights": "trained", "status": "ok"})
-    found.programs = ran
-    assert found.framework("cpu").name == "onnxruntime"
-    found.programs = ran[ran.variant == "torch_cpu"]
-    assert found.framework("cpu").name == "torch_cpu"
+    evidence.programs.table = ran
+    assert evidence.programs.framework("cpu").name == "onnxruntime"
+    evidence.programs.table = ran[ran.variant == "torch_cpu"]
+    assert evidence.programs.framework("cpu").name == "torch_cpu"
 
 
-def test_figures_of_another_measuring_policy_are_stale(archive):
+def test_figures_of_another_measuring_policy_are_stale(archive, evidence_of):
     measuring = yaml.safe_load(config.FILE.read_text())["measuring"] | {"relative_noise": 0.5}
-    found = evidence_of(archive, measuring=measuring)
-    assert set(found.set_aside.status) - {"not_measured"} == {"stale"}
-    assert "measuring policy differs: `relative_noise`" in found.set_aside.reason.iloc[0]
-    assert found.best is None
+    evidence = evidence_of(archive, measuring=measuring)
+    assert set(evidence.problems.table.status) - {"not_measured"} == {"stale"}
+    assert "measuring policy differs: `relative_noise`" in evidence.problems.table.reason.iloc[0]
+    assert evidence.ranking.best is None
 
 
-def test_figures_of_other_shapes_are_stale(archive):
+def test_figures_of_other_shapes_are_stale(archive, evidence_of, rewritten):
     def change(content):
         record = json.loads(content)
         record["networks"]["fa18"]["shapes_sha256"] = "0" * 64
         return json.dumps(record).encode()
 
-    found = evidence_of(rewritten(archive, "run.json", change))
-    assert "shapes changed" in found.set_aside.reason.iloc[0]
+    evidence = evidence_of(rewritten(archive, "run.json", change))
+    assert "shapes changed" in evidence.problems.table.reason.iloc[0]
 
 
-def test_figures_of_other_compile_options_are_stale(archive):
-    found = evidence_of(
+def test_figures_of_other_compile_options_are_stale(archive, evidence_of, rewritten):
+    evidence = evidence_of(
         rewritten(archive, "builds.csv", lambda content: content.replace(b"--std=c++17", b"--std=c++14"))
     )
-    stale = found.set_aside[found.set_aside.status == "stale"]
+    stale = evidence.problems.table[evidence.problems.table.status == "stale"]
     assert "direct" in set(stale.variant)
     assert "compile options differ" in stale.reason.iloc[0]
 
 
-def test_the_four_kinds_of_time_keep_their_order(archive):
-    found = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
-    assert rendering.invariant(found).startswith("The order gpu ≤ op ≤ layer ≤ program holds")
-
-
-def test_a_kernel_time_beyond_its_call_s_own_is_refused_and_counted(archive):
-    found = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
-    before, sound = found.refused_samples, found.op("direct", "conv1", 10_000, "gpu")
-    place = (found.samples.variant == "direct") & (found.samples.layer == "conv1") & (found.samples.kind == "gpu")
-    place &= (found.samples["size"] == 10_000) & (found.samples.state == "cold") & (found.samples.job == "direct")
+def test_a_kernel_time_beyond_its_call_s_own_is_refused_and_counted(archive, evidence_of):
+    evidence = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
+    before, sound = evidence.times.refused_samples, evidence.times.op("direct", "conv1", 10_000, "gpu")
+    place = (
+        (evidence.times.samples.variant == "direct")
+        & (evidence.times.samples.layer == "conv1")
+        & (evidence.times.samples.kind == "gpu")
+    )
+    place &= (
+        (evidence.times.samples["size"] == 10_000)
+        & (evidence.times.samples.state == "cold")
+        & (evidence.times.samples.job == "direct")
+    )
     again = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
-    again.samples.loc[again.samples.index[place][0], "time_ms"] = 500.0
-    assert again.refused_samples == before + 1
-    assert again.op("direct", "conv1", 10_000, "gpu").high < 1.1 * sound.high
+    again.times.samples.loc[again.times.samples.index[place][0], "time_ms"] = 500.0
+    assert again.times.refused_samples == before + 1
+    assert again.times.op("direct", "conv1", 10_000, "gpu").high < 1.1 * sound.high
 
 
 def test_no_recorded_time_is_below_the_hardware_s_bound(archive):
     times = runs.open_run(archive).table(tables.OP_TIMES)
     large = times[(times.device == "gpu") & (times.status == "ok") & (times["size"] == 10000)]
-    assert (large.median_ms >= large.bound_ms).all()
+    assert (large.median_ms >= large.method_bound_ms).all()
 
 
 def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_of_the_archived_run():
@@ -223,7 +233,7 @@ def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_o
     # As the float64 reference, whose 8398 of 10000 are one more than published.
     assert (labels.mismatched_labels == 0).all()
     programs = run.table(tables.PROGRAMS)
-    own = programs[(programs.network == "sp19") & (programs.variant == "direct")].drop_duplicates("size")
-    found = dict(zip(own["size"], own.accuracy, strict=True))
+    of_direct = programs[(programs.network == "sp19") & (programs.variant == "direct")].drop_duplicates("size")
+    accuracy = dict(zip(of_direct["size"], of_direct.accuracy, strict=True))
     for size, published in {100: 0.84, 1000: 0.852, 10000: 0.8397}.items():
-        assert abs(found[size] - published) * size <= 1 + 1e-9
+        assert abs(accuracy[size] - published) * size <= 1 + 1e-9

@@ -1,12 +1,19 @@
 import faulthandler
+import fcntl
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from warpbook import locks, workflow
 from warpbook.errors import UserError
-from warpbook.supervision import Failed, supervised
+from warpbook.files import PROJECT
+from warpbook.harness.supervision import Failed, run_to_end, supervised
 
 
 def test_items_arrive_as_they_are_made():
@@ -80,3 +87,144 @@ def test_another_error_comes_through_with_its_kind(capfd):
     with pytest.raises(RuntimeError, match="KeyError: 'lost'"):
         list(supervised(produce, 10))
     assert "Traceback" in capfd.readouterr().err
+
+
+def alive(pid):
+    try:
+        return "State:\tZ" not in Path("/proc", str(pid), "status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def fork_away(sessions=0):
+    """Fork a process that sleeps, in a session of its own where asked, whose parent is gone; its id."""
+    receiver, sender = os.pipe()
+    if os.fork() == 0:
+        for _ in range(sessions):
+            os.setsid()
+        if (pid := os.fork()) == 0:
+            time.sleep(120)
+        os.write(sender, str(pid).encode())
+        os._exit(0)
+    return int(os.read(receiver, 20))
+
+
+@pytest.mark.parametrize("sessions", [0, 1])
+@pytest.mark.parametrize("end", ["returns", "hangs", "dies"])
+def test_nothing_that_a_child_started_outlives_it(sessions, end):
+    def produce():
+        yield fork_away(sessions)
+        if end == "hangs":
+            time.sleep(60)
+        if end == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    started = []
+    began = time.monotonic()
+    try:
+        for pid in supervised(produce, 1):
+            started.append(pid)  # noqa: PERF402
+    except Failed as failure:
+        assert failure.status == {"hangs": "timed_out", "dies": "launch_failed"}[end]
+    assert time.monotonic() - began < 10
+    (pid,) = started
+    assert not alive(pid)
+
+
+def test_a_process_in_a_session_of_its_own_ends_with_the_child_that_started_it():
+    def produce():
+        yield fork_away(sessions=1)
+        time.sleep(60)
+
+    stream = supervised(produce, 10)
+    pid = next(stream)
+    assert alive(pid)
+    stream.close()
+    assert not alive(pid)
+
+
+def test_a_death_is_told_at_once_though_a_grandchild_holds_the_pipe():
+    def produce():
+        fork_away(sessions=1)
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield
+
+    began = time.monotonic()
+    with pytest.raises(Failed, match="SIGKILL"):
+        list(supervised(produce, 30))
+    assert time.monotonic() - began < 10
+
+
+def test_what_a_command_leaves_behind_ends_with_it(tmp_path):
+    run_to_end(["sh", "-c", f"setsid sleep 120 >/dev/null 2>&1 & echo $! > {tmp_path}/pid"], 20)
+    assert not alive((tmp_path / "pid").read_text().strip())
+
+
+def test_a_child_ends_when_its_parent_is_killed(tmp_path):
+    program = f"""
+import os, sys, time
+from warpbook.harness.supervision import supervised
+def produce():
+    open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+    yield 1
+    time.sleep(120)
+for _ in supervised(produce, 120):
+    os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PROJECT / "scripts")})
+    pid = (tmp_path / "pid").read_text()
+    for _ in range(100):
+        if not alive(pid):
+            break
+        time.sleep(0.05)
+    assert not alive(pid)
+
+
+def test_a_check_that_holds_too_much_memory_is_ended_and_told():
+    def produce():
+        yield 1
+        held = bytearray(400 << 20)
+        held[:: 1 << 12] = bytes(len(held) >> 12)
+        time.sleep(60)
+        yield len(held)
+
+    # The child is a fork, and holds from the start what this process does.
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + (256 << 20)
+    produced = supervised(produce, 50, memory_bytes=limit)
+    assert next(produced) == 1
+    with pytest.raises(
+        Failed, match=r"holds [\d.]+ GiB of memory, more than the [\d.]+ GiB that a check may hold"
+    ) as failed:
+        next(produced)
+    held, allowed = map(float, re.findall(r"([\d.]+) GiB", str(failed.value)))
+    assert limit / 2**30 == pytest.approx(allowed, abs=0.01)
+    assert allowed < held < allowed + 0.5
+
+
+def test_a_child_does_not_keep_the_measuring_lock(tmp_path):
+    path = tmp_path / "lock"
+
+    def produce():
+        yield fork_away(sessions=1)
+        time.sleep(60)
+
+    with locks.machine(path=path):
+        stream = supervised(produce, 10)
+        next(stream)
+    handle = os.open(path, os.O_RDONLY)  # while the child and its own still run
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(handle)
+    stream.close()
+
+
+def test_a_program_ends_with_the_snakemake_that_it_works_for():
+    snakemake = subprocess.Popen(["sleep", "60"])
+    code = "import time; from warpbook.errors import exit_status; exit_status(lambda: time.sleep(60))"
+    environment = {"PYTHONPATH": str(PROJECT / "scripts"), workflow.SNAKEMAKE: str(snakemake.pid)}
+    program = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **environment})
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.wait(1)
+    snakemake.kill()
+    snakemake.wait()
+    assert program.wait(10) == -signal.SIGKILL

@@ -3,10 +3,11 @@ import time
 
 import pytest
 
-from warpbook import networks, timing
-from warpbook.bench import CPU_CHUNK, CpuBench
+from warpbook import bounds, networks
 from warpbook.config import Measuring, Programs, Series
-from warpbook.supervision import Failed
+from warpbook.harness import timing
+from warpbook.harness.bench import CPU_CHUNK, CpuBench
+from warpbook.harness.supervision import Failed
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
 QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
@@ -103,22 +104,54 @@ def test_a_variant_that_is_wrong_when_it_is_timed_is_caught_after_the_timing(cpu
         timing.measure_layer(CpuBench(), [cpu_variant("y[...] = 1")], LAYER, 3, QUICK, MEASURING)
 
 
+def test_a_variant_that_remembers_answers_by_their_inputs_is_refused_after_the_timing(cpu_variant):
+    body = (
+        "key = x.tobytes() + w.tobytes()\n"
+        "if key not in kept:\n    import time; time.sleep(0.005)\n    kept[key] = convolve(x, w)\ny[...] = kept[key]"
+    )
+    with pytest.raises(Failed, match="on inputs not seen before and took") as raised:
+        timing.measure_layer(CpuBench(), [cpu_variant(body, before="kept = {}")], LAYER, 3, QUICK, MEASURING)
+    assert raised.value.status == "refused"
+
+
+def test_a_variant_that_works_only_for_poison_is_wrong_after_the_timing(cpu_variant):
+    body = "if y.view(np.uint32).flat[0] == 0x7FC0DEAD: y[...] = convolve(x, w)"
+    with pytest.raises(Failed, match="after timing: mine is wrong"):
+        timing.measure_layer(CpuBench(), [cpu_variant(body)], LAYER, 3, QUICK, MEASURING)
+
+
+def test_a_variant_that_replays_once_it_is_called_often_is_wrong_after_the_timing(cpu_variant):
+    body = "calls[0] += 1\nif calls[0] < 4: kept.append(convolve(x, w))\ny[...] = kept[-1]"
+    with pytest.raises(Failed, match="after timing: mine is wrong"):
+        timing.measure_layer(
+            CpuBench(), [cpu_variant(body, before="kept, calls = [], [0]")], LAYER, 3, QUICK, MEASURING
+        )
+
+
+def test_a_clock_that_a_variant_puts_in_its_place_changes_no_sample_and_is_told(cpu_variant, monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", time.perf_counter)  # put back after the test
+    variant = cpu_variant("y[...] = convolve(x, w)", before="import time\ntime.perf_counter = lambda: 0.0")
+    with pytest.raises(Failed, match=r"mine replaces time\.perf_counter, by which the harness judges it") as raised:
+        timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
+    assert raised.value.status == "refused"
+
+
 def test_lower_bound_is_the_larger_of_bytes_and_operations():
     first, second = networks.find("fa18").convs
-    assert timing.lower_bound_ms(first, 10_000, 4240, 66_908) == pytest.approx(0.2425, rel=1e-3)  # bytes
-    assert timing.lower_bound_ms(second, 10_000, 4240, 66_908) == pytest.approx(0.4850, rel=1e-3)  # operations
+    assert bounds.lower_bound_ms(first, 10_000, 4240, 66_908) == pytest.approx(0.2425, rel=1e-3)  # bytes
+    assert bounds.lower_bound_ms(second, 10_000, 4240, 66_908) == pytest.approx(0.4850, rel=1e-3)  # operations
 
 
 def test_what_the_cache_may_keep_is_left_out_of_the_bound():
     layer = networks.find("fa18").convs[0]
-    assert timing.lower_bound_ms(layer, 10, 4240, None, kept_bytes=60 << 20) == 0
-    assert timing.lower_bound_ms(layer, 10_000, 4240, None, kept_bytes=60 << 20) == pytest.approx(0.2277, rel=1e-3)
+    assert bounds.lower_bound_ms(layer, 10, 4240, None, kept_bytes=60 << 20) == 0
+    assert bounds.lower_bound_ms(layer, 10_000, 4240, None, kept_bytes=60 << 20) == pytest.approx(0.2277, rel=1e-3)
 
 
 @pytest.mark.gpu
 def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
     from warpbook import variants
-    from warpbook.gpu import GpuBench
+    from warpbook.harness.gpu import GpuBench
 
     rows = timing.measure_layer(GpuBench(), [variants.read("direct")], LAYER, 1, QUICK, MEASURING)
     least = {kind: min(row["time_ms"] for row in rows if row["kind"] == kind) for kind in ("gpu", "op", "layer")}

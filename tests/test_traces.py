@@ -1,39 +1,286 @@
-"""Profiled programs as files that Perfetto opens."""
+"""Programs under their profilers: captured with each tool, and what the report concludes from what the tools saw."""
 
 import gzip
-import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from test_report import ARCHIVE
-from warpbook import runs, tables, traces
+from warpbook import profilers, tables
+from warpbook.devices import Device
+from warpbook.files import PROJECT
+from warpbook.profiling import cupti_sqlite, nsight
+from warpbook.report import figures, traces
+from warpbook.report.traces import Hidden
+
+OUTPUT = """\
+Loading fashion-mnist data... done
+Loading model... done
+New Inference
+Op Time: 0.003936
+Op Time: 0.011288
+Correctness: 0.897 Model: fa18
+"""
+PASSED = {
+    "variant": "direct", "network": "fa18", "layer": "conv1", "device": "gpu", "size": 10, "test": "reals", "ok": True,
+}  # fmt: skip
+SECRET = "TOKEN=of-nobody's-business"
+
+
+def a_device(arch: str) -> Device:
+    return Device(f"a GPU of {arch}", arch, "0" * 64, "13.0")
+
+
+@pytest.fixture
+def exported(tmp_path) -> Path:
+    """What nsys exports of a program on an H200, with the processes and environment that it notes of any machine."""
+    captured = PROJECT / "tests" / "data" / "profiles" / "program_by_nsys.sqlite.gz"
+    path = tmp_path / "exported.sqlite"
+    path.write_bytes(gzip.decompress(captured.read_bytes()))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
+        database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('DeviceEnvironment', ?)", [SECRET])
+        database.execute("INSERT INTO StringIds VALUES (999999, ?)", [SECRET])
+        database.commit()
+    return path
+
+
+@pytest.fixture
+def events(exported) -> pd.DataFrame:
+    rows = cupti_sqlite.read(exported, "a capture").events
+    return pd.DataFrame(rows)
+
+
+def tool_on_path(folder: Path, monkeypatch, name: str, script: str) -> None:
+    """A program of that name, in Python, before everything else on PATH."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\nimport shutil, sys\narguments = sys.argv[1:]\n{script}")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def traced(
+    folder: Path, tool: str, *sizes: int, timeout: float = 60, baseline: Path | None = None
+) -> tuple[list[dict], list[dict], list[Path], str]:
+    """(rows of ACTIVITIES, rows of PROFILES, files kept, what was printed) of trace_program.py."""
+    nothing = dict.fromkeys(tables.CORRECTNESS.columns)
+    row = {**nothing, **PASSED, "status": "ok", "reason": "", "reference": "float64"}
+    tables.CORRECTNESS.write([row], folder / "correctness.csv")
+    done = subprocess.run(
+        [
+            sys.executable, PROJECT / "scripts" / "trace_program.py", "--tool", tool, "--network", "fa18",
+            "--variant", "direct", "--sizes", *map(str, sizes), "--timeout", str(timeout),
+            "--correctness", folder / "correctness.csv", "--out", folder / "a.csv", "--profiles", folder / "p.csv",
+            "--reports", folder / "reports", *(["--baseline", baseline] if baseline else []),
+        ],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    files = sorted((folder / "reports").iterdir())
+    return tables.ACTIVITIES.rows(folder / "a.csv"), tables.PROFILES.rows(folder / "p.csv"), files, done.stdout
+
+
+def fake_nsys(exported: Path, of_1000_images: Path | None = None) -> str:
+    return f"""
+target = arguments[arguments.index("--output") + 1]
+if arguments[0] == "profile":
+    open(target + ".nsys-rep", "w").write(arguments[-1])
+    print({OUTPUT!r} + "Generating '/tmp/nsys-report.qdstrm'")
+else:
+    large = open(arguments[-1]).read() == "1000"
+    shutil.copyfile({str(of_1000_images or exported)!r} if large else {str(exported)!r}, target)
+"""
+
+
+def test_a_capture_by_nsight_systems_becomes_events_and_keeps_no_environment(tmp_path, monkeypatch, exported):
+    tool_on_path(tmp_path / "bin", monkeypatch, "nsys", fake_nsys(exported))
+    events, (profile,), (kept,), _ = traced(tmp_path, "nsys", 10_000)
+    assert (profile["status"], profile["events"], profile["report"]) == ("ok", len(events), kept.name)
+    assert profile["output"] == OUTPUT
+    assert {row["kind"] for row in events} >= {"kernel", "memcpy_htod", "memcpy_dtoh", "api_runtime", "range"}
+    assert min(row["start_ns"] for row in events) == 0
+    assert {(row["tool"], row["variant"], row["size"]) for row in events} == {("nsys", "direct", 10_000)}
+    assert kept.name == "fa18-direct-10000.nsys.sqlite"
+    assert SECRET.encode() not in kept.read_bytes()
+    assert SECRET.encode() in exported.read_bytes()
+
+
+def test_what_is_kept_of_an_export_reads_back_whole(tmp_path, exported):
+    nsight.keep_events(exported, tmp_path / "kept.sqlite")
+    assert cupti_sqlite.read(tmp_path / "kept.sqlite", "a") == cupti_sqlite.read(exported, "a")
+
+
+def test_a_capture_by_nvprof_comes_with_the_metrics_of_the_longest_kernel(tmp_path, monkeypatch, databases):
+    script = f"""
+shutil.copyfile({str(databases["nvprof"])!r}, arguments[arguments.index("--export-profile") + 1])
+open({str(tmp_path / "asked")!r}, "a").write(" ".join(arguments) + "\\n")
+print({OUTPUT!r})
+"""
+    tool_on_path(tmp_path / "bin", monkeypatch, "nvprof", script)
+    events, (profile,), kept, _ = traced(tmp_path, "nvprof", 100)
+    assert (profile["status"], profile["events"], profile["output"]) == ("ok", len(events), OUTPUT)
+    assert {row["name"] for row in events if row["kind"] == "range"} == {"inference", "layer: conv1"}
+    assert [path.name for path in kept] == ["fa18-direct-100-analysis.nvvp", "fa18-direct-100.nvvp"]
+    first, second = (tmp_path / "asked").read_text().splitlines()
+    assert "--analysis-metrics" not in first
+    assert "--kernels conv_forward --analysis-metrics" in second
+
+
+def test_a_trace_is_kept_where_the_metrics_fail(tmp_path, monkeypatch, databases):
+    script = f"""
+if "--analysis-metrics" in arguments:
+    sys.exit("==ERROR== ERR_NVGPUCTRPERM")
+shutil.copyfile({str(databases["nvprof"])!r}, arguments[arguments.index("--export-profile") + 1])
+"""
+    tool_on_path(tmp_path / "bin", monkeypatch, "nvprof", script)
+    events, (profile,), (kept,), printed = traced(tmp_path, "nvprof", 100)
+    assert (profile["status"], profile["report"], len(events) > 0) == ("ok", kept.name, True)
+    assert "no analysis metrics of conv_forward with direct: profiling failed: ==ERROR== ERR_NVGPUCTRPERM" in printed
+
+
+def test_a_program_with_too_many_events_is_watched_again_with_fewer_images(tmp_path, monkeypatch, exported):
+    large = tmp_path / "large.sqlite"
+    shutil.copyfile(exported, large)
+    with closing(sqlite3.connect(large)) as database:
+        kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+        for _ in range(13):
+            database.execute(f"INSERT INTO {kernels} SELECT * FROM {kernels}")
+        database.commit()
+    tool_on_path(tmp_path / "bin", monkeypatch, "nsys", fake_nsys(exported, large))
+    events, (refused, kept), (file,), printed = traced(tmp_path, "nsys", 1000)
+    assert (refused["size"], refused["events"], refused["report"]) == (1000, 0, "")
+    assert refused["reason"].endswith("events, more than the 25000 that a run keeps; see 100 images")
+    assert (kept["size"], kept["status"], kept["report"]) == (100, "ok", file.name)
+    assert {row["size"] for row in events} == {100}
+    assert "no profile of direct at 1000 images" in printed
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "reason"),
+    [
+        ("sys.exit('nsys: the trace could not be started')", "launch_failed", "the trace could not be started"),
+        ("import time; time.sleep(60)", "timed_out", "still running after 2 s"),
+        (
+            "open(arguments[arguments.index('--output') + 1] + '.nsys-rep', 'w') if arguments[0] == 'profile' else 0",
+            "launch_failed",
+            "nsys",
+        ),
+    ],
+)
+def test_a_profiler_that_fails_leaves_its_words_and_no_events(tmp_path, monkeypatch, script, status, reason):
+    tool_on_path(tmp_path / "bin", monkeypatch, "nsys", script)
+    events, (profile,), files, _ = traced(tmp_path, "nsys", 10, timeout=2)
+    assert (profile["status"], events, files) == (status, [], [])
+    assert reason in profile["reason"]
+
+
+def test_nvprof_is_not_asked_of_a_device_that_it_does_not_know(tmp_path, monkeypatch):
+    tool_on_path(tmp_path / "bin", monkeypatch, "nvprof", "print('nvprof: release version 10.2.89')")
+    assert profilers.missing("nvprof", a_device("sm_75")) == ""
+    assert profilers.version("nvprof") == "10.2.89"
+    assert "capability 8.0 and later, and a GPU of sm_90 has 9.0" in profilers.missing("nvprof", a_device("sm_90"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert profilers.missing("nvprof", a_device("sm_75")) == "nvprof (nvprof) is not on PATH"
+    assert profilers.missing("nsys", a_device("sm_90")) == "nsys (Nsight Systems) is not on PATH"
+
+
+def test_a_layer_s_kernels_are_those_launched_in_its_range(events):
+    for layer, grid in (("conv1", "16x6x10000"), ("conv2", "4x16x10000")):
+        kernels = traces.of_layer(events, layer, "direct")
+        assert list(kernels.grid) == [grid]
+    assert traces.of_layer(events, "conv3", "direct").empty
+
+
+def test_hidden_copies_and_kernels_at_once_are_counted_in_time():
+    frame = pd.DataFrame(
+        [
+            ("memcpy_htod", 0, 100), ("memcpy_dtoh", 250, 300), ("kernel", 50, 150), ("kernel", 100, 200),
+            ("kernel", 260, 270), ("api_runtime", 0, 1000),
+        ],
+        columns=["kind", "start_ns", "end_ns"],
+    )  # fmt: skip
+    # Copies: 150 ns, of which 50 to 100 and 260 to 270 lie under kernels. Kernels: 210 ns of work in 160 ns.
+    assert traces.hidden(frame) == Hidden(150, 60, 210 / 160)
+    assert traces.hidden(frame[frame.kind == "kernel"]).share == 0.0
+
+
+def test_ten_thousand_kernels_are_drawn_small():
+    spans = [(step * 1000, step * 1000 + 900) for step in range(10_000)]
+    kernels = pd.DataFrame(spans, columns=["start_ns", "end_ns"]).assign(
+        name="k", stream=[n % 4 for n in range(10_000)]
+    )
+    side = traces.Side("mine", "conv1", 10_000, kernels)
+    assert side.span_ns == 9_999_900
+    drawing = figures.traces.layer_kernels(side, side.span_ns, ["k"])
+    assert len(drawing) < 100_000
+    assert drawing.count("<path") == 5  # a baseline and four lanes
+
+
+def test_a_program_s_op_times_are_added():
+    assert traces.printed_op_s(OUTPUT) == pytest.approx(0.015224)
+    assert traces.printed_op_s("EvalMetric: {'accuracy': 0.9}\n") is None
+
+
+def test_a_program_is_also_watched_at_the_size_of_its_baseline(tmp_path, monkeypatch, exported):
+    tool_on_path(tmp_path / "bin", monkeypatch, "nsys", fake_nsys(exported))
+    traced(tmp_path, "nsys", 100)
+    _, profiles, _, _ = traced(tmp_path, "nsys", 10_000, baseline=tmp_path / "p.csv")
+    assert [row["size"] for row in profiles] == [10_000, 100]
 
 
 @pytest.fixture(scope="module")
-def activities():
-    frame = runs.open_run(ARCHIVE).table(tables.ACTIVITIES)
-    return frame[(frame.variant == "direct") & (frame.network == "fa18")]
+def archived(evidence_of, newest_archive):
+    return evidence_of(newest_archive)
 
 
-def test_every_event_of_a_program_is_in_its_trace_at_its_time(activities, tmp_path):
-    own = activities[(activities["size"] == 10_000) & (activities.tool == "cupti")]
-    (path,) = traces.write(own, tmp_path)
-    assert path.name == "fa18-direct-10000-cupti.json.gz"
-    document = json.loads(gzip.decompress(path.read_bytes()))
-    events = [event for event in document["traceEvents"] if event["ph"] == "X"]
-    assert len(events) == len(own)
-    kernels = [event for event in events if event["name"] == "conv_forward"]
-    expected = own[own.name == "conv_forward"]
-    assert [event["dur"] * 1e3 for event in kernels] == pytest.approx((expected.end_ns - expected.start_ns).tolist())
-    assert kernels[0]["args"]["block"] == "16x16x1"
+def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after(archived):
+    for variant in archived.ranking.measured("gpu", peers=False):
+        if variant.header.builds_on:
+            pairs = traces.sides(archived, variant)
+            assert [(pair[0].variant, pair[1].variant) for pair in pairs] == [
+                (variant.header.builds_on, variant.name)
+            ] * len(archived.layers)
 
 
-def test_rows_of_a_trace_have_names(activities, tmp_path):
-    document = traces.trace_events(activities[activities["size"] == 10])
-    names = {event["args"]["name"] for event in document if event["ph"] == "M"}
-    assert {"Host", "GPU", "Runtime API", "Driver API", "Copies to the device"} <= names
-    assert any(name.startswith("Kernels, stream") for name in names)
+def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(archived):
+    agreed = traces.agreements(archived)
+    assert {frozenset(one.ms) for one in agreed} == {frozenset(("cupti", "nsys", "ncu"))}
+    assert {one.variant for one in agreed} == {
+        variant.name for variant in archived.ranking.measured("gpu", peers=False)
+    }
+    assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 
-def test_each_program_has_a_trace_of_its_own(activities, tmp_path):
-    assert len(traces.write(activities, tmp_path)) == len(activities[["tool", "size"]].drop_duplicates())
+def test_watching_leaves_op_times_nearly_as_they_are(archived):
+    costs = traces.overheads(archived)
+    usual = {tool: traces.typical(costs, tool, archived.largest) for tool in ("cupti", "nsys")}
+    assert all(one["programs"] > 20 and 0.9 < one["op"] < 1.2 for one in usual.values())
+    assert usual["nsys"]["program"] > usual["cupti"]["program"] > 0.5  # single runs: the host's spread is within
+
+
+def test_events_that_cupti_saw_are_a_table_of_their_program_in_time_since_its_first_event(tmp_path):
+    cupti_program = pytest.importorskip("trace_with_cupti", reason="cupti-python is not installed")
+    span = {"kind": "range", "name": "conv1 direct", "start_ns": 1_000, "end_ns": 1_500}
+    kernel = {"kind": "kernel", "name": "conv_forward", "start_ns": 1_100, "end_ns": 1_400, "grid": "1x1x1"}
+    rows = [{**cupti_program.NOTHING, **row} for row in (span, kernel)]
+    cupti_program.write(rows, "direct", "fa18", 10, tmp_path / "events.csv")
+    frame = tables.ACTIVITIES.read(tmp_path / "events.csv")
+    assert frame[["variant", "network", "size"]].drop_duplicates().to_numpy().tolist() == [["direct", "fa18", 10]]
+    assert frame[["event", "start_ns", "end_ns"]].to_numpy().tolist() == [[0, 0, 500], [1, 100, 400]]
+
+
+@pytest.mark.gpu
+def test_cupti_sees_the_program_s_ranges_and_the_kernels_in_them(tmp_path):
+    events, (profile,), _, _ = traced(tmp_path, "cupti", 10)
+    assert profile["status"] == "ok"
+    frame = pd.DataFrame(events)
+    assert {"load data", "load model", "inference of 10 images", "conv1 direct"} <= set(
+        frame[frame.kind == "range"].name
+    )
+    assert list(traces.of_layer(frame, "conv1", "direct").name) == ["conv_forward"]

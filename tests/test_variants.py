@@ -1,7 +1,12 @@
+import os
+import shutil
+
 import pytest
 
-from warpbook import networks, variants
+from warpbook import networks, runs, variants
 from warpbook.errors import UserError
+from warpbook.harness import checking
+from warpbook.harness.bench import CpuBench
 
 FOUND = variants.discover()
 CONV2 = networks.find("fa19").convs[1]
@@ -37,6 +42,37 @@ def test_adding_a_variant_is_adding_its_file(cuda_variant, tmp_path):
     assert list(variants.discover(tmp_path)) == ["first"]
 
 
+@pytest.mark.parametrize("name", ["my-kernel", "my kernel", "direct.v2"])
+def test_a_file_name_that_is_no_name_of_a_variant_is_a_failed_variant_with_the_remedy(cuda_variant, tmp_path, name):
+    cuda_variant("", name="sound")
+    cuda_variant("", name=name)
+    known = variants.discover(tmp_path)
+    assert known["sound"].problem == ""
+    assert known[name].problem == (
+        f"{name}.cu: a variant's file name has letters, digits and underscores alone before its ending; rename the file"
+    )
+
+
+@pytest.mark.parametrize("name", ["-x", "a{b}", "a\nb"])
+def test_a_file_name_that_cannot_even_be_shown_is_refused_by_name(cuda_variant, tmp_path, name):
+    cuda_variant("", name=name)
+    with pytest.raises(UserError, match="rename the file") as refused:
+        variants.discover(tmp_path)
+    assert repr(str(tmp_path / f"{name}.cu")) in str(refused.value)
+
+
+def test_what_is_no_readable_source_file_is_no_variant(cuda_variant, tmp_path):
+    cuda_variant("", name="sound")
+    (tmp_path / "._sound.cu").write_bytes(b"\0\5\26\7")
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "folder.cu").mkdir()
+    (tmp_path / "dangling.cu").symlink_to("nowhere.cu")
+    os.mkfifo(tmp_path / "pipe.cu")
+    os.mkfifo(tmp_path / "sound.py")
+    assert list(variants.discover(tmp_path)) == ["sound"]
+    assert variants.discover(tmp_path)["sound"].launcher is None
+
+
 def test_grid_covers_ragged_outputs(cuda_variant):
     header = "launch: {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 8, M: 5, N: 3}}\n"
     launch = cuda_variant("", header=header).header.launch
@@ -50,9 +86,102 @@ def test_a_layer_beyond_a_limit_is_unsupported_with_value_and_limit(cuda_variant
     assert variant.unsupported(networks.find("fa18").convs[0], 10) == ""
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ("{K: {at_least: 8, at_most: 9}}", "K = 7 is below its limit 8"),
+        ("{K: {at_least: 3, at_most: 7}, C: {is: 1}}", "C = 12 must be 1"),
+        ("{K: {at_least: 3, at_most: 7}, C: {is: 12}}", ""),
+        ("{N: {multiple_of: 4}}", "N = 10 must be a multiple of 4"),
+        ("{W_out: {multiple_of: 9}}", ""),
+        ("{layers: [conv1]}", "the layer conv2 is none that it is for: conv1"),
+        ("{layers: [conv1, 12x33x33 * 24@7x7]}", ""),
+    ],
+)
+def test_limits_are_bounds_below_and_above_exact_values_multiples_and_layers(cuda_variant, limits, words):
+    variant = cuda_variant("", header=f"limits: {limits}\n")
+    assert variant.problem == ""
+    assert variant.unsupported(CONV2, 10) == (f"mine: {words} (`limits` in mine.cu)" if words else "")
+
+
+STRANGER = """// A kernel as somebody published it.
+/* Author: a student */
+extern "C" __global__ void conv_forward(
+    const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K) {}
+"""
+LAUNCH = "launch: {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16}}\n"
+
+
+def test_a_file_that_says_nothing_of_itself_is_a_variant_compared_with_direct(tmp_path):
+    shutil.copy(variants.FOLDER / "direct.cu", tmp_path)
+    (tmp_path / "strangers.cu").write_text(STRANGER)
+    (tmp_path / "strangers.yaml").write_text(LAUNCH)
+    variant = variants.discover(tmp_path)["strangers"]
+    assert variant.problem == ""
+    assert (variant.title, variant.header.builds_on) == ("strangers", "direct")
+    assert variant.unsaid == (
+        "strangers.cu, or strangers.yaml beside it, does not say its `title`, `idea` and `expect`."
+    )
+    assert variant.code == STRANGER
+
+
+def test_a_starting_point_with_an_idea_is_compared_with_nothing(cuda_variant, tmp_path):
+    shutil.copy(variants.FOLDER / "direct.cu", tmp_path)
+    assert cuda_variant("").header.builds_on == ""
+
+
+def test_facts_beside_a_source_are_its_files_and_its_identity_as_a_header_s_are(tmp_path):
+    (tmp_path / "mine.cu").write_text(STRANGER)
+    hashes = []
+    for facts in ("", "title: Another\n", "constants: {TILE: 8}\n"):
+        (tmp_path / "mine.yaml").write_text(LAUNCH + facts)
+        variant = variants.read("mine", tmp_path)
+        hashes.append(variant.source_sha256)
+    assert variant.files == [tmp_path / "mine.cu", tmp_path / "mine.yaml"]
+    assert hashes[0] == hashes[1] != hashes[2]
+    (tmp_path / "mine.cu").write_text(f"/*\n{LAUNCH}*/{STRANGER}")
+    (tmp_path / "mine.yaml").unlink()
+    assert variants.read("mine", tmp_path).source_sha256 == hashes[0]
+
+
+def test_facts_beside_a_source_complete_its_header(cuda_variant, tmp_path):
+    cuda_variant("")
+    (tmp_path / "mine.yaml").write_text("limits: {K: {is: 5}}\n")
+    variant = variants.read("mine", tmp_path)
+    assert variant.header.title == "A variant made for a test"
+    assert variant.unsupported(CONV2, 1) == "mine: K = 7 must be 5 (`limits` in mine.yaml)"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ("title: Twice\n", "mine.yaml: `title` stands in the source's header too; say it in one of the two"),
+        ("titel: x\n", "mine.yaml: unknown key 'titel': did you mean 'title'?"),
+        ("- title\n", "mine.yaml: the header is not YAML of the form `key: value`"),
+        ("limits: {K: 0}\n", "mine.yaml: limits.K.at_most: Input should be greater than 0"),
+    ],
+)
+def test_facts_beside_a_source_that_cannot_be_read_are_named(cuda_variant, tmp_path, facts, words):
+    cuda_variant("")
+    (tmp_path / "mine.yaml").write_text(facts)
+    assert variants.read("mine", tmp_path).problem == words
+
+
+def test_facts_beside_nothing_are_a_failed_variant(tmp_path):
+    (tmp_path / "mine.yaml").write_text(LAUNCH)
+    assert variants.discover(tmp_path)["mine"].problem == "mine.yaml: there is no mine.cu and no mine.py beside it"
+
+
 def test_the_number_of_weights_can_be_limited(cuda_variant):
     variant = cuda_variant("", header="limits: {weights: 14111}\n")
     assert "M*C*K*K = 14112 exceeds its limit 14111" in variant.unsupported(CONV2, 1)
+
+
+def test_recorded_figures_of_shipped_variants_are_of_their_sources(newest_archive):
+    recorded = runs.open_run(newest_archive).record["variants"]
+    changed = {name for name in FOUND.keys() & recorded if FOUND[name].source_sha256 != recorded[name]["source_sha256"]}
+    assert len(FOUND.keys() & recorded) > 30
+    assert changed <= {"split_fp16"}  # its header says more than when it was measured
 
 
 def test_prose_is_no_part_of_a_variant_s_identity_but_code_and_constants_are(cuda_variant):
@@ -75,13 +204,20 @@ def test_a_launcher_s_code_is_part_of_the_identity_and_its_docstring_is_not(cuda
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("// no header", "does not begin with a /*"),
-        ("/*\ntitle: x\n", "does not begin with a /*"),
-        ("/* just words */", "not YAML of the form"),
+        (
+            "// no header",
+            "no `launch`, nor `threads` and `grid`, and no launcher is beside it (facts may stand in broken.yaml)",
+        ),
+        ("/*\ntitle: x\n", "no `launch`"),
+        ("/* just words */", "no `launch`"),
         ("/*\ntitle: a: b\n*/", "header line 2: mapping values are not allowed"),
         ("/*\ntitle: x\nidea: x\nexpect: x\nbuild_on: direct\n*/", "unknown key 'build_on': did you mean 'builds_on'"),
-        ("/*\ntitle: x\nidea: x\n*/", "expect: Field required"),
-        ("/*\ntitle: x\nidea: x\nexpect: x\n*/", "no `launch`, and there is no launcher"),
+        ("/*\nlaunch: {thread: [1, 1, 1]}\n*/", "unknown key 'launch.thread': did you mean 'threads'"),
+        ("/*\nlimits: {K: {atleast: 3}}\n*/", "unknown key 'limits.K.atleast': did you mean 'at_least'"),
+        ("/*\nlimits: {K: {is: 3, at_most: 7}}\n*/", "limits.K: `is` stands alone"),
+        ("/*\nlimits: {K: {at_least: 9, at_most: 7}}\n*/", "limits.K: no number is within these bounds"),
+        (f"/*\ntitle: {'[' * 5000}\n*/", "the header nests too deep"),
+        ("/*\ntitle: x\nidea: x\nexpect: x\n*/", "no launcher is beside it"),
         (
             "/*\ntitle: x\nidea: x\nexpect: x\nbuilds_on: drect\n"
             "launch: {threads: [1, 1, 1], outputs_per_block: {W: 1, H: 1}}\n*/",
@@ -109,7 +245,67 @@ def test_a_package_that_is_not_installed_makes_a_variant_unsupported(cpu_variant
 def test_a_launcher_that_does_not_import_is_named_with_its_error(tmp_path, cpu_variant):
     variant = cpu_variant("pass")
     variant.launcher.write_text(variant.launcher.read_text() + "\nimport no_such_module\n")
-    with pytest.raises(UserError, match=r"mine\.py does not import: ModuleNotFoundError"):
+    with pytest.raises(UserError, match=r"mine\.py, line 16: the launcher does not import: ModuleNotFoundError"):
+        variants.read("mine", tmp_path).prepare(CONV2, 1)
+
+
+UNREADABLE = [
+    (b"def prepare(:\n", "line {}: invalid syntax"),
+    (b"# na\xefve\n", "line {}: byte 0xef is not UTF-8"),
+    (b"x = '\0'\n", "line {}: a NUL byte"),
+    (b"-" * 100_000 + b"1\n", ": "),
+]
+
+
+@pytest.mark.parametrize(("code", "words"), UNREADABLE)
+def test_a_cpu_variant_that_python_cannot_read_is_a_failed_cpu_variant(tmp_path, cpu_variant, code, words):
+    lines = cpu_variant("pass").launcher.read_bytes().count(b"\n")
+    with (tmp_path / "mine.py").open("ab") as file:
+        file.write(code)
+    variant = variants.discover(tmp_path)["mine"]
+    assert variant.device == "cpu"
+    assert variant.problem.startswith("mine.py")
+    assert words.format(lines + 1) in variant.problem
+    (row,) = checking.check_layer(CpuBench(), variant, CONV2, 1)
+    assert (row["status"], row["reason"]) == ("compile_failed", variant.problem)
+
+
+@pytest.mark.parametrize(("code", "words"), UNREADABLE)
+def test_a_launcher_that_python_cannot_read_is_named_and_fails_its_variant_alone(tmp_path, cuda_variant, code, words):
+    cuda_variant("", name="sound")
+    cuda_variant("")
+    (tmp_path / "mine.py").write_bytes(code)
+    known = variants.discover(tmp_path)
+    assert words.format(1) in known["mine"].problem
+    assert known["mine"].problem.startswith("mine.py")
+    assert known["mine"].source_sha256
+    assert known["sound"].problem == ""
+
+
+def test_cuda_source_that_is_not_utf8_names_line_and_byte(tmp_path, cuda_variant):
+    cuda_variant("// line 7\n")
+    with (tmp_path / "mine.cu").open("ab") as file:
+        file.write(b"// \xb5s\n")
+    variant = variants.discover(tmp_path)["mine"]
+    assert variant.problem == "mine.cu, line 8: byte 0xb5 is not UTF-8; save the file as UTF-8"
+    assert variant.header.title == "A variant made for a test"
+
+
+def test_a_file_that_cannot_be_read_is_a_failed_variant(tmp_path):
+    (tmp_path / "mine.cu").symlink_to("/proc/self/mem")  # a read fails even for root
+    assert variants.read("mine", tmp_path).problem == "mine.cu cannot be read: Input/output error"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_source(tmp_path, cuda_variant):
+    plain = cuda_variant("int one;")
+    (tmp_path / "mine.cu").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "mine.cu").read_bytes())
+    assert variants.read("mine", tmp_path).source_sha256 == plain.source_sha256
+
+
+def test_a_launcher_that_exits_when_imported_is_named(tmp_path, cpu_variant):
+    variant = cpu_variant("pass")
+    variant.launcher.write_text(variant.launcher.read_text() + "\nraise SystemExit(0)\n")
+    with pytest.raises(UserError, match=r"mine\.py, line 16: the launcher does not import: SystemExit"):
         variants.read("mine", tmp_path).prepare(CONV2, 1)
 
 

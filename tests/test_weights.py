@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from warpbook import data, inference, networks, variants, weights
+from warpbook import data, networks, variants, weights
 from warpbook.errors import UserError
+from warpbook.harness import inference
 
 PUBLISHED = {("fa17", "high"): 0.8562, ("fa18", "trained"): 0.8451, ("fa19", "trained"): 0.7653}
 

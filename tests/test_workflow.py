@@ -14,8 +14,8 @@ import pytest
 import yaml
 from pypdf import PdfReader
 
-from conftest import PROJECT
-from warpbook import devices, runs, tables
+from warpbook import devices, provenance, runs, tables
+from warpbook.files import PROJECT
 
 LEFT_BEHIND = shutil.ignore_patterns(
     ".git", ".venv*", ".snakemake", "results", "out", "__pycache__", ".pytest_cache", ".ruff_cache", "tests", ".*"
@@ -45,6 +45,9 @@ TINY = {
     },
 }
 
+# Nothing on the way to the project may trip over its path, the interpreter's included.
+ODD_PATH = "l'été & größe/畳み込み project"
+
 NO_GPU = not isinstance(devices.probe(), devices.Device)
 
 
@@ -54,11 +57,15 @@ class Workspace:
     def __init__(self, folder: Path):
         self.folder = folder
 
+    @property
+    def python(self) -> Path:
+        return self.folder / ".venv" / "bin" / "python"
+
     def configure(self, **changes):
         (self.folder / "config.yaml").write_text(yaml.safe_dump({**TINY, **changes}, sort_keys=False))
 
     def snakemake(self, *arguments, check=True, cores=2):
-        command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments]
+        command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300)
         if check and done.returncode:
             raise AssertionError(done.stdout + done.stderr)
@@ -67,6 +74,11 @@ class Workspace:
     def jobs(self, done) -> set[str]:
         """Rules of the jobs that a Snakemake call ran."""
         return set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", done.stdout + done.stderr))
+
+    def planned(self, *arguments) -> set[str]:
+        """Rules of the jobs that a Snakemake call would run."""
+        done = self.snakemake("--dry-run", *arguments)
+        return set(re.findall(r"^(\w+) +\d+$", done.stdout + done.stderr, re.MULTILINE)) - {"total"}
 
     def finished(self, done) -> list[str]:
         """What each job said that it does."""
@@ -83,15 +95,25 @@ class Workspace:
         ]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Workspace:
-    """A workspace in which the report was made once. Tests copy it."""
-    folder = tmp_path_factory.mktemp("made") / "project"
+def copy_of_project(folder: Path) -> Workspace:
+    """A workspace in which nothing was made yet."""
     shutil.copytree(PROJECT, folder, ignore=LEFT_BEHIND)
-    shutil.copytree(PROJECT / "profiles", folder / "profiles", dirs_exist_ok=True)
+    (folder / ".venv").symlink_to(sys.prefix)
     shutil.rmtree(folder / "reports" / "runs", ignore_errors=True)
     workspace = Workspace(folder)
     workspace.configure()
+    return workspace
+
+
+@pytest.fixture
+def fresh(tmp_path) -> Workspace:
+    return copy_of_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Workspace:
+    """A workspace in which the report was made once. Tests copy it."""
+    workspace = copy_of_project(tmp_path_factory.mktemp("made") / ODD_PATH)
     workspace.snakemake("report")
     return workspace
 
@@ -120,9 +142,35 @@ def test_nothing_changed_means_nothing_done_in_a_few_seconds(made):
     assert time.monotonic() - began < 30
 
 
+def reword(path: Path, old: str, new: str):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_a_column_s_meaning_reworded_renders_anew_and_measures_nothing(workspace):
+    declarations = workspace.folder / "scripts" / "warpbook" / "tables.py"
+    reword(declarations, '"images in the dataset"', '"images of the dataset"')
+    assert workspace.planned("report") == {"render_report", "report"}
+
+
+def test_a_column_added_makes_the_parts_of_its_table_again(workspace):
+    declarations = workspace.folder / "scripts" / "warpbook" / "tables.py"
+    reword(declarations, '"status": _STATUS,', '"status": _STATUS, "weather": Column("string", "outside"),')
+    assert {"check_variant", "measure_variant", "assemble_run"} <= workspace.planned("report")
+    assert "build_variant" not in workspace.planned("report")
+
+
+def test_a_change_in_how_measurements_keep_apart_measures_again(workspace):
+    with (workspace.folder / "scripts" / "warpbook" / "locks.py").open("a") as module:
+        module.write("\n")
+    assert {"measure_variant", "run_program"} <= workspace.planned("report")
+
+
 def test_a_run_holds_what_others_rely_on(made):
     run = runs.open_run(made.folder / "results" / "run")
     assert run.problem == ""
+    assert run.record["version"] == provenance.VERSION
     assert run.record["networks"]["fa18"]["sizes"] == [3, 12]
     assert run.gpu is None
     samples = run.table(tables.SAMPLES)
@@ -168,6 +216,21 @@ def test_a_kernel_that_computes_something_else_is_shown_as_failed_though_there_i
     workspace.snakemake("report")
     text = workspace.pdf_text()
     assert "on the CPU emulator: direct is wrong on" in text
+    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
+    assert workspace.snakemake("check", check=False).returncode != 0
+
+
+def test_a_kernel_file_whose_name_is_no_variant_s_is_shown_as_failed_and_the_rest_is_intact(workspace):
+    kernels = workspace.folder / "kernels"
+    shutil.copy(kernels / "direct.cu", kernels / "my kernel.cu")
+    shutil.copy(kernels / "direct.cu", kernels / "._direct.cu")
+    os.mkfifo(kernels / "pipe.cu")
+    names = [*TINY["studies"]["tiny"]["variants"], "my kernel"]
+    workspace.configure(studies={"tiny": {**TINY["studies"]["tiny"], "variants": names}})
+    done = workspace.snakemake("report")
+    assert "Building my kernel" in workspace.finished(done)
+    text = workspace.pdf_text()
+    assert "my kernel.cu: a variant's file name has letters, digits and underscores alone" in text
     assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
     assert workspace.snakemake("check", check=False).returncode != 0
 
@@ -286,22 +349,23 @@ def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(worksp
     assert runs.open_run(workspace.folder / "results" / "run").problem == ""
 
 
-def test_two_snakemakes_at_once_do_not_work_in_the_same_folder(workspace):
-    shutil.rmtree(workspace.folder / "results" / "run")
-    (workspace.folder / "results").mkdir(exist_ok=True)
-    holder = (
-        "import fcntl, time; lock = open('results/.lock', 'w'); fcntl.flock(lock, fcntl.LOCK_EX); "
-        "print('held', flush=True); time.sleep(60)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", holder], cwd=workspace.folder, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "held\n"
-        done = workspace.snakemake("measure", check=False)
-        assert done.returncode != 0
-        assert "another snakemake works in this folder" in done.stdout + done.stderr
-    finally:
-        process.kill()
-        process.wait()
+def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the_first_is_left_alone(fresh):
+    path = fresh.folder / "kernels" / "loop_nest.py"
+    path.write_text(path.read_text().replace('"""\n\n', '"""\n\nimport time\n\ntime.sleep(8)\n', 1))
+    checked = "results/parts/correctness/cpu/fa18/loop_nest.csv"
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", checked]
+    first = subprocess.Popen(command, cwd=fresh.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert any("Checking loop_nest" in line for line in first.stdout)
+    second = fresh.snakemake(checked, check=False)
+    words = second.stdout + second.stderr
+    assert second.returncode != 0
+    assert first.poll() is None, "the first ended before the second did: nothing was tested"
+    assert "error: another snakemake works in this folder (results/.lock); wait for it to end" in words
+    assert "Traceback" not in words
+    assert fresh.jobs(second) == set()
+    first.communicate(timeout=200)
+    assert first.returncode == 0
+    assert fresh.snakemake(checked, "--forcerun", "check_variant").returncode == 0
 
 
 def test_a_disk_too_full_for_an_output_is_named_and_loses_nothing(workspace):
@@ -318,6 +382,7 @@ def test_a_disk_too_full_for_an_output_is_named_and_loses_nothing(workspace):
     assert done.returncode != 0
     assert re.search(r"error: .*tiny\.(html|pdf) cannot be written: File too large", done.stdout + done.stderr)
     assert workspace.leftovers() == []
+    assert "cannot be written: File too large" in (workspace.folder / "logs/render_report/tiny.log").read_text()
     workspace.snakemake("report")
     assert abs(len((reports / "tiny.pdf").read_bytes()) - len(before)) < 20_000
 
@@ -338,7 +403,12 @@ def test_two_runs_are_compared_by_one_command_whose_exit_status_tells(workspace)
     tables.SAMPLES.write(times, head / tables.SAMPLES.name)
     slower = workspace.snakemake("compare", "--config", f"base={base}", f"head={head}", check=False)
     assert slower.returncode == 3, slower.stdout + slower.stderr
-    assert re.search(r"loop_nest fa18 12 .* slower", workspace.pdf_text("compare"))
+    assert re.search(r"loop_nest fa18 \d+ .* slower", workspace.pdf_text("compare"))
+
+    program = [workspace.python, "scripts/compare_runs.py", "--base", base, "--head", head]
+    plainly = subprocess.run(program, cwd=workspace.folder, capture_output=True, text=True)
+    assert (plainly.returncode, plainly.stdout.partition(":")[0]) == (3, "regression"), plainly.stderr
+    assert workspace.leftovers() == []
 
     record["machine"]["cpu"]["model"] = "another CPU"
     (head / "run.json").write_text(json.dumps(record))

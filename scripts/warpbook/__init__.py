@@ -1,1 +1,1 @@
-"""The parts that Warpbook's scripts share. Import what you need from the module that knows it."""
+"""What Warpbook's scripts share: the subject here, and a room each for the harness, profiling and the report."""

@@ -1,4 +1,4 @@
-"""config.yaml as a frozen model: every key known, every value checked before any job runs."""
+"""config.yaml as a frozen model. Unknown keys are refused, and every value is checked before any job runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +9,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from warpbook import data, networks
 from warpbook.errors import UserError, nearest
+from warpbook.extras import EXTRAS
+from warpbook.files import PROJECT
 
-FILE = Path(__file__).parents[2] / "config.yaml"
-SECTIONS = Path(__file__).parents[2] / "reports" / "sections"
+FILE = PROJECT / "config.yaml"
+SECTIONS = PROJECT / "reports" / "sections"
 
 
 class _Model(BaseModel):
@@ -76,6 +78,12 @@ def _section(name: str) -> str:
     return name
 
 
+def _extra(name: str) -> str:
+    if name not in EXTRAS:
+        raise ValueError(f"no optional measurement is called {name!r}: {nearest(name, list(EXTRAS))}")
+    return name
+
+
 def _ascending(sizes: list[int]) -> list[int]:
     if sizes != sorted(set(sizes)):
         raise ValueError(f"{sizes} is not in ascending order without repeats")
@@ -113,11 +121,14 @@ class Config(_Model):
     study: str
     gpu: str
     cpu: Literal["live", "none"] = "live"
+    sandbox: Literal["auto", "none"] = Field(
+        "auto", description="where kernels and launchers are checked on the CPU; auto: in bubblewrap where it works"
+    )
     profilers: Literal["auto"] | list[Literal["cupti", "nsys", "nvprof", "ncu"]] = Field(
         "auto", description="what watches the programs on a GPU; auto: whatever the machine has"
     )
-    besides: list[Literal["again", "attacks", "sanitizer", "sweep"]] = Field(
-        default_factory=list, description="what a run on a GPU holds besides"
+    extras: list[Annotated[str, AfterValidator(_extra)]] = Field(
+        default_factory=list, description="optional measurements of a run on a GPU"
     )
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
     report: Report
@@ -133,9 +144,15 @@ class Config(_Model):
         """The studies that this command is about, by name."""
         return self.studies if self.study == "all" else {self.study: self.studies[self.study]}
 
+    @property
+    def recorded(self) -> str:
+        """What a run records and a report is made by, as JSON: all but what other commands are about, and where
+        checks run."""
+        return self.model_dump_json(exclude={"archive", "base", "head", "tolerance", "sandbox"})
+
 
 def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
-    """The checked configuration; UserError lists everything wrong with it, a line each, nearest valid names beside."""
+    """The checked configuration. UserError lists every mistake on a line, with the nearest valid name."""
     try:
         config = Config.model_validate(dict(values))
     except ValidationError as error:

@@ -1,6 +1,6 @@
 """Fashion-MNIST: found, checked, resized for each network, cached.
 
-The ten thousand t10k images are what every study infers; the sixty thousand train images are for training alone.
+Every study infers the ten thousand t10k images; only training reads the sixty thousand train images.
 """
 
 import gzip
@@ -34,13 +34,13 @@ SHA256 = {
 
 
 def folders() -> list[Path]:
-    """Where the idx files are looked for, in order; FASHION_MNIST names a folder to look in before any other."""
+    """Folders to search for the idx files, in order. FASHION_MNIST names one to search first."""
     named = os.environ.get("FASHION_MNIST")
     return [*([Path(named)] if named else []), DEBIAN_FOLDER, DOWNLOAD_FOLDER]
 
 
 def find_or_download(name: str) -> Path:
-    """Path of one idx file, downloaded when no folder has it; UserError says where it was looked for."""
+    """Path of one idx file, downloaded when no folder has it. UserError names the folders that were searched."""
     looked = [folder / name for folder in folders()]
     for path in looked:
         if path.exists():

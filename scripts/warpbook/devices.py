@@ -1,13 +1,15 @@
-"""Which CUDA device this machine has, asked of the driver itself: cheap, and no CuPy needed."""
+"""The CUDA device of this machine, as the driver describes it: a cheap question that needs no CuPy."""
 
 import ctypes
 import hashlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Device:
-    """The CUDA device that everything here uses: the first one visible."""
+    """The CUDA device that everything uses: the first visible one."""
 
     name: str
     arch: str
@@ -49,6 +51,66 @@ LIMITS = {
 }
 
 
+# Limits of one launch, the same on every architecture above.
+THREADS_MAX = 1024
+BLOCK_MAX = (1024, 1024, 64)
+GRID_MAX = (2**31 - 1, 65_535, 65_535)
+REGISTERS = 65_536
+SHARED_MAX = 227 << 10  # of a block, where it is asked for; older architectures allow less
+
+
+def beyond_block(threads: Sequence[int]) -> str:
+    """Why CUDA refuses a block of so many threads along x, y and z: value, limit and remedy. Empty when it does not."""
+    if reason := _beyond("threads", threads, BLOCK_MAX):
+        return reason
+    total = math.prod(threads)
+    if total > THREADS_MAX:
+        shown = " x ".join(map(str, threads))
+        return f"threads: {shown} is {total} a block, and CUDA allows {THREADS_MAX}; take smaller blocks, more of them"
+    return ""
+
+
+def beyond_launch(grid: Sequence[int], threads: Sequence[int], shared_bytes: int = 0) -> str:
+    """Why CUDA refuses such a launch: value, limit and remedy. Empty when it does not."""
+    if reason := beyond_block(threads) or _beyond("grid", grid, GRID_MAX):
+        return reason
+    if 0 <= shared_bytes <= SHARED_MAX:
+        return ""
+    return f"shared_bytes = {shared_bytes} is outside 0 to {SHARED_MAX}, which CUDA allows a block; take smaller tiles"
+
+
+def _beyond(name: str, extents: Sequence[int], limits: Sequence[int]) -> str:
+    if len(extents) > 3:
+        return f"{name}: {len(extents)} extents, and CUDA has three, x, y and z"
+    for axis, extent, limit in zip("xyz", extents, limits, strict=False):
+        if not 1 <= extent <= limit:
+            remedy = "let a block do more" if name == "grid" else "take smaller blocks, more of them"
+            return f"{name}: {axis} = {extent} is outside 1 to {limit}, which CUDA allows; {remedy}"
+    return ""
+
+
+def beyond_registers(arch: str, threads: int, registers: int, shared_bytes: int) -> str:
+    """Why a block of a kernel does not fit on a multiprocessor of an architecture: value, limit and remedy."""
+    if arch not in LIMITS or occupancy(arch, threads, registers, shared_bytes)[0]:
+        return ""
+    return (
+        f"a block of {threads} threads with {registers} registers each and {shared_bytes} bytes of shared memory does "
+        f"not fit on {arch}, which has {REGISTERS} registers and {LIMITS[arch].shared_bytes} bytes; take smaller "
+        f"blocks, or bound the registers: __launch_bounds__({threads})"
+    )
+
+
+CUDA_INIT = {
+    46: "another process has the device to itself; wait for its end",
+    100: "it sees no device (is CUDA_VISIBLE_DEVICES empty?)",
+    802: "the system is not ready yet; start the fabric manager, or wait for it",
+    803: "the driver in the kernel is not the one that its libraries belong to; restart the machine after an update",
+    804: "the driver is too old for the CUDA libraries on this device; update the driver",
+    999: "no reason given; a device may be lost: see the kernel's log for Xid",
+}
+"""What cuInit's errors mean here, and what to do (CUresult in cuda.h)."""
+
+
 def probe() -> Device | str:
     """The first CUDA device, or a sentence saying what was looked for and not found."""
     try:
@@ -57,7 +119,8 @@ def probe() -> Device | str:
         return "no CUDA driver: libcuda.so.1 is not on the loader's path"
     status = cuda.cuInit(0)
     if status != 0:
-        return f"the CUDA driver answers cuInit with error {status}: no usable device"
+        meaning = CUDA_INIT.get(status, "no usable device")
+        return f"the CUDA driver answers cuInit with error {status}: {meaning}"
     count = ctypes.c_int()
     if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
         return "the CUDA driver counts no devices (is CUDA_VISIBLE_DEVICES empty?)"
@@ -97,7 +160,7 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tup
     by_limit = {"warps": limits.warps // warps, "blocks": limits.blocks}
     if registers:
         per_warp = -(-registers * 32 // 256) * 256
-        by_limit["registers"] = 65_536 // limits.partitions // per_warp * limits.partitions // warps
+        by_limit["registers"] = REGISTERS // limits.partitions // per_warp * limits.partitions // warps
     grain = 128 if major >= 8 else 256
     shared = -(-(shared_bytes + limits.reserved_shared_bytes) // grain) * grain
     if shared:

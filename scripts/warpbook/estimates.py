@@ -1,4 +1,4 @@
-"""Medians, ratios and their 95 % intervals, and what may be concluded from them."""
+"""Medians and ratios with their 95 % intervals, and the verdicts that these allow."""
 
 import math
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def paired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
 def unpaired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
     """Ratio of two medians measured apart, with a bootstrap interval.
 
-    The interval knows the samples' spread and not a drift between the two measurements.
+    The interval covers the samples' spread, but no drift between the two measurements.
     """
     return ratio_of_sums([np.asarray(numerators, dtype=float)], [np.asarray(denominators, dtype=float)], paired=False)
 
@@ -90,7 +90,7 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
     n = min(len(samples) for samples in series)
     if n == 1:
         return Estimate(value, math.nan, math.nan, 1)
-    return _around(value, sum(_drawn_medians(samples, generator) for samples in series), n)
+    return _around(value, np.sum([_drawn_medians(samples, generator) for samples in series], axis=0), n)
 
 
 def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
@@ -128,11 +128,13 @@ def _drawn_medians(samples: np.ndarray, generator: np.random.Generator) -> np.nd
         return _resampled_medians(samples, generator.integers(n, size=(_DRAWS, n)))
     logs = np.log(samples)
     drawn = logs.mean() + generator.standard_t(n - 1, _DRAWS) * logs.std(ddof=1) / math.sqrt(n)
-    return np.exp(np.clip(drawn, -300, 300))  # of two samples the tails are longer than floats
+    medians: np.ndarray = np.exp(np.clip(drawn, -300, 300))  # with two samples, the tails overflow a float
+    return medians
 
 
 def _resampled_medians(samples: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    return np.median(samples[drawn], axis=1)
+    medians: np.ndarray = np.median(samples[drawn], axis=1)
+    return medians
 
 
 def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
@@ -141,8 +143,7 @@ def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
 
 
 def verdict(speedup: Estimate, same_within: float, beyond: float = 0.0) -> str:
-    """faster, slower, same or ambiguous: what a speedup (baseline's time over the variant's) and its interval allow
-    to say.
+    """The verdict on a speedup (baseline's time over the variant's): faster, slower, same or ambiguous.
 
     same: the whole interval lies within `same_within` of 1. faster, slower: it lies further than `beyond` from 1. Else
     ambiguous.

@@ -1,14 +1,22 @@
-"""Writing files so that they appear whole or not at all, and hashing them."""
+"""Files written whole or not at all, and their hashes."""
 
 import errno
+import fcntl
 import hashlib
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from warpbook.errors import UserError
+
+PROJECT = Path(__file__).parents[2]
+"""Folder of the project: what is beside `scripts/`."""
+
+_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 
 
 @contextmanager
@@ -16,26 +24,89 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends well and removed when it does not.
 
     The temporary name keeps the suffix, because writers choose a format by it. Raises UserError, naming the
-    file, when the disk is full or the folder cannot be written.
+    file, when the disk is full or fails, or the folder cannot be written.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
-        temporary = scratch / path.name
-        yield temporary
-        if temporary.is_dir() and path.is_dir():
-            shutil.rmtree(path)
-        temporary.replace(path)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
-            raise _unwritable(path, error) from error
+        with _scratch_folder(f".{path.name}.", path.parent) as scratch:
+            temporary = scratch / path.name
+            yield temporary
+            if temporary.is_dir() and path.is_dir():
+                shutil.rmtree(path)
+            temporary.replace(path)
+    except UserError:
         raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    except Exception as error:
+        if cause := disk_failure(error):
+            raise _unwritable(path, cause) from error
+        raise
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for temporary files, removed when the block ends. Raises UserError where none can be made."""
+    parent = Path(tempfile.gettempdir())
+    with ExitStack() as held:
+        try:
+            folder = held.enter_context(_scratch_folder("warpbook-", parent))
+        except OSError as error:
+            raise _unwritable(parent / "warpbook-...", error) from error
+        yield folder
+
+
+@contextmanager
+def _scratch_folder(prefix: str, parent: Path) -> Iterator[Path]:
+    """A folder in `parent` for this process's temporary files, removed when the block ends.
+
+    Those of its like that a killed process left there are removed too: nobody holds their locks any more.
+    """
+    _sweep(prefix, parent)
+    with ExitStack() as held:
+        while True:
+            scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            held.callback(shutil.rmtree, scratch, ignore_errors=True)
+            try:
+                held.callback(os.close, _locked(scratch))
+            except (FileNotFoundError, BlockingIOError):
+                continue  # another process swept it, just made and not yet locked
+            except OSError:
+                break  # this file system knows no locks: nobody sweeps here
+            if scratch.exists():
+                break
+        yield scratch
+
+
+def _sweep(prefix: str, parent: Path) -> None:
+    name = re.compile(re.escape(prefix) + "[a-z0-9_]{8}")  # as mkdtemp ends it
+    for left in parent.iterdir():
+        if name.fullmatch(left.name):
+            with suppress(OSError):  # in use, another user's, or gone meanwhile
+                lock = _locked(left)
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """The descriptor of a folder, locked until it is closed or its process ends. Raises BlockingIOError where another
+    process holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def disk_failure(error: BaseException | None) -> OSError | None:
+    """The disk's refusal to be written to that an exception is, or came of: a writer that cannot end its file for it
+    raises another on top."""
+    while error:
+        if isinstance(error, OSError) and error.errno in _DISK_FAILURES:
+            return error
+        error = error.__context__
+    return None
 
 
 def _unwritable(path: Path, error: OSError) -> UserError:

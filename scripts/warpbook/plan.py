@@ -1,4 +1,4 @@
-"""What a command measures and where its GPU figures come from, decided before any job runs."""
+"""The plan of a command: what it measures, and where its GPU figures come from. Made before any job runs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -43,11 +43,15 @@ class Plan:
         """What is measured on here: cpu, gpu or both."""
         return [*(["cpu"] if self.config.cpu == "live" else []), *(["gpu"] if self.device else [])]
 
+    def identity(self, device: str) -> str:
+        """A GPU's identity, on which the parts of a run depend; empty for the CPU."""
+        return self.device.uuid_sha256 if self.device and device == "gpu" else ""
+
     @cached_property
     def architectures(self) -> list[str]:
         """Architectures to build for: those configured, and that of the device in hand."""
-        own = [self.device.arch] if self.device and self.device.arch not in self.config.architectures else []
-        return [*self.config.architectures, *own]
+        in_hand = [self.device.arch] if self.device and self.device.arch not in self.config.architectures else []
+        return [*self.config.architectures, *in_hand]
 
     @property
     def networks(self) -> list[str]:
@@ -76,11 +80,11 @@ class Plan:
         wanted: set[str] = set()
         for study in self.studies_of(network):
             everything = not study.variants or (self.config.study == "all" and device == "gpu")
-            wanted.update(self.variants if everything else study.variants)
+            wanted.update(self.variants if everything else study.variants or [])
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 
     def with_baselines(self, names: Iterable[str]) -> list[str]:
-        """These variants and all that they build on, baselines first: nothing is compared with what was not checked."""
+        """These variants and all that they build on, baselines first: a comparison needs a checked baseline."""
         wanted = set(names)
         for name in reversed(self.variants):
             if name in wanted and self.variants[name].header.builds_on in self.variants:
@@ -90,12 +94,16 @@ class Plan:
     def also_checked(self, network: str) -> list[str]:
         """GPU variants that no chosen study wants of a network."""
         wanted = self.variants_of(network, "gpu")
-        return [name for name, found in self.variants.items() if found.device == "gpu" and name not in wanted]
+        return [name for name, variant in self.variants.items() if variant.device == "gpu" and name not in wanted]
 
     @property
     def built(self) -> list[str]:
-        """Variants with CUDA C++ to build, or with a header that could not be read."""
-        return [name for name, variant in self.variants.items() if variant.cuda_source or variant.problem]
+        """Variants with CUDA C++ to build, or for the GPU and with files that could not be read."""
+        return [
+            name
+            for name, variant in self.variants.items()
+            if variant.cuda_source or (variant.problem and variant.device == "gpu")
+        ]
 
     def program_sizes(self, network: str, variant: str) -> list[int]:
         """Sizes at which the whole program is run and profiled: all for starting points, the largest for frameworks and
@@ -108,14 +116,14 @@ class Plan:
         return sizes[-1:] if wanted or header.device == "cpu" else []
 
     def is_framework(self, variant: str) -> bool:
-        """Whether a variant is a library that stands for itself, not for a setting of another."""
+        """Whether a variant is a library, and not another setting of a library that it builds on."""
         header = self.variants[variant].header
         below = self.variants.get(header.builds_on)
         return header.peer and not (below and below.header.peer)
 
     def repeats_programs(self, variant: str) -> bool:
-        """Whether the whole program is run several times at the largest size on a GPU: that of starting points and
-        frameworks is. An optimization's differs by its op times alone, which have samples of their own."""
+        """Whether the whole program is run several times at the largest size on a GPU, as for starting points and
+        frameworks. The program of an optimization differs from its baseline's in op times alone, which have samples."""
         return not self.variants[variant].header.builds_on or self.is_framework(variant)
 
     def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
@@ -170,8 +178,8 @@ class Plan:
     @property
     def cited(self) -> list[Path]:
         """Archived runs that the chosen studies cite."""
-        found = [source.archived.path for source in self.gpu_sources.values() if source.archived]
-        return list(dict.fromkeys(found))
+        paths = [source.archived.path for source in self.gpu_sources.values() if source.archived]
+        return list(dict.fromkeys(paths))
 
 
 def make(config: Config) -> Plan:

@@ -1,4 +1,4 @@
-"""The profilers that a GPU's programs can be watched with: which are here, and why the others are not used."""
+"""The profilers: which are installed here, and why the others are not used."""
 
 import importlib.util
 import re
@@ -9,7 +9,7 @@ from importlib import metadata
 from warpbook.devices import Device
 
 TRACERS = ("cupti", "nsys", "nvprof")
-"""Those that trace whole programs; where several did, figures are drawn from the first of them."""
+"""Those that trace whole programs. Charts show the first of these that has a trace."""
 
 NAMES = {"cupti": "CUPTI in process", "nsys": "Nsight Systems", "nvprof": "nvprof", "ncu": "Nsight Compute"}
 NVPROF_BELOW = 80  # compute capability, times ten
@@ -36,14 +36,14 @@ def version(tool: str) -> str:
         said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    found = re.findall(r"(?:[Vv]ersion|release) ?:? ?(\d[\w.-]*)", said)
-    return found[-1] if found else ""
+    versions = re.findall(r"(?:[Vv]ersion|release) ?:? ?(\d[\w.-]*)", said)
+    return versions[-1] if versions else ""
 
 
 def describe(device: Device) -> dict[str, dict[str, str]]:
     """{profiler: its version, or why it is not used on this machine}."""
-    found = {}
+    described = {}
     for tool in NAMES:
         reason = missing(tool, device)
-        found[tool] = {"version": "" if reason else version(tool), "missing": reason}
-    return found
+        described[tool] = {"version": "" if reason else version(tool), "missing": reason}
+    return described

@@ -1,4 +1,4 @@
-"""The float64 reference that every result is held against, computed apart from the code under test."""
+"""The float64 reference that every result is compared with, computed apart from the code under test."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from warpbook.networks import ConvLayer, Network
 from warpbook.variants import PRECISIONS, Variant
 
-# Rounding errors of a long sum behave as a random walk: beyond this many standard deviations they do not go.
+# The rounding error of a long sum grows like a random walk and stays within this many standard deviations.
 # (Higham and Mary, A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019.)
 DEVIATIONS = 10
 
@@ -98,7 +98,8 @@ def logits(network: Network, parameters: dict[str, np.ndarray], images: np.ndarr
             n, maps, height, width = x.shape
             x = np.tanh(x.reshape(n, maps, height // 2, 2, width // 2, 2).max(axis=(3, 5)))
     x = np.tanh(x.reshape(len(x), -1) @ parameters["fc1.weight"].T.astype(np.float64) + parameters["fc1.bias"])
-    return x @ parameters["fc2.weight"].T.astype(np.float64) + parameters["fc2.bias"]
+    outputs: np.ndarray = x @ parameters["fc2.weight"].T.astype(np.float64) + parameters["fc2.bias"]
+    return outputs
 
 
 def labels(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
@@ -108,5 +109,5 @@ def labels(network: Network, parameters: dict[str, np.ndarray], images: np.ndarr
 
 
 def labels_allowed_to_differ(variant: Variant, images: int) -> int:
-    """Predictions that rounding may turn: those of images whose two best classes all but tie."""
+    """Images whose label rounding may change: those whose two best classes nearly tie."""
     return max(1, images // (1000 if variant.header.precision == "fp32" else 100))

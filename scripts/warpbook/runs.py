@@ -1,30 +1,30 @@
 """Runs: everything measured on one machine at one time, as a folder (results/run) or packed
 (reports/runs/<run_id>.zip)."""
 
+import hashlib
 import io
-import json
-import zipfile
-import zlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from warpbook import tables
+from pydantic import ValidationError
+
+from warpbook import members, tables
 from warpbook.errors import UserError, nearest
-from warpbook.tables import Table
+from warpbook.record import FORMAT, Record
+from warpbook.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ARCHIVES = Path("reports/runs")
-FORMAT = 1
+SOUND = Path("results/sound")
+"""Marks of archives that were read whole and are in order."""
 
-# What run.json must hold, by top-level key, for anything to be made of the run.
-_REQUIRED = {
-    "format": int, "run_id": str, "studies": list, "networks": dict, "variants": dict, "started": str, "ended": str,
-    "machine": dict, "measuring": dict, "protocol": int,
-}  # fmt: skip
+_FORMER = {1: {tables.OP_TIMES: {"bound_ms": "method_bound_ms"}}}
+"""By format: columns that have another name today."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,16 @@ class Run:
 
     path: Path
     record: dict[str, Any]
-    _read: dict[str, "pd.DataFrame"] = field(default_factory=dict, repr=False, compare=False)
+    loaded: dict[str, "pd.DataFrame"] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
-        return self.record["run_id"]
+        return str(self.record["run_id"])
 
     @property
     def gpu(self) -> dict[str, Any] | None:
-        return self.record["machine"]["gpu"]
+        gpu: dict[str, Any] | None = self.record["machine"]["gpu"]
+        return gpu
 
     def device_name(self, device: str) -> str:
         """The name of the hardware that a device's figures were measured on."""
@@ -51,25 +52,25 @@ class Run:
         return f"{machine['cpu']['model'].replace('(R)', '')}, {machine['cpu']['cores']} cores"
 
     def table(self, table: Table) -> "pd.DataFrame":
-        """One of its tables, checked, and read once; UserError names file, row and column of what is wrong."""
-        if table.name not in self._read:
-            self._read[table.name] = self._table(table)
-        return self._read[table.name]
+        """One of its tables, checked and read once. UserError names the file, row and column at fault."""
+        if table.name not in self.loaded:
+            self.loaded[table.name] = self._table(table)
+        return self.loaded[table.name]
 
     def _table(self, table: Table) -> "pd.DataFrame":
-        if self.path.is_dir():
-            path = self.path / table.name
-            return table.empty() if table.optional and not path.exists() else table.read(path)
         try:
-            with zipfile.ZipFile(self.path) as packed:
-                content = packed.read(table.name)
-        except KeyError as error:
+            content = members.read(self.path, table.name)
+        except members.Missing:
             if table.optional:
                 return table.empty()
-            raise UserError(f"{self.path} lacks {table.name}: it is no whole run") from error
-        except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise UserError(f"{self.path} is damaged at {table.name} ({error}); fetch it again") from error
-        return table.read(io.BytesIO(content), origin=f"{self.path}:{table.name}")
+            raise
+        origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
+        return self._read_table(table, io.BytesIO(content), origin)
+
+    def _read_table(self, table: Table, source: Path | IO[bytes], origin: str) -> "pd.DataFrame":
+        form = self.record["format"]
+        frame = table.read(source, origin, renamed=_FORMER.get(form, {}).get(table))
+        return _in_todays_words(frame) if form == 1 and table is tables.SAMPLES else frame
 
     @cached_property
     def problem(self) -> str:
@@ -82,31 +83,37 @@ class Run:
         return ""
 
 
+def _in_todays_words(samples: "pd.DataFrame") -> "pd.DataFrame":
+    """SAMPLES of format 1, which called an A/A test `again`."""
+    return samples.assign(
+        job=samples.job.str.replace(r"^again:", "aa:", regex=True),
+        variant=samples.variant.str.replace(r":again$", ":aa", regex=True),
+    )
+
+
 def open_run(path: Path) -> Run:
     """The run at a path, its run.json checked; UserError names what is missing or damaged."""
+    if not path.exists():
+        raise UserError(f"{path} does not exist")
     try:
-        if path.is_dir():
-            text = (path / "run.json").read_text()
-        else:
-            with zipfile.ZipFile(path) as packed:
-                text = packed.read("run.json").decode()
-        record = json.loads(text)
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist") from error
-    except KeyError as error:
+        record = members.read_json(path, "run.json")
+    except members.Missing as error:
         raise UserError(f"{path} holds no run.json: it is no run") from error
-    except (OSError, ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise UserError(f"{path} is damaged ({error}); fetch it again") from error
-    for key, kind in _REQUIRED.items():
-        if not isinstance(record, dict) or not isinstance(record.get(key), kind):
-            raise UserError(f"{path}: run.json lacks {key!r}, or it is not of the kind {kind.__name__}")
-    if record["format"] != FORMAT:
-        raise UserError(f"{path} is of format {record['format']}; this Warpbook reads format {FORMAT}")
+    if isinstance(record, dict) and isinstance(number := record.get("format"), int) and not 1 <= number <= FORMAT:
+        raise UserError(f"{path} is of format {number}; this Warpbook reads formats 1 to {FORMAT}")
+    try:
+        Record.model_validate(record)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))[:80]
+        if first["type"] == "missing":
+            raise UserError(f"{path}: run.json lacks {place!r}: it is no run of Warpbook") from error
+        raise UserError(f"{path}: run.json, {place or 'as a whole'}: {first['msg']}") from error
     return Run(path, record)
 
 
 def archived(folder: Path = ARCHIVES) -> list[Path]:
-    """Paths of the archived runs, tools' own files left out."""
+    """Paths of the archived runs, without the archives of the profilers' files."""
     return sorted(path for path in folder.glob("*.zip") if not path.name.endswith(".profiles.zip"))
 
 
@@ -120,8 +127,8 @@ def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[s
 
 
 def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
-    """The archived run with a GPU that ended last of those that hold a network, and why others were passed over."""
-    found, refused = [], []
+    """The newest archived run with a GPU that holds a network, and why others were passed over."""
+    usable, refused = [], []
     for path in archived(folder):
         try:
             run = open_run(path)
@@ -129,10 +136,28 @@ def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, 
             refused.append(str(error))
             continue
         if network in run.record["networks"] and run.gpu:
-            found.append(run)
-    found.sort(key=lambda run: run.record["ended"], reverse=True)
-    for run in found:
-        if not run.problem:
+            usable.append(run)
+    usable.sort(key=lambda run: run.record["ended"], reverse=True)
+    for run in usable:
+        if _known_sound(run):
             return run, refused
         refused.append(run.problem)
     return None, refused
+
+
+def _known_sound(run: Run) -> bool:
+    """Whether an archive can be used.
+
+    To read it whole takes seconds. It is done once, not by every command: a mark stands for the archive's bytes and the
+    code that reads them.
+    """
+    code = (Path(__file__).with_name(name) for name in ("members.py", "record.py", "runs.py", "table.py", "tables.py"))
+    mark = SOUND / hashlib.sha256(b"".join(path.read_bytes() for path in (run.path, *code))).hexdigest()
+    if mark.exists():
+        return True
+    if run.problem:
+        return False
+    with suppress(OSError):  # a folder that cannot be written: the next command reads the archive again
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    return True

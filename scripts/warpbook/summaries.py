@@ -1,53 +1,79 @@
-"""From samples to figures: medians with intervals, speedups with verdicts, lower bounds."""
+"""From samples to estimates: which samples are sound, and each series' median beside the hardware's bounds."""
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from warpbook import estimates, networks, tables, timing, variants
-from warpbook.variants import Header
+from warpbook import bounds, estimates, networks, tables, variants
 
-SERIES = ["variant", "network", "layer", "device", "size", "state", "kind"]
-
-
-def bound_ms(network: str, layer: str, size: int, header: Header, machine: dict[str, Any]) -> float | None:
-    """The hardware's lower bound for a layer on a run's GPU, every byte moved; None where the GPU or its peak is
-    unknown."""
-    gpu = machine["gpu"]
-    if not gpu:
-        return None
-    conv = next(conv for conv in networks.find(network).convs if conv.name == layer)
-    peak = gpu["peak_gflop_per_s"][header.precision] if header.method == "direct" else None
-    return timing.lower_bound_ms(conv, size, gpu["copy_gb_per_s"], peak)
+CALL = ["job", "variant", "network", "layer", "device", "size", "state"]
+"""What samples of one call have in common: of its kernels alone, of the call, and with copies."""
+SERIES = [*CALL, "kind"]
 
 
-def op_times(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
-    """OP_TIMES from SAMPLES: one row for each series that a variant's own job took; throttled samples left out and
-    counted."""
-    own = samples[samples.job == samples.variant]
-    known = variants.discover()
+def sound_ms(samples: pd.DataFrame) -> pd.Series:
+    """The time of each of SAMPLES; NaN where the sample failed, was throttled, or is a kernel time of more than twice
+    its call's time.
+
+    Kernels cannot take longer than the call that launches them: such a sample measured something else.
+    """
+    times = samples.time_ms.where((samples.status == "ok") & ~samples.throttled)
+    call_ms = times.where(samples.kind == "op").groupby([samples[name] for name in CALL]).transform("median")
+    return times.mask((samples.kind == "gpu") & (times > 2 * call_ms))
+
+
+def refused_count(samples: pd.DataFrame) -> int:
+    """How many otherwise sound SAMPLES are refused for being longer than twice their call."""
+    measured = samples.time_ms.notna() & (samples.status == "ok") & ~samples.throttled
+    return int(measured.sum()) - int(sound_ms(samples).notna().sum())
+
+
+def by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], np.ndarray]:
+    """The sound times of each series of SAMPLES, by what tells them apart; NaN where a sample is none, so that pairs
+    stay in step. A series without a sound sample is left out."""
+    times = sound_ms(samples)
+    series = {key: group.to_numpy() for key, group in times.groupby([samples[name] for name in keys], sort=False)}
+    return {key: times for key, times in series.items() if not np.isnan(times).all()}
+
+
+def summarised(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
+    """OP_TIMES from SAMPLES: one row for each series that a variant's own job took, the samples left out counted."""
+    samples = samples[samples.job == samples.variant]
+    samples = samples.assign(sound_ms=sound_ms(samples))
+    headers = {name: variant.header for name, variant in variants.discover().items()}
     rows = []
-    for key, series in own.groupby(SERIES, sort=False):
-        place = dict(zip(SERIES, key, strict=True))
+    for key, series in samples.groupby(SERIES, sort=False):
+        place: dict[str, Any] = dict(zip(SERIES, key, strict=True))
         first = series.iloc[0]
-        estimate = estimates.median(series[~series.throttled & (series.status == "ok")].time_ms.to_numpy())
+        estimate = estimates.median(series.sound_ms.dropna().to_numpy())
+        throttled = int(series.throttled.sum())
         status, reason = first.status, first.reason
+        refused = len(series) - throttled - estimate.n if status == "ok" else 0
         if status == "ok" and estimate.n == 0:
-            status, reason = "refused", f"all {len(series)} samples were taken while a slowdown was active"
-        gpu = place["device"] == "gpu" and status == "ok"
+            status = "refused"
+            reason = (
+                f"none of {len(series)} samples is a figure: {throttled} were taken while a slowdown was active, "
+                f"{refused} are longer than twice their call"
+            )
+        bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}
+        if place["device"] == "gpu" and status == "ok":
+            layer = next(conv for conv in networks.find(place["network"]).convs if conv.name == place["layer"])
+            header, gpu = headers[place["variant"]], machine["gpu"]
+            bound = {
+                "method_bound_ms": bounds.method_bound_ms(layer, place["size"], header, gpu),
+                "fp32_bound_ms": bounds.fp32_bound_ms(layer, place["size"], gpu),
+            }
         rows.append(
             {
-                **place,
+                **{name: place[name] for name in tables.OP_TIMES.key},
                 "n": estimate.n,
                 "median_ms": estimate.value,
                 "ci_low_ms": estimate.low,
                 "ci_high_ms": estimate.high,
-                "throttled_count": int(series.throttled.sum()),
-                "bound_ms": bound_ms(
-                    place["network"], place["layer"], place["size"], known[place["variant"]].header, machine
-                )
-                if gpu
-                else None,
+                "throttled_count": throttled,
+                "refused_count": refused,
+                **bound,
                 "stop_reason": first.stop_reason,
                 "status": status,
                 "reason": reason,

@@ -45,13 +45,6 @@ def spread(estimate: Estimate | None) -> str:
     return f"±{noise:.1f}\u202f%" if noise >= 0.05 else "±<0.1\u202f%"
 
 
-def interval_ms(estimate: Estimate | None) -> str:
-    """The interval of a time in ms: [3.771, 3.785]."""
-    if estimate is None or not math.isfinite(estimate.low):
-        return ""
-    return f"[{significant(estimate.low)}, {significant(estimate.high)}]"
-
-
 def ratio(value: float | None) -> str:
     """A speedup: 1.14×, 12.9×, 1 523×."""
     if value is None or math.isnan(value):

@@ -1,29 +1,45 @@
-"""The variants in kernels/: found, their headers read, their launches worked out.
+"""The variants in kernels/: their files, headers and launches.
 
 A variant is one file: `kernels/<name>.cu` for a GPU variant, with `kernels/<name>.py` beside it only where one grid
-of one kernel is not enough, or `kernels/<name>.py` alone for a CPU variant or a peer library. The first comment (the
-docstring of a .py alone) is YAML and the only place where a variant's facts are written; `Header` lists them.
+of one kernel is not enough, or `kernels/<name>.py` alone for a CPU variant or a peer library. A variant's facts are
+YAML in the first comment (the docstring of a .py alone), or in `kernels/<name>.yaml` beside a file that nobody wants to
+touch; `headers.Header` lists them.
 """
 
-import ast
 import hashlib
 import importlib.util
+import itertools
 import json
+import operator
+import re
 import sys
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
+from warpbook import devices, headers, launches, sources
 from warpbook.errors import UserError, nearest
+from warpbook.files import PROJECT
+from warpbook.headers import Header
 from warpbook.networks import ConvLayer
 
-FOLDER = Path(__file__).parents[2] / "kernels"
+FOLDER = PROJECT / "kernels"
+BASELINE = "direct"
+"""What a CUDA variant is compared with that says neither its idea nor what it builds on."""
+
+USUAL_KERNEL = "conv_forward"
+"""The kernel's name where nothing else is said; its arguments are `launches.ARGUMENTS`."""
+
+_NAME = re.compile(r"\w+")
+_NAMING = "a variant's file name has letters, digits and underscores alone before its ending; rename the file"
+SHOWN = r"\w[\w .-]*"
+"""Stems that can be shown as a failed variant: they make file names and options of programs. Names are stricter."""
 
 # Unit roundoff of each precision class: of the accumulation, and of the operands where they are rounded first.
 PRECISIONS = {
@@ -37,63 +53,21 @@ Operation = Callable[[Any, Any, Any], Any]
 """Computes y from (x, w, y): writes y, or returns the array that holds the result."""
 
 
-class OutputsPerBlock(BaseModel):
-    """How many outputs along each extent one block computes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    W: PositiveInt
-    H: PositiveInt
-    M: PositiveInt = 1
-    N: PositiveInt = 1
-
-
-class Launch(BaseModel):
-    """Shape of the launch: grid (tiles across x tiles down, ceil(M / M a block), ceil(N / N a block))."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    threads: tuple[PositiveInt, PositiveInt, PositiveInt]
-    outputs_per_block: OutputsPerBlock
-
-    def grid(self, layer: ConvLayer, images: int) -> tuple[int, int, int]:
-        """Blocks for one layer and `images` images."""
-        block = self.outputs_per_block
-        tiles = -(-layer.W_out // block.W) * -(-layer.H_out // block.H)
-        return (tiles, -(-layer.M // block.M), -(-images // block.N))
-
-
-class Header(BaseModel):
-    """What a variant says of itself. Unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    title: str
-    idea: str
-    expect: str = Field(description="effect expected of the idea, written before measuring")
-    builds_on: str = Field("", description="variant that it is compared with; empty for a starting point")
-    combines: list[str] = Field(default_factory=list, description="variants whose ideas it joins: compared with each")
-    check: str = Field("", description="hardware counter that should move, and how")
-    reference: str = ""
-    device: Literal["cpu", "gpu"] = "gpu"
-    peer: bool = Field(False, description="a library that users would otherwise pick")
-    requires: str = Field("", description="Python package that the variant needs beyond the default install")
-    precision: Literal["fp32", "tf32", "fp16", "bf16"] = "fp32"
-    method: Literal["direct", "any"] = Field("direct", description="direct: does every product; any: may do fewer")
-    constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
-    launch: Launch | None = None
-    sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
-    least_arch: str = Field("", pattern=r"^(sm_\d+)?$", description="oldest architecture that it is for, as sm_80")
-    beyond_emulator: str = Field("", description="what it uses that the CPU emulation lacks; empty where nothing")
-    limits: dict[Literal["N", "C", "H", "W", "M", "K", "weights"], PositiveInt] = Field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Variant:
-    """One variant: its name, files and header. `problem` says why the header could not be read, if so."""
+    """One variant: its name, files and header. `problem` says which file could not be read and why, if so."""
 
     name: str
     cuda_source: Path | None
     launcher: Path | None
+    facts: Path | None
+    """The YAML file beside a source that says what its header does not."""
     header: Header
+    keys_beside: frozenset[str]
+    """Keys of the facts that stand in the YAML file."""
     code: str
+    launcher_code: str
+    """The launcher's code without its docstring: prose does not change what runs."""
     problem: str = ""
 
     @property
@@ -101,20 +75,44 @@ class Variant:
         return self.header.device
 
     @cached_property
-    def launcher_code(self) -> str:
-        """The launcher's code without its docstring: prose does not change what runs."""
-        return _split_python(self.launcher.read_text())[1] if self.launcher else ""
-
-    @cached_property
     def source_sha256(self) -> str:
         """Identity of what decides the machine code and its launch; the header's prose is no part of it."""
         facts = self.header.model_dump(include={"constants", "launch", "precision", "method"}, mode="json")
+        # Said by some alone: what others' identities were before these facts could be said stays theirs.
+        later = {"kernel", "arguments", "threads", "grid", "shared_bytes"}
+        facts |= self.header.model_dump(include=later, exclude_defaults=True, mode="json")
+        if self.header.split:
+            facts["split"] = self.header.split.model_dump()
         parts = [self.code, self.launcher_code, json.dumps(facts, sort_keys=True)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     @property
     def files(self) -> list[Path]:
-        return [path for path in (self.cuda_source, self.launcher) if path]
+        return [path for path in (self.cuda_source, self.launcher, self.facts) if path]
+
+    @cached_property
+    def kernel(self) -> str:
+        """The name of its kernel in the source: as its header says, else `conv_forward`, else the only one there."""
+        there = sources.kernels(self.code)
+        return self.header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
+
+    @property
+    def title(self) -> str:
+        """Its title, or its name where it says none."""
+        return self.header.title.strip() or self.name
+
+    @property
+    def unsaid(self) -> str:
+        """A sentence that asks for what its files do not say of it; empty where they say all."""
+        missing = [f"`{name}`" for name in ("title", "idea", "expect") if not getattr(self.header, name).strip()]
+        last = " and ".join(missing[-2:])
+        place = f"{self.files[0].name}, or {self.name}.yaml beside it,"
+        return f"{place} does not say its {', '.join([*missing[:-2], last])}." if missing else ""
+
+    def place_of(self, key: str) -> str:
+        """Where a fact stands, for a sentence: `limits` in mine.cu."""
+        beside = self.facts if key in self.keys_beside else None
+        return f"`{key}` in {(beside or self.files[0]).name}"
 
     @property
     def defines(self) -> list[str]:
@@ -128,13 +126,17 @@ class Variant:
 
     def unsupported(self, layer: ConvLayer, images: int) -> str:
         """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
-        extents = {name: getattr(layer, name) for name in "CHWMK"} | {"N": images}
-        extents["weights"] = layer.M * layer.accumulation
-        for name, limit in self.header.limits.items():
-            if extents[name] > limit:
-                shown = "M*C*K*K" if name == "weights" else name
-                where = f"`limits` in {self.files[0].name}"
-                return f"{self.name}: {shown} = {extents[name]} exceeds its limit {limit} ({where})"
+        if reason := self.header.limits.broken_by(layer, images):
+            return f"{self.name}: {reason} ({self.place_of('limits')})"
+        if self.header.launched and self.launcher is None:
+            try:
+                shape = self.header.shape(layer, images)
+                self.header.passed(layer, images)
+            except ValueError as error:
+                return f"{self.name}: {error} ({self.place_of('grid')})"
+            if reason := devices.beyond_launch(*shape):
+                where = self.place_of("launch" if self.header.launch else "grid")
+                return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
 
     @cached_property
@@ -156,32 +158,45 @@ class Variant:
         sys.modules[name] = module  # Numba's cache looks modules up by name
         try:
             spec.loader.exec_module(module)
-        except Exception as error:  # a variant's own code: whatever it raises is its failure, not ours
-            raise UserError(f"{self.launcher} does not import: {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:  # a variant's code runs here: any exception is the variant's failure
+            path = str(self.launcher)
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+            where = f"{self.launcher.name}, line {lines[-1]}" if lines else self.launcher.name
+            raise UserError(f"{where}: the launcher does not import: {type(error).__name__}: {error}") from error
         return module
 
     def prepare(self, layer: ConvLayer, images: int, kernels: Any = None) -> Operation:
         """The variant's operation for one layer and batch size; `kernels` are its own, loaded.
 
-        A launcher's `prepare(kernels, layer, images, launch)` also gets the launch that the header declares, or None.
+        A launcher's `prepare(kernels, layer, images, launch)` also gets the launch that the header declares, or None;
+        `kernels.constants` are the header's.
         Scratch memory, streams and plans are made here, outside any timing.
         """
+        operation: Operation
         if self.cuda_source is None:
-            return self.module.prepare(layer, images)
-        launch = self._declared_launch(layer, images, kernels) if self.header.launch else None
+            operation = self.module.prepare(layer, images)
+            return operation
+        launch = self._declared_launch(layer, images, kernels) if self.header.launched else None
         if self.launcher is None:
             assert launch is not None
             return launch
-        return self.module.prepare(kernels, layer, images, launch)
+        operation = self.module.prepare(kernels, layer, images, launch)
+        return operation
 
     def _declared_launch(self, layer: ConvLayer, images: int, kernels: Any) -> Operation:
-        assert self.header.launch is not None
-        function = kernels.function("conv_forward")
-        grid, threads = self.header.launch.grid(layer, images), self.header.launch.threads
-        extents = launch_arguments(layer, images)
+        import numpy as np
+
+        shape = self.header.shape(layer, images)
+        function = kernels.function(self.kernel, *([shape.shared_bytes] if shape.shared_bytes else []))
+        passed = self.header.passed(layer, images)
+        numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
+        behind = itertools.count(len(launches.ARRAYS))
+        in_order = operator.itemgetter(
+            *(launches.ARRAYS.index(value) if isinstance(value, str) else next(behind) for value in passed)
+        )
 
         def launch(x: Any, w: Any, y: Any) -> None:
-            function(grid, threads, (x, w, y, *extents))
+            function(shape.grid, shape.threads, in_order((x, w, y, *numbers)))
 
         return launch
 
@@ -197,125 +212,112 @@ def launch_arguments(layer: ConvLayer, images: int) -> tuple[Any, ...]:
     return tuple(np.int32(extent) for extent in (images, layer.C, layer.H, layer.W, layer.M, layer.K))
 
 
-def _split_cuda(text: str) -> tuple[str, str]:
-    """(header, code) of CUDA C++ source: its first comment and all that follows."""
-    stripped = text.lstrip()
-    if not stripped.startswith("/*") or "*/" not in stripped:
-        raise ValueError("the file does not begin with a /* ... */ comment that holds its header")
-    header, code = stripped[2:].split("*/", 1)
-    return header, code
-
-
-def _split_python(text: str) -> tuple[str, str]:
-    """(docstring, code) of Python source."""
-    tree = ast.parse(text)
-    docstring = ast.get_docstring(tree)
-    if docstring is None:
-        return "", text
-    return docstring, "\n".join(text.splitlines()[tree.body[0].end_lineno :])
-
-
-def _header(text: str) -> Header:
-    content = yaml.safe_load(text)
-    if not isinstance(content, dict):
-        raise ValueError("the header is not YAML of the form `key: value`")
-    return Header.model_validate(content)
-
-
-def _first_words(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        # A misspelt key explains the missing one that it leaves behind.
-        first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            return f"unknown key {key!r}: {nearest(key, list(Header.model_fields))}"
-        return f"{key}: {first['msg']}"
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
-        return (
-            f"header line {error.problem_mark.line + 1}: {error.problem} "
-            "(text that holds `: ` or begins with a special character goes between quotes)"
-        )
-    return str(error)
-
-
 def read(name: str, folder: Path = FOLDER) -> Variant:
-    """One variant. A header that cannot be read makes a variant with a `problem`, so that the others go on."""
-    cuda, python = folder / f"{name}.cu", folder / f"{name}.py"
-    cuda_source, launcher = cuda if cuda.exists() else None, python if python.exists() else None
-    code = ""
+    """One variant. A file that cannot be read makes a variant with a `problem`, so that the others go on."""
+    cuda, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".py", ".yaml"))
+    host = sources.read_python(python) if python else sources.Source("", "")
+    described = sources.read_cuda(cuda) if cuda else host
+    beside = sources.read_facts(facts) if facts else sources.Source("", "")
+    said_by = cuda or python or facts or folder / f"{name}.cu"
+    keys: frozenset[str] = frozenset()
     try:
-        if cuda_source:
-            text, code = _split_cuda(cuda_source.read_text())
-        else:
-            text, _ = _split_python(python.read_text())
-        header = _header(text)
-        problem = ""
-        if cuda_source and launcher is None and header.launch is None:
-            problem = "the header has no `launch`, and there is no launcher beside it"
-        if header.device == "cpu" and cuda_source:
+        content = headers.content_of(described.header) if described.header.strip() else {}
+        if facts:
+            said_by = facts
+            completing = headers.content_of(beside.header) if beside.header.strip() else {}
+            content, keys = headers.joined(content, completing), frozenset(map(str, completing))
+        header, problem = Header.model_validate(content), ""
+        if (
+            not content.keys() & {"idea", "builds_on"}
+            and cuda
+            and name != BASELINE
+            and _file(folder / f"{BASELINE}.cu")
+        ):
+            header = header.model_copy(update={"builds_on": BASELINE})
+        if cuda is None and python is None:
+            problem = f"there is no {name}.cu and no {name}.py beside it"
+        elif cuda is None and not content:
+            problem = "the header is not YAML of the form `key: value`"
+        elif cuda and python is None:
+            problem = _not_launched(name, header, described.code)
+        if header.device == "cpu" and cuda:
             problem = "CUDA C++ runs on the GPU, the header says `device: cpu`"
-    except (ValueError, SyntaxError, yaml.YAMLError, UnicodeDecodeError) as error:  # pydantic's errors are ValueErrors
-        header = Header.model_construct(
-            title=name,
-            idea="",
-            expect="",
-            builds_on="",
-            combines=[],
-            check="",
-            reference="",
-            device="gpu",
-            peer=False,
-            requires="",
-            precision="fp32",
-            method="direct",
-            constants={},
-            launch=None,
-            sweep={},
-            least_arch="",
-            beyond_emulator="",
-            limits={},
+        if not _NAME.fullmatch(name):
+            problem = _NAMING
+    except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
+        header, problem = Header.model_validate({"title": name}), headers.first_words(error)
+    return Variant(
+        name,
+        cuda,
+        python,
+        facts,
+        header,
+        keys,
+        described.code if cuda else "",
+        host.code,
+        described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
+    )
+
+
+def _not_launched(name: str, header: Header, code: str) -> str:
+    """What a header leaves unsaid of a kernel's launch that no launcher says either; empty where nothing."""
+    there = sources.kernels(code)
+    if not header.launched:
+        return (
+            "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
+            f"(facts may stand in {name}.yaml)"
         )
-        problem = _first_words(error)
-    source = cuda_source or python
-    return Variant(name, cuda_source, launcher, header, code, f"{source.name}: {problem}" if problem else "")
+    if not header.kernel and len(there) > 1 and USUAL_KERNEL not in there:
+        return f"there are the kernels {', '.join(there)}; say which: `kernel: {there[0]}`"
+    kernel = header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
+    if kernel.partition("<")[0] != USUAL_KERNEL and not header.arguments:
+        return f"say what {kernel} takes, in its order: `arguments: [{', '.join(map(str, launches.ARGUMENTS))}]`"
+    return ""
+
+
+def _file(path: Path) -> Path | None:
+    return path if path.is_file() else None
+
+
+def _is_source(path: Path) -> bool:
+    """Whether a file in the variants' folder belongs to a variant. Raises UserError where its name could not even be
+    shown; hidden files, folders, pipes and links to nothing are nobody's variant."""
+    if path.suffix not in (".cu", ".py", ".yaml") or path.name.startswith(".") or not path.is_file():
+        return False
+    if not re.fullmatch(SHOWN, path.stem):
+        raise UserError(f"{str(path)!r}: {_NAMING}")
+    return True
 
 
 def discover(folder: Path = FOLDER) -> dict[str, Variant]:
     """Every variant by name, each after the one that it builds on."""
-    names = sorted({path.stem for path in folder.iterdir() if path.suffix in (".cu", ".py")})
-    found = {name: read(name, folder) for name in names}
+    names = sorted({path.stem for path in folder.iterdir() if _is_source(path)})
+    every = {name: read(name, folder) for name in names}
     ordered: dict[str, Variant] = {}
 
     def place(name: str, path: tuple[str, ...]) -> None:
-        baseline = found[name].header.builds_on
-        if baseline and baseline in found and baseline not in ordered and baseline not in path:
+        baseline = every[name].header.builds_on
+        if baseline and baseline in every and baseline not in ordered and baseline not in path:
             place(baseline, (*path, name))
-        ordered.setdefault(name, found[name])
+        ordered.setdefault(name, every[name])
 
     for name in names:
         place(name, ())
     return {name: _checked_baseline(variant, ordered) for name, variant in ordered.items()}
 
 
-def _checked_baseline(variant: Variant, found: dict[str, Variant]) -> Variant:
+def _checked_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
     baseline = variant.header.builds_on
     if variant.problem or not baseline:
         return variant
     problem = ""
-    if baseline not in found:
-        problem = f"builds_on {baseline!r} is no variant: {nearest(baseline, list(found))}"
-    elif found[baseline].device != variant.device:
+    if baseline not in every:
+        problem = f"builds_on {baseline!r} is no variant: {nearest(baseline, list(every))}"
+    elif every[baseline].device != variant.device:
         problem = f"builds_on {baseline!r} runs on another device"
     if not problem:
         return variant
-    return Variant(
-        variant.name,
-        variant.cuda_source,
-        variant.launcher,
-        variant.header,
-        variant.code,
-        f"{variant.files[0].name}: {problem}",
-    )
+    return replace(variant, problem=f"{variant.files[0].name}: {problem}")
 
 
 def find(name: str, known: dict[str, Variant]) -> Variant:

@@ -1,4 +1,4 @@
-"""Trained weights: stored as float16 with the story of their training, and imported from MXNet's .params files.
+"""Trained weights: stored as float16 with a record of their training, or imported from MXNet's .params files.
 
 One `weights/<model>.npz` holds a network's parameters by name (`conv1.weight`, `fc1.bias`, ...) and `provenance`, a
 JSON text. Models: `fa17-high` and `fa17-low`, else the network's own name.
@@ -9,14 +9,15 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from warpbook.errors import UserError, nearest
-from warpbook.files import written_whole
+from warpbook.files import PROJECT, written_whole
 from warpbook.networks import Network
 
-FOLDER = Path(__file__).parents[2] / "weights"
+FOLDER = PROJECT / "weights"
 
 
 def path_of(network: Network, weight_set: str) -> Path:
@@ -45,16 +46,18 @@ def load(network: Network, weight_set: str) -> dict[str, np.ndarray]:
     return parameters
 
 
-def provenance(network: Network, weight_set: str) -> dict:
+def provenance(network: Network, weight_set: str) -> dict[str, Any]:
     """How these weights came to be, as recorded when they were written."""
     with np.load(path_of(network, weight_set)) as content:
-        return json.loads(str(content["provenance"]))
+        story: dict[str, Any] = json.loads(str(content["provenance"]))
+    return story
 
 
-def save(parameters: dict[str, np.ndarray], story: dict, path: Path) -> None:
-    """Write parameters in the precision they come in, with their provenance."""
+def save(parameters: dict[str, np.ndarray], story: dict[str, Any], path: Path) -> None:
+    """Write parameters as they are, without change of precision, with their provenance."""
     with written_whole(path) as temporary:
-        np.savez_compressed(temporary, provenance=np.array(json.dumps(story, indent=1)), **parameters)
+        arrays = {"provenance": np.array(json.dumps(story, indent=1)), **parameters}
+        np.savez_compressed(temporary, allow_pickle=True, **arrays)
 
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
@@ -90,7 +93,8 @@ class _Reader:
         return part
 
     def number(self, form: str) -> int:
-        return struct.unpack("<" + form, self.take(struct.calcsize(form)))[0]
+        (value,) = struct.unpack("<" + form, self.take(struct.calcsize(form)))
+        return int(value)
 
 
 def read_mxnet(path: Path) -> dict[str, np.ndarray]:
@@ -125,18 +129,21 @@ def read_mxnet(path: Path) -> dict[str, np.ndarray]:
         for extent in shape:
             count *= extent
         arrays.append(np.frombuffer(reader.take(count * dtype.itemsize), dtype).reshape(shape))
-    names = [reader.take(reader.number("Q")).decode() for _ in range(reader.number("Q"))]
+    try:
+        names = [reader.take(reader.number("Q")).decode() for _ in range(reader.number("Q"))]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: a name in it is no text ({error}); the file is damaged") from error
     if len(names) != len(arrays):
         raise UserError(f"{path} holds {len(arrays)} arrays and {len(names)} names")
     return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in zip(names, arrays, strict=True)}
 
 
 def match(arrays: dict[str, np.ndarray], network: Network) -> dict[str, np.ndarray]:
-    """A network's parameters, float32, from foreign arrays, found by shape: every shape in a network is its own.
+    """A network's parameters as float32, matched by shape with foreign arrays: no two shapes in a network are equal.
 
     Raises UserError, listing what fits nothing, when a parameter has no array or more than one.
     """
-    found = {}
+    parameters = {}
     for name, shape in network.parameters.items():
         fitting = [foreign for foreign, array in arrays.items() if array.shape == shape]
         if len(fitting) != 1:
@@ -145,5 +152,5 @@ def match(arrays: dict[str, np.ndarray], network: Network) -> dict[str, np.ndarr
                 f"{network.name}'s {name} {shape} fits {len(fitting)} of the arrays offered ({offered}); "
                 f"is this {network.name}?"
             )
-        found[name] = np.array(arrays[fitting[0]], np.float32)
-    return found
+        parameters[name] = np.array(arrays[fitting[0]], np.float32)
+    return parameters

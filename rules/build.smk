@@ -1,0 +1,24 @@
+"""Kernels compiled; needs no GPU."""
+
+
+rule build_variant:
+    """One variant for every architecture: a cubin each, and a row for each kernel."""
+    input:
+        program="scripts/build_variant.py",
+        modules=dependencies.of("build_variant.py"),
+        sources=lambda wildcards: TARGETS.sources(wildcards.variant),
+    output:
+        builds=directory("results/builds/{variant}"),
+    log:
+        "logs/build_variant/{variant}.log",
+    priority: 1  # before any measurement, which would wait for it
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        architectures=PLAN.architectures,
+        rerun_on_columns=dependencies.columns(tables.BUILDS),
+    message:
+        "Building {wildcards.variant}"
+    shell:
+        "python3 {input.program:q} --variant {wildcards.variant:q} --architectures {params.architectures:q}"
+        " --out {output.builds:q} 2> >(tee {log:q} >&2)"

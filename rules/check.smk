@@ -1,0 +1,49 @@
+"""Correctness: every variant against float64, on its device or emulated."""
+
+
+rule check_variant:
+    """One variant's correctness on a network: a row for each test."""
+    input:
+        program="scripts/check_variant.py",
+        modules=lambda wildcards: dependencies.of("check_variant.py", wildcards.device),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        images="results/data/{network}.npz",
+        labels=lambda wildcards: TARGETS.labels(wildcards.network),
+    output:
+        correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
+    log:
+        "logs/check_variant/{device}/{network}/{variant}.log",
+    priority: 1  # before any measurement, which would wait for it
+    conda:
+        "../requirements/conda.yaml"
+    resources:
+        gpu=lambda wildcards: int(wildcards.device == "gpu"),
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        timeout=CONFIG.measuring.timeout_s,
+        sandbox=CONFIG.sandbox,
+        rerun_on_columns=dependencies.columns(tables.CORRECTNESS),
+        rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
+        rerun_on_installing=lambda wildcards: PLAN.variants[wildcards.variant].missing,
+    message:
+        "Checking {wildcards.variant} on {wildcards.network} ({wildcards.device})"
+    shell:
+        "python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
+        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --labels {input.labels:q}"
+        " --timeout {params.timeout:q} --sandbox {params.sandbox:q} --out {output.correctness:q} 2> >(tee {log:q} >&2)"
+
+
+rule check:
+    """Correctness of every variant, nothing timed: one table, and failure where a variant failed."""
+    input:
+        program="scripts/report_checks.py",
+        builds=TARGETS.builds,
+        correctness=TARGETS.checks,
+    log:
+        "logs/check.log",
+    conda:
+        "../requirements/conda.yaml"
+    message:
+        "Correctness of every variant"
+    shell:
+        "python3 {input.program:q} --builds {input.builds:q} --correctness {input.correctness:q} 2> >(tee {log:q} >&2)"

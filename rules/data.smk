@@ -1,0 +1,38 @@
+"""Images, and the labels that variants' answers are counted against."""
+
+
+rule prepare_data:
+    """Fashion-MNIST's test images, resized for one network."""
+    input:
+        program="scripts/prepare_data.py",
+        modules=dependencies.of("prepare_data.py"),
+    output:
+        images="results/data/{network}.npz",
+    log:
+        "logs/prepare_data/{network}.log",
+    conda:
+        "../requirements/conda.yaml"
+    message:
+        "Fashion-MNIST for {wildcards.network}"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --out {output.images:q} 2> >(tee {log:q} >&2)"
+
+
+rule label_images:
+    """The label of every test image, by a float64 network: what variants' labels are counted against."""
+    input:
+        program="scripts/label_images.py",
+        modules=dependencies.of("label_images.py"),
+        images="results/data/{network}.npz",
+        weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),
+    output:
+        labels="results/data/{network}-{weights}.labels.npy",
+    log:
+        "logs/label_images/{network}-{weights}.log",
+    conda:
+        "../requirements/conda.yaml"
+    message:
+        "Reference labels of {wildcards.network} in float64"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q}"
+        " --out {output.labels:q} 2> >(tee {log:q} >&2)"

@@ -1,0 +1,120 @@
+"""Optional measurements of a GPU: those that `extras` in config.yaml names."""
+
+
+rule measure_aa:
+    """An A/A test, a variant in turn with its copy: how often the harness calls the same thing faster or slower."""
+    input:
+        program="scripts/measure_variant.py",
+        modules=dependencies.of("measure_variant.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        machine="results/parts/machine.json",
+        correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+    output:
+        samples="results/parts/aa/gpu/{network}/{variant}.csv.gz",
+    log:
+        "logs/measure_aa/{network}/{variant}.log",
+    conda:
+        "../requirements/conda.yaml"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        gpu=1,
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        measuring=CONFIG.measuring.model_dump_json(),
+        rerun_on_columns=dependencies.columns(tables.SAMPLES),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Timing {wildcards.variant} against itself on {wildcards.network}"
+    shell:
+        "python3 {input.program:q} --device gpu --network {wildcards.network:q} --variant {wildcards.variant:q} --aa"
+        " --sizes {params.sizes:q} --measuring {params.measuring:q} --correctness {input.correctness:q}"
+        " --machine {input.machine:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
+
+
+rule sanitize_variant:
+    """One variant under compute-sanitizer: a row for each of its tools."""
+    input:
+        program="scripts/sanitize_variant.py",
+        modules=dependencies.of("sanitize_variant.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+    output:
+        sanitizer="results/parts/sanitizer/{variant}.csv",
+    log:
+        "logs/sanitize_variant/{variant}.log",
+    conda:
+        "../requirements/conda.yaml"
+    resources:
+        gpu=1,
+    params:
+        timeout=CONFIG.measuring.timeout_s,
+        rerun_on_columns=dependencies.columns(tables.SANITIZER),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "compute-sanitizer over {wildcards.variant}"
+    shell:
+        "python3 {input.program:q} --variant {wildcards.variant:q} --timeout {params.timeout:q}"
+        " --out {output.sanitizer:q} 2> >(tee {log:q} >&2)"
+
+
+rule sanitize:
+    """compute-sanitizer over every variant; fails where it found something."""
+    input:
+        program="scripts/report_checks.py",
+        sanitizer=TARGETS.sanitizer,
+    log:
+        "logs/sanitize.log",
+    conda:
+        "../requirements/conda.yaml"
+    message:
+        "compute-sanitizer over every variant"
+    shell:
+        "python3 {input.program:q} --sanitizer {input.sanitizer:q} 2> >(tee {log:q} >&2)"
+
+
+rule attack_harness:
+    """Cheating and broken kernels: a row for each, which a check must catch."""
+    input:
+        program="scripts/attack_harness.py",
+        modules=dependencies.of("attack_harness.py", "gpu"),
+    output:
+        attacks="results/parts/attacks.csv",
+    log:
+        "logs/attack_harness.log",
+    conda:
+        "../requirements/conda.yaml"
+    threads: 4
+    resources:
+        gpu=1,
+    params:
+        rerun_on_columns=dependencies.columns(tables.ATTACKS),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Attacking the harness"
+    shell:
+        "python3 {input.program:q} --device gpu --out {output.attacks:q} 2> >(tee {log:q} >&2)"
+
+
+rule sweep_variant:
+    """Kernel Tuner over one variant's parameters on the default study's last layer: a row for each configuration."""
+    input:
+        program="scripts/sweep_variant.py",
+        modules=dependencies.of("sweep_variant.py", "gpu"),
+        sources=lambda wildcards: TARGETS.sources(wildcards.variant),
+    output:
+        sweep="results/parts/sweep/{variant}.csv",
+    log:
+        "logs/sweep_variant/{variant}.log",
+    conda:
+        "../requirements/conda.yaml"
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    params:
+        network=PLAN.networks[0],
+        rerun_on_columns=dependencies.columns(tables.SWEEP),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Kernel Tuner over {wildcards.variant}"
+    shell:
+        "python3 {input.program:q} --variant {wildcards.variant:q} --network {params.network:q} --out {output.sweep:q}"
+        " 2> >(tee {log:q} >&2)"

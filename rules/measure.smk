@@ -1,0 +1,96 @@
+"""This machine described, and op times and whole programs timed."""
+
+
+rule probe_machine:
+    """This machine, and what its GPU can do at most."""
+    input:
+        program="scripts/probe_machine.py",
+        modules=dependencies.of("probe_machine.py", "gpu" if PLAN.device else "cpu"),
+    output:
+        machine="results/parts/machine.json",
+    log:
+        "logs/probe_machine.log",
+    priority: 1000  # outweighs every build: what it says of the start is the run's
+    conda:
+        "../requirements/conda.yaml"
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    params:
+        gpu="yes" if PLAN.device else "no",
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Describing this machine"
+    shell:
+        "python3 {input.program:q} --gpu {params.gpu} --out {output.machine:q} 2> >(tee {log:q} >&2)"
+
+
+# Snakemake has libraries use as many threads as a job was given cores. A CPU variant is measured with all that the
+# machine has, whatever --cores says: hence `unset` in both commands. The report names the cores.
+
+
+rule measure_variant:
+    """One variant in turn with its baseline on every layer at every size: a row for each sample."""
+    input:
+        program="scripts/measure_variant.py",
+        modules=lambda wildcards: dependencies.of("measure_variant.py", wildcards.device),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        baseline=lambda wildcards: TARGETS.baseline_files(wildcards.variant),
+        machine="results/parts/machine.json",
+        correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
+        baseline_correctness=lambda wildcards: TARGETS.baseline_check(**wildcards),
+    output:
+        samples="results/parts/samples/{device}/{network}/{variant}.csv.gz",
+    log:
+        "logs/measure_variant/{device}/{network}/{variant}.log",
+    conda:
+        "../requirements/conda.yaml"
+    threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
+    resources:
+        gpu=1,
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        measuring=CONFIG.measuring.model_dump_json(),
+        rerun_on_columns=dependencies.columns(tables.SAMPLES),
+        rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
+    message:
+        "Timing {wildcards.variant} on {wildcards.network}"
+    shell:
+        "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
+        " python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
+        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+        " --correctness {input.correctness:q} --baseline-correctness {input.baseline_correctness:q}"
+        " --machine {input.machine:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
+
+
+rule run_program:
+    """The whole inference program with one variant: a row for each run."""
+    input:
+        program="scripts/run_program.py",
+        modules=lambda wildcards: dependencies.of("run_program.py", wildcards.device),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        images="results/data/{network}.npz",
+        correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
+    output:
+        programs="results/parts/programs/{device}/{network}/{variant}.csv",
+    log:
+        "logs/run_program/{device}/{network}/{variant}.log",
+    conda:
+        "../requirements/conda.yaml"
+    threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
+    resources:
+        gpu=1,
+    params:
+        sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
+        repeat=lambda wildcards: "--repeat" if PLAN.repeats_programs(wildcards.variant) else "",
+        weights=lambda wildcards: PLAN.weight_sets(wildcards.network),
+        measuring=CONFIG.measuring.model_dump_json(),
+        rerun_on_columns=dependencies.columns(tables.PROGRAMS),
+        rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
+    message:
+        "Running the whole program with {wildcards.variant} on {wildcards.network}"
+    shell:
+        "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
+        " python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
+        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+        " {params.repeat} --correctness {input.correctness:q} --out {output.programs:q} 2> >(tee {log:q} >&2)"

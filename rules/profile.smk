@@ -1,0 +1,65 @@
+"""Programs watched by profilers, and kernels' hardware counters."""
+
+
+rule trace_program:
+    """The inference program watched by a profiler: a row for each kernel, copy, API call and range."""
+    input:
+        program="scripts/trace_program.py",
+        modules=dependencies.of("trace_program.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        images="results/data/{network}.npz",
+        correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+        baseline=lambda wildcards: TARGETS.baseline_profile(**wildcards),
+    output:
+        activities="results/parts/activities/{tool}/gpu/{network}/{variant}.csv.gz",
+        profiles="results/parts/profiles/{tool}/gpu/{network}/{variant}.csv",
+        reports=directory("results/parts/reports/{tool}/gpu/{network}/{variant}"),
+    log:
+        "logs/trace_program/{tool}/{network}/{variant}.log",
+    conda:
+        "../requirements/conda.yaml"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        gpu=1,
+    params:
+        sizes=lambda wildcards: PLAN.profile_sizes(**wildcards),
+        timeout=CONFIG.measuring.timeout_s,
+        rerun_on_columns=dependencies.columns(tables.ACTIVITIES, tables.PROFILES),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
+    shell:
+        "python3 {input.program:q} --tool {wildcards.tool:q} --network {wildcards.network:q}"
+        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --timeout {params.timeout:q}"
+        " --correctness {input.correctness:q} --baseline {input.baseline:q} --out {output.activities:q}"
+        " --profiles {output.profiles:q} --reports {output.reports:q} 2> >(tee {log:q} >&2)"
+
+
+rule count_variant:
+    """One variant's hardware counters on a network, read by Nsight Compute: a row for each counter of each launch."""
+    input:
+        program="scripts/count_variant.py",
+        modules=dependencies.of("count_variant.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+    output:
+        counters="results/parts/counters/gpu/{network}/{variant}.csv",
+        reports=directory("results/parts/reports/ncu/gpu/{network}/{variant}"),
+    log:
+        "logs/count_variant/{network}/{variant}.log",
+    conda:
+        "../requirements/conda.yaml"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        gpu=1,
+    params:
+        images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
+        metrics=counters.wanted(PLAN.variants.values()),
+        timeout=CONFIG.measuring.timeout_s,
+        rerun_on_columns=dependencies.columns(tables.COUNTERS),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Nsight Compute over {wildcards.variant} on {wildcards.network}"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
+        " --images {params.images:q} --timeout {params.timeout:q} --out {output.counters:q}"
+        " --reports {output.reports:q} --metrics {params.metrics:q} 2> >(tee {log:q} >&2)"

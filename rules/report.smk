@@ -1,0 +1,25 @@
+"""The report: rendered, never measured."""
+
+
+rule render_report:
+    """A study's report, from this machine's run and the archived run that it cites."""
+    input:
+        program="scripts/render_report.py",
+        modules=dependencies.of("render_report.py", presenting=True),
+        templates=TARGETS.templates,
+        run="results/run",
+        cited=[str(path) for path in PLAN.cited],
+    output:
+        html="reports/out/{study}.html",
+        pdf="reports/out/{study}.pdf",
+    log:
+        "logs/render_report/{study}.log",
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        config=CONFIG.recorded,
+    message:
+        "Rendering the report of {wildcards.study}"
+    shell:
+        "python3 {input.program:q} --study {wildcards.study:q} --config {params.config:q} --run {input.run:q}"
+        " --html {output.html:q} --pdf {output.pdf:q} 2> >(tee {log:q} >&2)"

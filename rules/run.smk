@@ -1,0 +1,49 @@
+"""The parts of this machine's run put together, and packed."""
+
+
+rule assemble_run:
+    """All parts of this machine's run, as its tables."""
+    input:
+        program="scripts/assemble_run.py",
+        modules=dependencies.of("assemble_run.py"),
+        machine="results/parts/machine.json",
+        builds=TARGETS.builds,
+        parts=TARGETS.parts,
+        reports=TARGETS.reports,
+    output:
+        run=directory("results/run"),
+    log:
+        "logs/assemble_run.log",
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        config=CONFIG.recorded,
+        sizes=json.dumps({network: PLAN.sizes(network) for network in PLAN.networks}),
+        rerun_on_columns=dependencies.columns(*tables.RUN_TABLES),
+    message:
+        "Putting the run together"
+    shell:
+        "python3 {input.program:q} --config {params.config:q} --sizes {params.sizes:q} --machine {input.machine:q}"
+        " --builds {input.builds:q} --parts {input.parts:q} --reports {input.reports:q} --out {output.run:q}"
+        " 2> >(tee {log:q} >&2)"
+
+
+rule archive_run:
+    """The run as one zip, and the profilers' files as another."""
+    input:
+        program="scripts/archive_run.py",
+        modules=dependencies.of("archive_run.py"),
+        run="results/run",
+    output:
+        archived="results/archived.txt",
+    log:
+        "logs/archive_run.log",
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        folder=CONFIG.archive or "reports/runs",
+    message:
+        "Archiving the run"
+    shell:
+        "python3 {input.program:q} --run {input.run:q} --folder {params.folder:q} --out {output.archived:q}"
+        " 2> >(tee {log:q} >&2)"

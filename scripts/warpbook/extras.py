@@ -1,0 +1,32 @@
+"""Optional measurements of a run on a GPU: `extras` in config.yaml names those that are wanted."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from warpbook.plan import Plan
+
+PARTS = "results/parts"
+"""Where the parts of a run are made, in a folder (or a file) called like their table."""
+
+
+def _starting_points(plan: "Plan") -> list[str]:
+    """CUDA C++ variants that build on no other."""
+    return [name for name, variant in plan.variants.items() if variant.cuda_source and not variant.header.builds_on]
+
+
+def _kernels(plan: "Plan") -> list[str]:
+    """GPU variants that the chosen studies compare and that are built."""
+    compared = {name for network in plan.networks for name in plan.variants_of(network, "gpu")}
+    return sorted(compared & set(plan.built))
+
+
+EXTRAS: dict[str, Callable[["Plan"], list[str]]] = {
+    "aa": lambda plan: [
+        f"{PARTS}/aa/gpu/{network}/{name}.csv.gz" for network in plan.networks for name in _starting_points(plan)
+    ],
+    "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
+    "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in _kernels(plan)],
+    "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
+}
+"""Each with the parts that it makes, wanted or not; a rule in rules/extras.smk makes one."""

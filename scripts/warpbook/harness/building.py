@@ -1,0 +1,272 @@
+"""CUDA C++ compiled to cubins with NVRTC, which needs no GPU; its log is kept."""
+
+import contextlib
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warpbook import devices, launches, sources, tables
+from warpbook.errors import UserError
+from warpbook.files import PROJECT, written_whole
+from warpbook.harness.supervision import Failed, bound, supervised
+from warpbook.variants import Variant
+
+FOLDER = Path("results/builds")
+PROJECT_CUBINS = PROJECT / "results" / "cubins"
+OPTIONS = ("--std=c++17", "-lineinfo")
+
+
+# A source may ask a compiler for anything (`#include "/dev/zero"`). No shipped kernel takes a tenth of these.
+COMPILE_BYTES = 2 << 30
+COMPILE_S = 300
+
+
+@dataclass(frozen=True)
+class Build:
+    """One variant built for one architecture: the cubin, or None with the compiler's words, and rows of BUILDS."""
+
+    variant: str
+    arch: str
+    cubin: bytes | None
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def log(self) -> str:
+        return str(self.rows[0]["log"])
+
+
+def compiler_options(arch: str, defines: list[str]) -> list[str]:
+    """NVRTC's options, without the path of this machine's CUDA headers."""
+    return [f"--gpu-architecture={arch}", *OPTIONS, *defines]
+
+
+def _version() -> tuple[int, int]:
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    return major, minor
+
+
+def compiler() -> str:
+    """The compiler's name and version, as `NVRTC 13.0`."""
+    return "NVRTC {}.{}".format(*_version())
+
+
+def supported(arch: str) -> bool:
+    """Whether this NVRTC makes code for an architecture such as sm_90."""
+    from cuda.bindings import nvrtc
+
+    return int(arch.removeprefix("sm_").rstrip("af")) in _checked(nvrtc.nvrtcGetSupportedArchs())
+
+
+_TAKEN = """
+#line 1 "arguments"
+template <class T> struct warpbook_kind { static constexpr char of = sizeof(T) == 4 && T(1.5) == T(1) ? 'i' : '?'; };
+template <class T> struct warpbook_kind<T*> { static constexpr char of = 'p'; };
+template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), const char* passed)
+{
+    const char kinds[] = {warpbook_kind<T>::of..., 0};
+    for (int i = 0; i < sizeof(kinds); ++i) if (kinds[i] != passed[i]) return false;
+    return true;
+}
+"""
+
+
+def checked_source(variant: Variant) -> str:
+    """A variant's CUDA C++. Where its header says how its kernel is called, what stands behind it does not compile
+    unless the kernel takes what it is passed: a driver would take anything."""
+    assert variant.cuda_source is not None
+    text, header = sources.text_of(variant.cuda_source), variant.header
+    if variant.launcher or not (header.arguments or header.grid):
+        return text
+    listed = header.arguments or launches.ARGUMENTS
+    kinds = "".join("p" if argument in launches.ARRAYS else "i" for argument in listed)
+    words = f"{variant.kernel} takes others than the {len(listed)} `arguments` of its header: pointers and ints"
+    return f'{text}\n{_TAKEN}static_assert(warpbook_takes({variant.kernel}, "{kinds}"), "{words}");\n'
+
+
+def compile_bounded(
+    source: str, name: str, options: list[str], kernels: Sequence[str] = ()
+) -> tuple[bytes | None, str]:
+    """`compile_source` in a process of its own with bounds on its time and memory; the log tells where they end it."""
+
+    def produce() -> Iterator[tuple[bytes | None, str]]:
+        bound(COMPILE_BYTES, COMPILE_S)
+        yield compile_source(source, name, options, kernels)
+
+    try:
+        (made,) = supervised(produce, COMPILE_S)
+    except (Failed, RuntimeError) as error:
+        return None, f"{name}: the compiler failed ({error}); it may take {COMPILE_BYTES >> 30} GiB and {COMPILE_S} s"
+    return made
+
+
+def compile_source(source: str, name: str, options: list[str], kernels: Sequence[str] = ()) -> tuple[bytes | None, str]:
+    """(cubin, compiler's log) of CUDA C++ source; the cubin is None when it does not compile.
+
+    `kernels` are those of templates, as conv<16>, which nothing else asks the compiler for.
+    """
+    from cuda.bindings import nvrtc
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    include = find_nvidia_header_directory("cudart")
+    # A program that CUDA 13's NVRTC takes from its cache has no log, and the log is where the kernels' resources are.
+    cached = ["--no-cache"] if _version() >= (13, 0) else []
+    options = [*options, *cached, "--ptxas-options=-v", *([f"--include-path={include}"] if include else [])]
+    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
+    try:
+        encoded = [option.encode() for option in options]
+        for kernel in kernels:
+            _checked(nvrtc.nvrtcAddNameExpression(program, kernel.encode()))
+        status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
+        log = _buffer(_checked(nvrtc.nvrtcGetProgramLogSize(program)))
+        _checked(nvrtc.nvrtcGetProgramLog(program, log))
+        text = log.rstrip(b"\0 ").decode(errors="replace").strip()
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            return None, text or str(status)
+        cubin = _buffer(_checked(nvrtc.nvrtcGetCUBINSize(program)))
+        _checked(nvrtc.nvrtcGetCUBIN(program, cubin))
+        return cubin, text
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _buffer(size: int) -> bytes:
+    """A bytes object for NVRTC to write into. Never of one byte: Python shares those, and all would change at once."""
+    return b" " * max(size, 2)
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    status, *values = result
+    if int(status) != 0:
+        raise UserError(f"NVRTC failed: {status.name}")
+    return values[0] if values else None
+
+
+def symbols(cubin: bytes) -> list[str]:
+    """Names of a cubin's kernels as the compiler gave them: each has a section of its own."""
+    return sorted({name.decode() for name in re.findall(rb"\.text\.([\w$]+)\0", cubin)})
+
+
+_FUNCTION = re.compile(r"Compiling entry function '(\w+)'.*?(?=Compiling entry function|\Z)", re.DOTALL)
+
+
+def resources(log: str) -> list[dict[str, Any]]:
+    """Registers, shared and local memory and spills of each kernel, from ptxas's verbose log."""
+
+    def number(pattern: str, text: str) -> int:
+        match = re.search(pattern, text)
+        return int(match.group(1)) if match else 0
+
+    return [
+        {
+            "kernel": match.group(1),
+            "registers": number(r"Used (\d+) registers", match.group(0)),
+            "shared_bytes": number(r"(\d+) bytes smem", match.group(0)),
+            "local_bytes": number(r"(\d+) bytes stack frame", match.group(0)),
+            "spill_bytes": number(r"(\d+) bytes spill stores", match.group(0))
+            + number(r"(\d+) bytes spill loads", match.group(0)),
+        }
+        for match in _FUNCTION.finditer(log)
+    ]
+
+
+def complaints(log: str) -> str:
+    """A compiler's log without ptxas's resource lines."""
+    lines = [line.lstrip("\0") for line in log.splitlines()]
+    kept = (line for line in lines if line.strip() and (not line.startswith("ptxas") or line.startswith("ptxas error")))
+    return "\n".join(kept)
+
+
+def build(variant: Variant, arch: str) -> Build:
+    """Compile one variant for one architecture. A variant that does not compile gives a row that says why."""
+    shared = {
+        "variant": variant.name,
+        "arch": arch,
+        "source_sha256": variant.source_sha256,
+        "options": " ".join(compiler_options(arch, variant.defines)),
+        "compiler": compiler(),
+    }
+    cubin, log = None, variant.problem
+    if not variant.problem:
+        if not supported(arch):
+            log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install the other CUDA"
+        else:
+            assert variant.cuda_source is not None
+            templated = [variant.kernel] if "<" in variant.kernel else []
+            options = compiler_options(arch, variant.defines)
+            cubin, log = compile_bounded(checked_source(variant), variant.cuda_source.name, options, templated)
+    kernels = resources(log) if cubin else []
+    main = sources.symbol_of(variant.kernel, (kernel["kernel"] for kernel in kernels))
+    if cubin and main is None:
+        there = ", ".join(sources.plain_name(kernel["kernel"]) for kernel in kernels) or "none"
+        cubin, log = None, f"{variant.files[0].name} has no kernel {variant.kernel}, or several of that name: {there}"
+    if cubin and variant.header.block and variant.launcher is None:
+        (kernel,) = (kernel for kernel in kernels if kernel["kernel"] == main)
+        threads = math.prod(variant.header.block)
+        if reason := devices.beyond_registers(arch, threads, kernel["registers"], kernel["shared_bytes"]):
+            cubin, log = None, f"{variant.files[0].name}: {reason}"
+    names = [kernel["kernel"] for kernel in kernels]
+    for kernel in kernels:
+        plain = sources.plain_name(kernel["kernel"])
+        if sources.symbol_of(plain, names) == kernel["kernel"]:
+            kernel["kernel"] = plain
+    if cubin is None:
+        nothing = dict.fromkeys(("registers", "shared_bytes", "local_bytes", "spill_bytes"))
+        kernels = [{"kernel": "", **nothing}]
+    rows = tuple({**shared, **kernel, "ok": cubin is not None, "log": complaints(log)} for kernel in kernels)
+    ordered = tuple({name: row[name] for name in tables.BUILDS.columns} for row in rows)
+    return Build(variant.name, arch, cubin, ordered)
+
+
+def build_all(variant: Variant, architectures: list[str], folder: Path) -> list[Build]:
+    """Build a variant for every architecture that it is for into `folder`: `<arch>.cubin` for each that compiles, and
+    builds.csv."""
+    builds = [build(variant, arch) for arch in architectures if variant.made_for(arch)]
+    with written_whole(folder) as temporary:
+        temporary.mkdir()
+        for made in builds:
+            if made.cubin:
+                (temporary / f"{made.arch}.cubin").write_bytes(made.cubin)
+        tables.BUILDS.write([row for made in builds for row in made.rows], temporary / "builds.csv")
+    return builds
+
+
+def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
+    """The variant's cubin for exactly this architecture: the stored one if it is of this source, else built now.
+
+    Raises UserError with the compiler's words when the variant does not compile.
+    """
+    stored = folder / variant.name
+    if (stored / f"{arch}.cubin").exists():
+        identity = (True, variant.source_sha256, " ".join(compiler_options(arch, variant.defines)))
+        rows = [row for row in tables.BUILDS.rows(stored / "builds.csv") if row["arch"] == arch]
+        if rows and all((row["ok"], row["source_sha256"], row["options"]) == identity for row in rows):
+            return (stored / f"{arch}.cubin").read_bytes()
+    made = build(variant, arch)
+    if made.cubin is None:
+        raise UserError(f"{variant.name} does not compile for {arch}:\n{made.log}")
+    return made.cubin
+
+
+def project_cubin(source: Path, arch: str, folder: Path = PROJECT_CUBINS) -> bytes:
+    """The cubin of one of the project's own .cu files, compiled once and kept under its content's hash.
+
+    Raises UserError with the compiler's words when it does not compile.
+    """
+    options = compiler_options(arch, [])
+    text = source.read_text()
+    identity = hashlib.sha256("\0".join([text, *options, compiler()]).encode()).hexdigest()
+    kept = folder / f"{source.stem}-{identity[:16]}.cubin"
+    if kept.exists():
+        return kept.read_bytes()
+    cubin, log = compile_source(text, source.name, options)
+    if cubin is None:
+        raise UserError(f"{source.name} does not compile for {arch}:\n{log}")
+    with contextlib.suppress(UserError), written_whole(kept) as temporary:  # where nothing can be kept, nothing is
+        temporary.write_bytes(cubin)
+    return cubin

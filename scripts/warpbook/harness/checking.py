@@ -1,0 +1,260 @@
+"""Correctness of a variant: the same tests on the CPU and on the GPU, written so that a kernel cannot pass by chance.
+
+Before each call the output is poisoned and ringed with guard bands, and the inputs are drawn fresh. After it the
+harness looks for outputs never written, writes outside, changed inputs and work still going on, and compares every
+output with the float64 convolution. Two calls with different inputs go through the same prepared operation, so that
+an answer replayed from the first is wrong in the second. That finds its output as the first left it, and ordinary
+numbers in the margins: a kernel that works for poison and NaNs alone is wrong there.
+"""
+
+import math
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from warpbook import reference
+from warpbook.errors import UserError
+from warpbook.harness import bench as benches
+from warpbook.harness import genuine
+from warpbook.harness.bench import MARGIN, POISON, Bench, Guarded
+from warpbook.harness.supervision import Failed
+from warpbook.networks import ConvLayer
+from warpbook.variants import Variant
+
+Row = dict[str, Any]
+
+# No two extents equal, none a multiple of a tile: shapes that square-minded indexing gets wrong. Tiny ones among them.
+RAGGED_LAYERS = (
+    (ConvLayer("3x19x23 * 5@4x4", 3, 19, 23, 5, 4), 2),
+    (ConvLayer("2x33x18 * 7@5x5", 2, 33, 18, 7, 5), 3),
+    (ConvLayer("1x9x7 * 2@1x1", 1, 9, 7, 2, 1), 1),
+    (ConvLayer("5x12x41 * 3@7x7", 5, 12, 41, 3, 7), 17),
+    (ConvLayer("6x13x11 * 16@5x5", 6, 13, 11, 16, 5), 5),
+    (ConvLayer("4x5x6 * 1@5x5", 4, 5, 6, 1, 5), 1),
+)
+
+NOT_COMPARED: Row = {
+    "reference": "",
+    "max_abs_err": None,
+    "rel_l2_err": None,
+    "tolerance": None,
+    "worst_ratio": None,
+    "mismatched_labels": None,
+}
+
+
+def first_line(error: BaseException) -> str:
+    """An exception on one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+@contextmanager
+def faults_named(variant: Variant, doing: str) -> Iterator[None]:
+    """Turn whatever a variant raises while `doing` something into Failed.
+
+    Its own code may raise anything; a CUDA fault makes every later call of the process raise too.
+    """
+    try:
+        yield
+    except Failed:
+        raise
+    except UserError as error:
+        raise Failed("compile_failed", str(error)) from error
+    except Exception as error:
+        raise Failed(_status_of(error), f"{variant.name}, {doing}: {first_line(error)}") from error
+
+
+@contextmanager
+def device_faults_named(variant: Variant) -> Iterator[None]:
+    """Turn what the device raises in the harness's own calls into Failed: it is lost, or has no memory left.
+
+    Anything else is a fault of the harness, and stays one.
+    """
+    try:
+        yield
+    except Failed:
+        raise
+    except Exception as error:
+        of_cupy = any(kind.__module__.partition(".")[0] in ("cupy", "cupy_backends") for kind in type(error).__mro__)
+        if not of_cupy and not isinstance(error, MemoryError):
+            raise
+        raise Failed(
+            _status_of(error), f"{variant.name}, while the harness used the device: {first_line(error)}"
+        ) from error
+
+
+def _status_of(error: Exception) -> str:
+    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return "unsupported" if out_of_memory else "launch_failed"
+
+
+def refuse_replacements(variant: Variant) -> None:
+    """Raises Failed where a variant's code replaced a function that measures or judges it."""
+    if names := genuine.replaced():
+        raise Failed("refused", f"{variant.name} replaces {', '.join(names[:3])}, by which the harness judges it")
+
+
+def refuse_lazy(variant: Variant, returned: Any, y: Any) -> None:
+    """Raises Failed where a call returned something, and no array like `y`."""
+    if returned is not None and type(returned) is not type(y):
+        raise Failed(
+            "wrong_result",
+            f"{variant.name} returns a {type(returned).__name__}, not an array: it may compute when it is read",
+        )
+
+
+def draw_fresh(bench: Bench, x: Any, w: Any, integers: bool = False) -> None:
+    """Fill both inputs with values that nobody has seen before."""
+    seed = secrets.randbits(63)
+    bench.draw(x, seed, integers)
+    bench.draw(w, ~seed & (1 << 63) - 1, integers)
+
+
+def ordinary_word() -> int:
+    """A number from 0.5 to 1, other than any before, as a word of memory."""
+    return 0x3F000000 | secrets.randbits(23)
+
+
+def checked_call(
+    bench: Bench,
+    variant: Variant,
+    operation: Any,
+    x: Guarded,
+    w: Guarded,
+    y: Guarded,
+    poisoned: bool = True,
+    margin: int = MARGIN,
+) -> Any:
+    """Call an operation on guarded buffers, y poisoned first or left as it is; the array that holds the result.
+
+    `margin` is what y's margins hold. Raises Failed where the call faults, writes outside its output, changes an
+    input, goes on after it returned, leaves poisoned outputs unwritten, returns what is no array, or replaced a
+    function of the harness.
+    """
+    if poisoned:
+        bench.fill(y.inner, POISON)
+    with faults_named(variant, "called"):
+        bench.synchronize()
+        before = [bench.hash_value(bench.hash_now(buffer.words)) for buffer in (x, w)]
+        returned = operation(x.values, w.values, y.values)
+        refuse_lazy(variant, returned, y.values)
+        result = y.values if returned is None else returned
+        early = bench.hash_now(result)
+        bench.synchronize()
+        late = bench.hash_now(result)
+        if bench.hash_value(early) != bench.hash_value(late):
+            raise Failed(
+                "wrong_result",
+                f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for",
+            )
+        for name, buffer, hashed in zip("xw", (x, w), before, strict=True):
+            if bench.hash_value(bench.hash_now(buffer.words)) != hashed:
+                raise Failed("wrong_result", f"{variant.name} changes its input {name}, or the memory around it")
+        outside = sum(bench.changed(words, margin) for words in y.margins)
+        if outside:
+            raise Failed(
+                "wrong_result",
+                f"{variant.name} writes outside its output: {outside} of the words around it changed",
+            )
+        if result.shape != y.values.shape:
+            raise Failed("wrong_result", f"{variant.name} returns shape {result.shape}, expected {y.values.shape}")
+        if returned is None and poisoned:
+            total = int(np.prod(y.values.shape))
+            unwritten = total - bench.changed(y.inner, POISON)
+            if unwritten:
+                raise Failed("wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten")
+    refuse_replacements(variant)
+    return result
+
+
+def judged(variant: Variant, layer: ConvLayer, difference: reference.Difference, integers: bool) -> Row:
+    """The columns of CORRECTNESS that say how far off a result is and whether that passes.
+
+    On small integers every sum is exact, so nothing but equality passes (TF32 and FP16 hold such integers exactly
+    too). On reals an output's error is held against its own magnitude; for a method that is not direct against the
+    largest, and so for FP16, where what falls below its smallest normal number, 2**-14, loses digits.
+    """
+    unit = 0.0 if integers and variant.header.method == "direct" else reference.unit_error(layer, variant)
+    tolerance = unit * difference.max_magnitude
+    if not difference.max_abs_err:
+        ratio = 0.0
+    elif not unit:
+        ratio = float("inf")
+    elif variant.header.method == "direct" and variant.header.precision != "fp16":
+        ratio = difference.worst_unit / unit
+    else:
+        ratio = difference.max_abs_err / tolerance
+    reason = ""
+    if difference.not_finite:
+        reason = f"{variant.name}: {difference.not_finite} outputs are NaN or infinite"
+    elif ratio > 1:
+        limit = (
+            "must be exact on small integers"
+            if not unit
+            else f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
+        )
+        reason = f"{variant.name} is wrong on {layer}: largest error {difference.max_abs_err:.3g} {limit}"
+    return {
+        "max_abs_err": difference.max_abs_err,
+        "rel_l2_err": difference.rel_l2_err,
+        "tolerance": tolerance,
+        "worst_ratio": ratio if math.isfinite(ratio) else None,  # no tolerance: no ratio
+        "mismatched_labels": None,
+        "ok": not reason,
+        "status": "wrong_result" if reason else "ok",
+        "reason": reason,
+    }
+
+
+def check_layer(bench: Bench, variant: Variant, layer: ConvLayer, images: int) -> list[Row]:
+    """Rows (the columns of CORRECTNESS from `layer` on, without `device`) for one layer at one size.
+
+    An unsupported layer gives one row that says so; a failure ends the layer's tests with the row that names it.
+    """
+    place = {"layer": layer.name, "size": images}
+
+    def row(test: str, **columns: Any) -> Row:
+        return {**place, "test": test, **NOT_COMPARED, **columns}
+
+    reason = variant.problem or variant.unsupported(layer, images)
+    if reason:
+        status = "compile_failed" if variant.problem else "unsupported"
+        return [row("integers", ok=False, status=status, reason=reason)]
+    rows = []
+    test = "integers"
+    try:
+        with device_faults_named(variant):
+            with faults_named(variant, "prepared"):
+                operation = bench.prepare(variant, layer, images)
+                x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
+                y = bench.guarded(layer.y_shape(images))
+            refuse_replacements(variant)
+            margin = MARGIN
+            for test in ("integers", "reals"):
+                draw_fresh(bench, x.values, w.values, test == "integers")
+                if test == "reals":
+                    margin = ordinary_word()
+                    for words in (*x.margins, *w.margins, *y.margins):
+                        bench.fill(words, margin)
+                result = checked_call(bench, variant, operation, x, w, y, test == "integers", margin)
+                difference = bench.compare(layer, x.values, w.values, result)
+                columns = judged(variant, layer, difference, test == "integers")
+                rows.append(row(test, **columns, reference=bench.reference_name))
+                if not rows[-1]["ok"]:
+                    break
+    except Failed as failure:
+        rows.append(row(test, ok=False, **failure.columns))
+    return rows
+
+
+genuine.hold(time, "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time")
+genuine.hold(secrets, "randbits")
+genuine.hold(np.random, "default_rng")
+for _owner in (reference, benches, benches.CpuBench, sys.modules[__name__]):
+    genuine.hold(_owner)

@@ -1,0 +1,152 @@
+"""The GPU's SM clock, power limit and slowdowns, and whether its figures can be trusted, read through NVML."""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from warpbook.devices import Device
+
+# Reasons that mean that the device could not run as fast as it otherwise would.
+_SLOWDOWNS = (
+    pynvml.nvmlClocksThrottleReasonSwPowerCap
+    | pynvml.nvmlClocksThrottleReasonHwSlowdown
+    | pynvml.nvmlClocksThrottleReasonSwThermalSlowdown
+    | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
+    | pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown
+)
+
+_STOPPED = "NVML stopped answering"
+
+HELD_LOW = 0.6
+"""A clock that no slowdown holds down, and that stays below this share of its most, was locked there."""
+
+ENDING_S = 1.0  # the driver may list a process for so long after its end
+
+
+class Clock:
+    """The clock of one device. Where NVML does not answer, readings are None, and `problem` says why."""
+
+    def __init__(self, device: Device):
+        self._handle = None
+        self.problem = ""
+        self._sliced = False
+        self._highest_mhz = 0.0  # of the readings since the last question, slowdowns left out
+        try:
+            pynvml.nvmlInit()
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+            for handle in handles:
+                if _uuid_sha256(pynvml.nvmlDeviceGetUUID(handle)) == device.uuid_sha256:
+                    self._handle = handle
+            # A slice may have a UUID of its own, which is not in the list.
+            self._sliced = any(map(_mig_enabled, handles if self._handle is None else [self._handle]))
+            if self._handle is None:
+                self.problem = "NVML lists no device with the UUID of the CUDA device"
+        except pynvml.NVMLError as error:
+            self.problem = f"NVML does not answer: {error}"
+        self._settings = self._read_settings()
+
+    def read(self) -> tuple[float | None, bool]:
+        """(SM clock in MHz, whether a slowdown is active now)."""
+        if self._handle is None:
+            return None, False
+        try:
+            clock = float(pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM))
+            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+        except pynvml.NVMLError as error:
+            self._handle, self.problem = None, f"{_STOPPED}: {error}"
+            return None, False
+        if not reasons & (_SLOWDOWNS | pynvml.nvmlClocksThrottleReasonGpuIdle):
+            self._highest_mhz = max(self._highest_mhz, clock)
+        return clock, bool(reasons & _SLOWDOWNS)
+
+    def distrusted(self) -> str:
+        """Why no figure taken since the last question is to be trusted; empty where NVML knows of nothing.
+
+        A setting that changed since this object was made, an error in memory, another process, clocks locked low, a
+        slice of a device, a device that is gone.
+        """
+        highest, self._highest_mhz = self._highest_mhz, 0.0
+        if self.problem.startswith(_STOPPED):
+            return f"{self.problem}; nobody can tell its clocks, or whether it is still there"
+        if self._sliced:
+            return "the GPU is divided by MIG: others share its power and clocks; measure where MIG is off"
+        now = self._read_settings()
+        for name, before in self._settings.items():
+            if before is not None and now[name] is None:
+                return f"NVML no longer tells {name}: the GPU may be lost"
+            if now[name] != before:
+                return f"{name} was {before} and is {now[name]}: it changed while the GPU was measured"
+        if others := self._others():
+            time.sleep(ENDING_S)
+            if others := self._others():
+                return f"{others} more processes compute on the GPU; wait for their end, or end them"
+        most = self._asked(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+        if most and 0 < highest < HELD_LOW * most:
+            return (
+                f"the SM clock stayed at {highest:g} of {most:g} MHz, and no slowdown holds it there: it is locked; "
+                "unlock it (nvidia-smi --reset-gpu-clocks)"
+            )
+        return ""
+
+    def _asked(self, read: Callable[..., Any], *arguments: int) -> Any:
+        """What NVML tells of the device; None where it does not."""
+        try:
+            return read(self._handle, *arguments) if self._handle is not None else None
+        except pynvml.NVMLError:
+            return None
+
+    def _read_settings(self) -> dict[str, Any]:
+        uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+        return {
+            "the power limit in mW": self._asked(pynvml.nvmlDeviceGetPowerManagementLimit),
+            "the SM clock asked for in MHz": self._asked(
+                pynvml.nvmlDeviceGetApplicationsClock, pynvml.NVML_CLOCK_GRAPHICS
+            ),
+            "the memory clock asked for in MHz": self._asked(
+                pynvml.nvmlDeviceGetApplicationsClock, pynvml.NVML_CLOCK_MEM
+            ),
+            "the number of uncorrected memory (ECC) errors": self._asked(
+                pynvml.nvmlDeviceGetTotalEccErrors, *uncorrected
+            ),
+        }
+
+    def _others(self) -> int:
+        """How many processes but this one compute on the device. In a container this one may have another number."""
+        processes = {process.pid for process in self._asked(pynvml.nvmlDeviceGetComputeRunningProcesses) or ()}
+        return len(processes - {os.getpid()}) if os.getpid() in processes else max(0, len(processes) - 1)
+
+    def facts(self) -> dict[str, Any]:
+        """Clocks, power limit and driver, for the run's record; None for what NVML does not tell here."""
+
+        def asked(read: Callable[..., float], *arguments: int, scale: float = 1.0) -> float | None:
+            told = self._asked(read, *arguments)
+            return None if told is None else told * scale
+
+        try:
+            driver = pynvml.nvmlSystemGetDriverVersion() if self._handle else None
+        except pynvml.NVMLError:
+            driver = None
+        return {
+            "driver": driver,
+            "sm_clock_max_mhz": asked(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+            "memory_clock_max_mhz": asked(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
+            "power_limit_w": asked(pynvml.nvmlDeviceGetEnforcedPowerLimit, scale=1e-3),
+            "temperature_c": asked(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            "nvml_problem": self.problem or None,
+        }
+
+
+def _mig_enabled(handle: Any) -> bool:
+    try:
+        return bool(pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE)
+    except pynvml.NVMLError:  # older than MIG
+        return False
+
+
+def _uuid_sha256(text: str) -> str:
+    # NVML writes GPU-<hexadecimal with dashes>; the driver gives the same 16 bytes.
+    return hashlib.sha256(bytes.fromhex(text.removeprefix("GPU-").replace("-", ""))).hexdigest()

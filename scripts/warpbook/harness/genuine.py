@@ -1,0 +1,22 @@
+"""The functions that measure and judge, held from before any variant's code runs, to be looked at again after it.
+
+A launcher shares the process with the harness, and Python lets it put a clock of its own in the place of any. The
+harness calls the functions that it imported; here it sees whether somebody replaced one meanwhile.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+_held: dict[str, tuple[Mapping[str, Any], str, Any]] = {}
+
+
+def hold(owner: Any, *names: str) -> None:
+    """Hold attributes of a module or class: those named, or every function, method and class."""
+    members = vars(owner)
+    for name in names or [name for name, value in members.items() if callable(value) and not name.startswith("__")]:
+        _held[f"{owner.__name__}.{name}"] = (members, name, members[name])
+
+
+def replaced() -> list[str]:
+    """Names of those that are no longer what they were."""
+    return sorted(full for full, (members, name, value) in _held.items() if members.get(name) is not value)

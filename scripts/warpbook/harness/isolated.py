@@ -1,0 +1,181 @@
+"""The bench of a variant whose code runs in a process of its own, in a sandbox where there is one.
+
+This process draws the inputs, guards and poisons the buffers and compares; the other (`worker.py`) only computes. They
+share memory, and both copy: what is judged lies where the other cannot reach it.
+"""
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warpbook.harness import emulator, sandbox, worker
+from warpbook.harness.bench import CpuBench
+from warpbook.harness.supervision import Failed, how_it_ended, leave_with
+from warpbook.networks import ConvLayer, Network
+from warpbook.variants import Operation, Variant
+
+WORDS_BYTES = 64 << 10  # of what a variant's process writes to stderr
+REASON_CHARACTERS = 2000
+ENDED_WITHIN_S = 10
+STATUSES = ("compile_failed", "launch_failed", "unsupported", "wrong_result", "refused")
+
+
+class IsolatedBench(CpuBench):
+    """The host, for a CPU variant or, emulated, for a GPU variant compiled into `folder`.
+
+    `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
+    one order only is found in the other.
+    """
+
+    reference_name = "NumPy float64"
+
+    def __init__(self, variant: Variant, sandboxed: bool, folder: Path | None = None):
+        self.reversed_order = False
+        self.ended = False
+        self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
+        places, size = worker.layout(layer, images)
+        handle, memory = _shared(size)
+        facts = [layer.name, layer.C, layer.H, layer.W, layer.M, layer.K]
+        self._ask(handle, do="prepare", layer=facts, images=images, reverse=self.reversed_order)
+        y_shape = layer.y_shape(images)
+
+        def operation(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+            buffers = [_whole(array) for array in (x, w, y)]
+            regions = [
+                np.frombuffer(memory, np.uint32, len(words), 4 * place)
+                for words, place in zip(buffers, places, strict=False)
+            ]
+            for region, words in zip(regions, buffers, strict=True):
+                region[...] = words
+            answer = self._ask(None, do="call")
+            for region, words in zip(regions, buffers, strict=True):
+                words[...] = region
+            if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):
+                raise Failed("wrong_result", f"{variant.name} goes on writing after its call is over")
+            if "shape" not in answer:
+                return None
+            if answer["shape"] != list(y_shape):
+                shape = str(answer["shape"])[:100]
+                raise Failed("wrong_result", f"{variant.name} returns shape {shape}, expected {y_shape}")
+            return np.frombuffer(memory, np.float64, y.size, 4 * places[3]).reshape(y_shape).copy()
+
+        return operation
+
+    def labels(self, network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+        """What the variant's inference labels images as."""
+        arrays = {"images": images, **parameters}
+        begins = np.cumsum([0, *(-(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE for array in arrays.values())])
+        handle, memory = _shared(int(begins[-1]))
+        facts = []
+        for (name, array), begin in zip(arrays.items(), begins.tolist(), strict=False):
+            memory[begin : begin + array.nbytes] = np.ascontiguousarray(array).tobytes()
+            facts.append([name, array.dtype.str, array.shape, begin])
+        answer = self._ask(handle, do="infer", network=network.name, arrays=facts)
+        labels = answer.get("labels")
+        if not isinstance(labels, list) or len(labels) != len(images) or not all(type(each) is int for each in labels):
+            raise self._nonsense()
+        return np.array([each if 0 <= each < 10 else -1 for each in labels])
+
+    def _ask(self, handle: int | None, **request: Any) -> dict[str, Any]:
+        """What the variant's process answers. Raises Failed with the fault that it names, or where it is no more."""
+        if self._process is None:
+            self._process = self._started()
+        content = b""
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
+            # Not the socket alone: what the variant started may hold its end.
+            wait([self._socket, self._death])
+            content = self._socket.recv(worker.ANSWER_BYTES, socket.MSG_DONTWAIT)
+        if handle is not None:
+            os.close(handle)
+        if not content:
+            raise self._died()
+        try:
+            answer = json.loads(content)
+            fault = answer.get("fault")
+            status, reason = fault or ("", "")
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise self._nonsense() from None
+        if fault:
+            known = status if status in STATUSES else "launch_failed"
+            raise Failed(known, "".join(filter(str.isprintable, str(reason)))[:REASON_CHARACTERS])
+        assert isinstance(answer, dict)
+        return answer
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        source = self._variant.files[0].parent.absolute()
+        command = [sys.executable, "-m", worker.__name__, str(other.fileno()), self._variant.name, str(source)]
+        readable, extra = [source], {}
+        if self._folder:
+            command.append(str(emulator.compile_host(self._variant, self._folder, self._sandboxed)))
+            readable, extra = [source, self._folder], emulator.sanitizing()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **extra}
+        parent = os.getpid()
+
+        def prepare() -> None:
+            leave_with(parent)
+            sandbox.bound_files()
+
+        process = subprocess.Popen(
+            sandbox.wrapped(command, extra, readable) if self._sandboxed else command,
+            stdout=self._words,
+            stderr=self._words,
+            env={} if self._sandboxed else environment,
+            pass_fds=[other.fileno()],
+            preexec_fn=prepare,
+        )
+        other.close()
+        self._death = os.pidfd_open(process.pid)
+        return process
+
+    def _nonsense(self) -> Failed:
+        return Failed("launch_failed", f"{self._variant.name}: its process answers what no variant's would")
+
+    def _died(self) -> Failed:
+        """How the variant's process ended, in the sanitizer's words where those say it."""
+        assert self._process is not None
+        self.ended = True
+        try:
+            code = self._process.wait(ENDED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        if self._sandboxed and 128 < code <= 128 + signal.SIGRTMAX:
+            code = 128 - code  # as bubblewrap tells a signal
+        self._words.seek(0)
+        text = self._words.read(WORDS_BYTES).decode(errors="replace")
+        if words := emulator.sanitizer_words(text):
+            return Failed("wrong_result", f"{self._variant.name}: {words}")
+        last = "".join(filter(str.isprintable, (text.strip().splitlines() or [""])[-1]))[:REASON_CHARACTERS]
+        return Failed("launch_failed", f"its process died: {how_it_ended(code)}{f' ({last})' if last else ''}")
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    """The words that an array of `guarded` lies in, with its margins."""
+    assert values.base is not None
+    return values.base
+
+
+def _shared(size: int) -> tuple[int, mmap.mmap]:
+    """Memory that another process can map, and neither grow nor shrink, which would fault whoever reads it."""
+    handle = os.memfd_create("warpbook", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(handle, size)
+    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return handle, mmap.mmap(handle, size)

@@ -1,0 +1,253 @@
+"""Timing samples: a variant and its baseline in turn, until the figures are precise enough or the time is spent.
+
+What a sample of each kind and state brackets:
+
+- `gpu`: two CUDA events around the call. The device is kept busy while the host queues event, call and event, so that
+  no launch latency falls between them: the time of the kernels alone, and of the gaps between them where there are
+  several.
+- `op`: the host's clock around the call and a wait for the device.
+- `layer`: the host's clock around copying x and w from page-locked memory to the device, the call, and copying y back.
+- cold: the L2 cache is overwritten first. hot: the same call on the same buffers comes right before, untimed or as
+  the sample before; not taken where the buffers are several times what the L2 holds.
+
+On a CPU there is `op`, hot: all images in chunks of at most `CPU_CHUNK`, the output of one overwritten by the next; a
+call longer than `SHORT_CALL_MS` is its own warm-up.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter  # by name: a launcher may replace it in its module
+from typing import Any
+
+import numpy as np
+
+from warpbook import estimates
+from warpbook.config import Measuring, Series
+from warpbook.harness import checking, genuine
+from warpbook.harness.bench import SHORT_CALL_MS, Bench, Guarded
+from warpbook.harness.supervision import Failed
+from warpbook.networks import ConvLayer
+from warpbook.variants import Operation, Variant
+
+PROTOCOL = 2
+"""Raised whenever the meaning of a sample changes: figures of different protocols are not the same thing."""
+
+LONG_ROUND_S = 0.005
+"""Looking whether a series is precise takes a fraction of this: after a shorter round it waits for a few more."""
+
+SLOWER_WHEN_FRESH, FRESH_SLACK_MS, FRESH_CALLS = 3, 0.2, 5
+"""A call on fresh inputs may take so many times its median and so much more; the fastest of so many counts."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample: its time, and the device's state read right after its round."""
+
+    time_ms: float
+    sm_clock_mhz: float | None = None
+    throttled: bool = False
+
+
+@dataclass(frozen=True)
+class SeriesResult:
+    """The samples of each name in the order taken, index by index a round, and why the series ended."""
+
+    samples: dict[str, list[Sample]]
+    stop_reason: str
+
+
+def in_turn(
+    timers: dict[str, Callable[[], float]],
+    series: Series,
+    relative_noise: float,
+    read_device: Callable[[], tuple[float | None, bool]] = lambda: (None, False),
+) -> SeriesResult:
+    """Take rounds of samples, one of each timer a round, the order reversed every other round.
+
+    Ends when every name's median is known to `relative_noise` from its samples that were not throttled (`precise`),
+    when `budget_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples`, unless
+    `patience_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget: then they
+    are long enough to stand.
+    """
+    samples: dict[str, list[Sample]] = {name: [] for name in timers}
+    order = list(timers)
+    began = perf_counter()
+
+    def take_round() -> tuple[float, float]:
+        """(seconds of this round, seconds spent in all)."""
+        started = perf_counter()
+        taken = {name: timers[name]() for name in order}
+        clock, throttled = read_device()
+        for name, time_ms in taken.items():
+            samples[name].append(Sample(time_ms, clock, throttled))
+        order.reverse()
+        now = perf_counter()
+        return now - started, now - began
+
+    for _ in range(series.warmup):
+        round_s, spent = take_round()
+        if spent >= series.budget_s:
+            break
+    else:
+        for taken in samples.values():
+            taken.clear()
+        began = perf_counter()
+        round_s, spent = take_round()
+
+    while True:
+        rounds = len(samples[order[0]])
+        enough = rounds >= series.min_samples or spent >= series.patience_s
+        if enough and (rounds % 5 == 0 or round_s >= LONG_ROUND_S or spent >= series.budget_s):
+            noise = max(estimates.median(np.array(kept(taken))).relative_noise for taken in samples.values())
+            if noise <= relative_noise:
+                return SeriesResult(samples, "precise")
+            if spent >= series.budget_s:
+                return SeriesResult(samples, "time")
+        if rounds >= series.max_samples:
+            return SeriesResult(samples, "samples")
+        round_s, spent = take_round()
+
+
+def kept(samples: list[Sample]) -> list[float]:
+    """Times of the samples taken while no slowdown was active."""
+    return [sample.time_ms for sample in samples if not sample.throttled]
+
+
+def measure_layer(
+    bench: Bench, variants: list[Variant], layer: ConvLayer, images: int, series: Series, measuring: Measuring
+) -> list[Row]:
+    """Samples of one layer at one size, for a variant and (second, where given) its baseline: the columns of SAMPLES
+    from `variant` on, without `network` and `device`.
+
+    All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested on others, as
+    in checking. Raises Failed where one faults, its result is wrong, it is slower on inputs not seen before, or the
+    device cannot be trusted.
+    """
+    _refuse_distrusted(bench)
+    batches = bench.batches(images)
+    first = batches[0]
+    x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
+    y = bench.guarded(layer.y_shape(first))
+    checking.draw_fresh(bench, x.values, w.values)
+
+    operations: dict[str, dict[int, Operation]] = {}
+    timers = {}
+    for variant in variants:
+        with checking.faults_named(variant, "prepared"):
+            prepared = {n: bench.prepare(variant, layer, n) for n in sorted(set(batches))}
+            operations[variant.name] = prepared
+            timers[variant.name] = bench.timers(_over_batches(prepared, batches), x.values, w.values, y.values)
+
+    rows = []
+    usual_ms: dict[str, float] = {}
+    for state, kind in timers[variants[0].name]:
+        # Claims rest on what the figures are quoted in; the rest is the variant's own, beside it.
+        compared = timers if (state, kind) in bench.compared else [variants[0].name]
+        chosen = {name: timers[name][state, kind] for name in compared}
+        with checking.faults_named(variants[0], "timed"):
+            result = in_turn(chosen, series, measuring.relative_noise, bench.read_clock)
+        for name, samples in result.samples.items():
+            if (state, kind) == bench.compared[-1] and kept(samples):
+                usual_ms[name] = float(np.median(kept(samples)))
+            for number, sample in enumerate(samples):
+                rows.append(
+                    {
+                        "variant": name,
+                        "layer": layer.name,
+                        "size": images,
+                        "state": state,
+                        "kind": kind,
+                        "sample": number,
+                        "time_ms": sample.time_ms,
+                        "sm_clock_mhz": sample.sm_clock_mhz,
+                        "throttled": sample.throttled,
+                        "stop_reason": result.stop_reason,
+                        "status": "ok",
+                        "reason": "",
+                    }
+                )
+
+    _refuse_distrusted(bench)
+    for variant in variants:
+        operation = operations[variant.name][first]
+        _check_timed(bench, variant, layer, operation, first, (x, w, y))
+        if variant.name in usual_ms:
+            arrays = x.values[:first], w.values, y.values
+            _refuse_memory(bench, variant, operation, usual_ms[variant.name] * first / images, arrays)
+    return rows
+
+
+def _refuse_distrusted(bench: Bench) -> None:
+    if reason := bench.distrusted():
+        raise Failed("refused", reason)
+
+
+def _check_timed(
+    bench: Bench,
+    variant: Variant,
+    layer: ConvLayer,
+    operation: Operation,
+    images: int,
+    buffers: tuple[Guarded, Guarded, Guarded],
+) -> None:
+    """Test an operation that was timed, on inputs not seen before: its output poisoned, then left as the call before
+    left it, as it was when timed."""
+    x, w, y = buffers
+    for poisoned in (True, False):
+        checking.draw_fresh(bench, x.values[:images], w.values)
+        result = checking.checked_call(bench, variant, lambda x, w, y: operation(x[:images], w, y), x, w, y, poisoned)
+        verdict = checking.judged(
+            variant, layer, bench.compare(layer, x.values[:images], w.values, result), integers=False
+        )
+        if not verdict["ok"]:
+            raise Failed("wrong_result", f"after timing: {verdict['reason']}")
+
+
+def _refuse_memory(
+    bench: Bench, variant: Variant, operation: Operation, usual_ms: float, arrays: tuple[Any, Any, Any]
+) -> None:
+    """Raises Failed where every call on inputs not seen before takes much longer than its samples did.
+
+    All samples read the same inputs: an operation that remembers its answers by their values is fast there alone.
+    """
+    x, w, y = arrays
+    limit_ms = SLOWER_WHEN_FRESH * usual_ms + FRESH_SLACK_MS
+    fastest_ms = float("inf")
+    for _ in range(FRESH_CALLS):
+        checking.draw_fresh(bench, x, w)
+        with checking.faults_named(variant, "called on fresh inputs"):
+            if usual_ms < SHORT_CALL_MS:  # wake the threads that sleep between calls
+                operation(x, w, y)
+                checking.draw_fresh(bench, x, w)
+            bench.synchronize()
+            began = perf_counter()
+            operation(x, w, y)
+            bench.synchronize()
+        fastest_ms = min(fastest_ms, (perf_counter() - began) * 1e3)
+        if fastest_ms <= limit_ms:
+            return
+    raise Failed(
+        "refused",
+        f"{variant.name} takes {fastest_ms:.4g} ms on inputs not seen before and took {usual_ms:.4g} ms when timed on "
+        f"the same ones again and again; {limit_ms:.4g} ms would pass. It must not remember answers",
+    )
+
+
+def _over_batches(prepared: dict[int, Operation], batches: list[int]) -> Operation:
+    """One call for all batches, the output of each overwritten by the next."""
+    if len(batches) == 1:
+        return prepared[batches[0]]
+
+    def call(x: Any, w: Any, y: Any) -> None:
+        start = 0
+        for n in batches:
+            prepared[n](x[start : start + n], w, y[:n])
+            start += n
+
+    return call
+
+
+genuine.hold(sys.modules[__name__])

@@ -1,0 +1,119 @@
+"""The process that a variant's code runs in while it is checked, apart from the one that judges it.
+
+It maps the memory that it is handed, calls the variant on the arrays there, and answers that it did. What it answers is
+believed in nothing: the judge draws the inputs, keeps them to itself and compares what lies in the memory afterwards.
+A request and its answer are one JSON object each.
+"""
+
+import json
+import math
+import mmap
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warpbook import networks, variants
+from warpbook.harness import checking, emulator, inference
+from warpbook.harness.bench import GUARD_WORDS
+from warpbook.harness.supervision import Failed
+from warpbook.networks import ConvLayer
+from warpbook.variants import Operation, Variant
+
+ANSWER_BYTES = 128 << 10
+PAGE_WORDS = 1 << 10
+
+
+def layout(layer: ConvLayer, images: int) -> tuple[list[int], int]:
+    """The words where x, w, y with their margins and a returned array begin in the memory, and the bytes of it all."""
+    places = [0]
+    for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)):
+        words = math.prod(shape) + 2 * GUARD_WORDS
+        places.append(places[-1] + -(-words // PAGE_WORDS) * PAGE_WORDS)
+    return places, 4 * places[-1] + 8 * math.prod(layer.y_shape(images))
+
+
+class Worker:
+    """A variant's operation and the arrays that it is called on."""
+
+    def __init__(self, variant: Variant, library: Path | None):
+        self._variant = variant
+        self._library = library
+
+    def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
+        self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
+        checking.refuse_replacements(self._variant)
+        places, _ = layout(self._layer, images)
+        shapes = (self._layer.x_shape(images), self._layer.w_shape, self._layer.y_shape(images))
+        begins = [4 * (place + GUARD_WORDS) for place in places[:3]]
+        self._shared = [
+            np.frombuffer(memory, np.float32, math.prod(shape), begin).reshape(shape)
+            for shape, begin in zip(shapes, begins, strict=True)
+        ]
+        self._returned = np.frombuffer(memory, np.float64, math.prod(shapes[2]), 4 * places[3]).reshape(shapes[2])
+        # Those of the emulator have exactly their size, so that the sanitizer knows their ends.
+        self._called = [emulator.allocated(shape) for shape in shapes] if self._library else self._shared
+        return {}
+
+    def call(self) -> dict[str, Any]:
+        if self._library:
+            for called, shared in zip(self._called, self._shared, strict=True):
+                called[...] = shared
+        with checking.faults_named(self._variant, "called"):
+            result = self._operation(*self._called)
+            checking.refuse_lazy(self._variant, result, self._called[2])
+            if result is not None:
+                result = np.asarray(result, np.float64)
+        checking.refuse_replacements(self._variant)
+        if self._library:
+            for called, shared in zip(self._called, self._shared, strict=True):
+                shared[...] = called
+        if result is None:
+            return {}
+        if result.shape == self._returned.shape:
+            self._returned[...] = result
+        return {"shape": list(result.shape)}
+
+    def infer(self, memory: mmap.mmap, network: str, arrays: list[list[Any]]) -> dict[str, Any]:
+        images, *parameters = (
+            np.frombuffer(memory, kind, math.prod(shape), begin).reshape(shape) for _, kind, shape, begin in arrays
+        )
+        named = dict(zip((name for name, *_ in arrays[1:]), parameters, strict=True))
+        with checking.faults_named(self._variant, "inferring"):
+            labels, _ = inference.load(self._variant, networks.find(network), named)(images)
+            return {"labels": [int(label) for label in labels]}
+
+    def _prepared(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:
+        with checking.faults_named(self._variant, "prepared"):
+            if self._library is None:
+                return self._variant.prepare(layer, images)
+            kernels = emulator.Kernels(self._library, self._variant.header.constants, reverse)
+            return self._variant.prepare(layer, images, kernels)
+
+
+def main() -> None:
+    """Answer requests until there are no more. Arguments: the socket, the variant, its folder, its library if any."""
+    number, name, folder, *library = sys.argv[1:]
+    judge = socket.socket(fileno=int(number))
+    judge.set_inheritable(False)
+    worker = Worker(variants.read(name, Path(folder)), Path(library[0]) if library else None)
+    while True:
+        content, handed, _, _ = socket.recv_fds(judge, ANSWER_BYTES, 1)
+        if not content:
+            return
+        request = json.loads(content)
+        if handed:
+            request["memory"] = mmap.mmap(handed[0], 0)
+            os.close(handed[0])
+        try:
+            answer = getattr(worker, request.pop("do"))(**request)
+        except Failed as failure:
+            answer = {"fault": [failure.status, str(failure)]}
+        judge.send(json.dumps(answer).encode())
+
+
+if __name__ == "__main__":
+    main()

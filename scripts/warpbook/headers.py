@@ -1,0 +1,234 @@
+"""What a variant says of itself: the facts of its header, or of the YAML file beside it, read and checked."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+from warpbook import devices, expressions, launches
+from warpbook.errors import nearest
+from warpbook.launches import Expression, Launch, OutputsPerBlock
+from warpbook.networks import ConvLayer
+
+
+class Bounds(BaseModel):
+    """Values of one extent that a variant is for. A bare number in a header is `at_most`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    at_least: NonNegativeInt = 0
+    at_most: PositiveInt | None = None
+    exactly: PositiveInt | None = Field(default=None, alias="is")
+    multiple_of: PositiveInt = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare(cls, content: Any) -> Any:
+        return {"at_most": content} if isinstance(content, int) else content
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Bounds":
+        least, most = max(self.at_least, 1), self.at_most
+        if self.exactly is not None and (self.at_least or most is not None or self.multiple_of != 1):
+            raise ValueError("`is` stands alone")
+        if most is not None and most // self.multiple_of * self.multiple_of < least:
+            raise ValueError("no number is within these bounds")
+        return self
+
+    def broken_by(self, extent: int) -> str:
+        """Which bound an extent breaks, after its value: `exceeds its limit 5`. Empty where it breaks none."""
+        if self.exactly is not None and extent != self.exactly:
+            return f"must be {self.exactly}"
+        if self.at_most is not None and extent > self.at_most:
+            return f"exceeds its limit {self.at_most}"
+        if extent < self.at_least:
+            return f"is below its limit {self.at_least}"
+        return f"must be a multiple of {self.multiple_of}" if extent % self.multiple_of else ""
+
+
+class Limits(BaseModel):
+    """Layers that a variant is for: bounds of extents, and layers by name (conv1) or shape (6x30x30 * 16@5x5)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    N: Bounds = Bounds()
+    C: Bounds = Bounds()
+    H: Bounds = Bounds()
+    W: Bounds = Bounds()
+    M: Bounds = Bounds()
+    K: Bounds = Bounds()
+    H_out: Bounds = Bounds()
+    W_out: Bounds = Bounds()
+    weights: Bounds = Bounds()
+    layers: list[str] = Field(default_factory=list)
+
+    def broken_by(self, layer: ConvLayer, images: int) -> str:
+        """Which limit a layer breaks: value and limit. Empty where it breaks none."""
+        if self.layers and not {layer.name, str(layer)} & set(self.layers):
+            return f"the layer {layer.name} is none that it is for: {', '.join(self.layers)}"
+        values = launches.extents(layer, images) | {"weights": layer.M * layer.accumulation}
+        for name in Limits.model_fields:
+            if name != "layers" and (words := getattr(self, name).broken_by(values[name])):
+                return f"{'M*C*K*K' if name == 'weights' else name} = {values[name]} {words}"
+        return ""
+
+
+class Split(BaseModel):
+    """What each product is made of where a variant splits its operands in parts of a lower precision."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    precision: Literal["tf32", "fp16", "bf16"]
+    products: PositiveInt
+
+
+class Header(BaseModel):
+    """What a variant says of itself. Unknown keys are refused; none is demanded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    title: str = ""
+    idea: str = ""
+    expect: str = Field("", description="effect expected of the idea, written before measuring")
+    builds_on: str = Field("", description="variant that it is compared with; empty for a starting point")
+    combines: list[str] = Field(default_factory=list, description="variants whose ideas it joins: compared with each")
+    check: str = Field("", description="hardware counter that should move, and how")
+    reference: str = ""
+    device: Literal["cpu", "gpu"] = "gpu"
+    peer: bool = Field(False, description="a library that users would otherwise pick")
+    requires: str = Field("", description="Python package that the variant needs beyond the default install")
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] = "fp32"
+    method: Literal["direct", "any"] = Field("direct", description="direct: does every product; any: may do fewer")
+    split: Split | None = Field(None, description="tensor cores' products that each product is made of: its bound's")
+    constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
+    launch: Launch | None = None
+    kernel: str = Field(
+        "", pattern=r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$", description="its name, where another than usual"
+    )
+    arguments: list[Expression] = Field(default_factory=list, description="x, w, y and expressions, in its order")
+    threads: list[Expression] = Field(default_factory=list, max_length=3, description="of a block")
+    grid: list[Expression] = Field(default_factory=list, max_length=3, description="blocks; knows `tiles` too")
+    shared_bytes: Expression = Field(0, description="dynamic shared memory of a block")
+    sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
+    least_arch: str = Field("", pattern=r"^(sm_\d+)?$", description="oldest architecture that it is for, as sm_80")
+    beyond_emulator: str = Field("", description="what it uses that the CPU emulation lacks; empty where nothing")
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _launched_in_one_way(self) -> "Header":
+        if self.launch and (self.threads or self.grid):
+            raise ValueError("`launch` and `threads` with `grid` say the same; keep one of them")
+        if bool(self.threads) != bool(self.grid):
+            said, missing = ("threads", "grid") if self.threads else ("grid", "threads")
+            raise ValueError(f"`{said}` needs `{missing}` beside it")
+        return self
+
+    @model_validator(mode="after")
+    def _expressions_of_known_names(self) -> "Header":
+        known = {*launches.EXTENTS, *self.constants}
+        launches.check("threads", self.threads, known)
+        launches.check("grid", self.grid, {*known, "tiles"})
+        launches.check("shared_bytes", [self.shared_bytes], known)
+        launches.check("arguments", self.arguments, {*known, *launches.ARRAYS})
+        for array in launches.ARRAYS:
+            if self.arguments and self.arguments.count(array) != 1:
+                raise ValueError(f"arguments: {array} stands there {self.arguments.count(array)} times, and must once")
+        if self.block and (reason := devices.beyond_block(self.block)):
+            raise ValueError(reason)
+        return self
+
+    @property
+    def launched(self) -> bool:
+        """Whether it says how its kernel is launched."""
+        return bool(self.launch or self.grid)
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        """Threads of a block, where they are the same for every layer; None where not, or where it does not say."""
+        if self.launch:
+            return self.launch.threads
+        if any(expressions.names_in(text) - set(self.constants) for text in self.threads):
+            return None
+        return launches.values("threads", self.threads, self.constants) or None
+
+    def shape(self, layer: ConvLayer, images: int) -> launches.Shape:
+        """The launch for a layer. Raises ValueError naming key, expression and reason where there is none."""
+        names = launches.extents(layer, images) | self.constants
+        (shared_bytes,) = launches.values("shared_bytes", [self.shared_bytes], names)
+        if self.launch:
+            return launches.Shape(self.launch.grid(layer, images), self.launch.threads, shared_bytes)
+        threads = launches.values("threads", self.threads, names)
+        if reason := devices.beyond_block(threads):
+            raise ValueError(reason)
+        names = {"tiles": launches.tiles(threads, names)} | names
+        return launches.Shape(launches.values("grid", self.grid, names), threads, shared_bytes)
+
+    def passed(self, layer: ConvLayer, images: int) -> tuple[str | int, ...]:
+        """What its kernel gets for a layer, in order: `x`, `w` and `y` by name, whole numbers by value."""
+        names: dict[str, int] = launches.extents(layer, images) | self.constants
+        listed = self.arguments or launches.ARGUMENTS
+        passed = tuple(
+            text if text in launches.ARRAYS else launches.values("arguments", [text], names)[0] for text in listed
+        )
+        for text, value in zip(listed, passed, strict=True):
+            if isinstance(value, int) and not -(2**31) <= value < 2**31:
+                raise ValueError(f"arguments: `{text}`: {value} is beyond the 32 bits of an int")
+        return passed
+
+
+_KEY = re.compile(rf"^[ \t]*(?:{'|'.join(Header.model_fields)})[ \t]*:", re.MULTILINE)
+
+
+def is_header(comment: str) -> bool:
+    """Whether a source's first comment holds facts: a line begins with one of their keys. Else it is prose."""
+    return bool(_KEY.search(comment))
+
+
+def content_of(text: str) -> dict[str, Any]:
+    """The facts of a header or a YAML file, unchecked. Raises ValueError or YAMLError where it is none."""
+    content = yaml.safe_load(text)
+    if not isinstance(content, dict):
+        raise ValueError("the header is not YAML of the form `key: value`")
+    return content
+
+
+def joined(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """A header's facts completed by those of the YAML file beside it. Raises ValueError for what both say."""
+    if twice := sorted(set(map(str, header)) & set(map(str, beside))):
+        raise ValueError(f"`{twice[0]}` stands in the source's header too; say it in one of the two")
+    return {**header, **beside}
+
+
+def first_words(error: Exception) -> str:
+    """What is wrong with a header, in one line."""
+    if isinstance(error, ValidationError):
+        # A misspelt key explains the missing one that it leaves behind.
+        first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            return f"unknown key {key!r}: {nearest(str(first['loc'][-1]), _keys_at(first['loc']))}"
+        words = first["msg"].removeprefix("Value error, ")
+        return f"{key}: {words}" if key else words
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return (
+            f"header line {error.problem_mark.line + 1}: {error.problem} "
+            "(text that holds `: ` or begins with a special character goes between quotes)"
+        )
+    return "the header nests too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+
+
+def _keys_at(place: tuple[int | str, ...]) -> list[str]:
+    """Keys that are valid beside a misspelt one."""
+    if place[0] == "limits":
+        fields = Limits.model_fields if len(place) == 2 else Bounds.model_fields
+    elif place[0] == "launch":
+        fields = Launch.model_fields if len(place) == 2 else OutputsPerBlock.model_fields
+    else:
+        fields = Header.model_fields
+    return [field.alias or name for name, field in fields.items()]

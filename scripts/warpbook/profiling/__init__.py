@@ -1,0 +1,1 @@
+"""Profiles of programs: captured, imported, and read into rows of one schema."""

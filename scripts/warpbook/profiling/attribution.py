@@ -1,0 +1,68 @@
+"""Whether a profile's kernels are those of the variant that it is imported as."""
+
+import re
+from collections.abc import Mapping
+
+from warpbook.profiling.schema import Profile
+from warpbook.variants import Variant
+
+_KERNEL = re.compile(
+    r"\b__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?(?:void\s+)?(\w+)\s*\("
+)
+_SHOWN = 3
+
+
+def kernels_of(variant: Variant) -> set[str] | None:
+    """Names of the kernels in a variant's source; None where they are not to be read there, as those of a library."""
+    if variant.device == "cpu":
+        return set()
+    if variant.cuda_source is None or re.search(r"#\s*define\b.*(?:\\\n.*)*__global__", variant.code):
+        return None
+    return set(_KERNEL.findall(variant.code)) or None
+
+
+def plain_name(kernel: str) -> str:
+    """A kernel's name without type, namespaces, template arguments and parameters."""
+    name = re.sub(r"(?:\((?:anonymous namespace)\)|<unnamed>)::", "", kernel)
+    words = re.split(r"[<(]", name, maxsplit=1)[0].split()
+    return words[-1].rsplit("::", 1)[-1] if words else ""
+
+
+def mistaken(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -> str:
+    """Why the profile is of another variant; empty where its kernels are this one's, or nobody's here.
+
+    Names tell; of kernels with the same name in several variants, the threads of a block where events have them.
+    """
+    rows = [row for row in [*profile.events, *profile.summaries] if row["kind"] == "kernel"]
+    names = {plain_name(row["name"]) for row in rows} | {plain_name(row["kernel"]) for row in profile.counters}
+    expected = kernels_of(variant)
+    if expected is None:
+        return ""
+    named = {other.name: kernels_of(other) or set() for other in known.values()}
+    claimed = names & set().union(*named.values())
+    if not claimed <= expected:
+        others = [name for name, kernels in named.items() if claimed <= kernels]
+        if not others and not claimed & expected:
+            others = [name for name, kernels in named.items() if claimed & kernels]
+        if others:
+            strange = ", ".join(sorted(claimed - expected))
+            return f"its kernels ({strange}) are not in {variant.name}, but in {_listed(others)}"
+    blocks = {row["block"] for row in profile.events if plain_name(row["name"]) == "conv_forward" and row["block"]}
+    threads = _threads(variant)
+    if threads and blocks and threads not in blocks:
+        others = [other.name for other in known.values() if _threads(other) in blocks]
+        if others:
+            held = ", ".join(sorted(blocks))
+            return f"its conv_forward has blocks of {held} threads, as {_listed(others)}; {variant.name} has {threads}"
+    return ""
+
+
+def _threads(variant: Variant) -> str:
+    """The block that a variant's header launches conv_forward with, as events write it; empty where a launcher does."""
+    launch = variant.header.launch
+    return "x".join(map(str, launch.threads)) if launch and variant.cuda_source and not variant.launcher else ""
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(sorted(names)[:_SHOWN]) + more

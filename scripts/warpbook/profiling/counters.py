@@ -1,0 +1,249 @@
+"""Hardware counters by Nsight Compute's names: which are read, what they tell of a call, what bounds its kernel."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from warpbook import units
+from warpbook.variants import Variant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
+L1 = "l1tex__throughput.avg.pct_of_peak_sustained_active"
+L2 = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
+ISSUE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
+ACHIEVED = "sm__warps_active.avg.pct_of_peak_sustained_active"
+THEORETICAL = "sm__maximum_warps_per_active_cycle_pct"
+DURATION = "gpu__time_duration.sum"
+DRAM_BYTES = "dram__bytes.sum"
+INSTRUCTIONS = "smsp__inst_executed.sum"
+FFMA, FADD, FMUL = (f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul"))
+
+STALLS = {
+    "long_scoreboard": "data from global or local memory",
+    "short_scoreboard": "data from shared memory or a special function",
+    "barrier": "other warps at a barrier",
+    "mio_throttle": "room in the queue for shared memory",
+    "lg_throttle": "room in the queue for global and local memory",
+    "math_pipe_throttle": "a busy arithmetic pipe",
+    "wait": "the fixed latency of their last instruction",
+    "dispatch_stall": "the dispatcher",
+    "imc_miss": "a constant that the cache lacks",
+    "no_instruction": "their next instruction to be fetched",
+    "tex_throttle": "room in the texture queue",
+    "membar": "a memory barrier",
+    "drain": "their stores to be written before they end",
+    "branch_resolving": "the target of a branch",
+    "sleeping": "a sleep to end",
+    "gmma": "a tensor-core product",
+    "misc": "other reasons",
+}
+"""What a warp that cannot issue waits for, by ncu's name for it."""
+READY = "not_selected"  # a warp that could issue while another one did: it waits for nothing, but its time passes
+
+ALWAYS = (
+    SM, MEMORY, DRAM, L1, L2, ISSUE, ACHIEVED, THEORETICAL, DURATION, DRAM_BYTES, "dram__bytes_read.sum",
+    "dram__bytes_write.sum", INSTRUCTIONS, FFMA, FADD, FMUL,
+    *(f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in (*STALLS, READY)),
+)  # fmt: skip
+"""Read of every launch, besides what the variants' headers name."""
+
+HIGH, LOW = 80.0, 60.0  # percent of a unit's peak: it bounds the kernel; below this no unit does
+ALIKE = 0.02  # a counter that changes by less has not moved
+STEADY = 0.05  # what "stays" allows
+
+_METRIC = re.compile(r"[a-z0-9]+__\w[\w.]*\w")
+_VERB = re.compile(r"\b(falls|rises|stays)\b")
+_SCALES = {
+    "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9,
+    "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
+}  # fmt: skip
+
+
+def metric_of(check: str) -> str:
+    """The counter that a header's `check` names: its first word, if that is a counter's name; else empty."""
+    match = _METRIC.match(check)
+    return match[0] if match else ""
+
+
+def wanted(variants: Iterable[Variant]) -> list[str]:
+    """The counters to read of every launch: those always read, and those that any variant's header names."""
+    named = {metric_of(variant.header.check) for variant in variants} - {""}
+    return [*ALWAYS, *sorted(named - set(ALWAYS))]
+
+
+@dataclass(frozen=True)
+class CountedLaunch:
+    """One counted launch of a kernel: readings by counter, times in ns and amounts of memory in bytes."""
+
+    kernel: str
+    values: dict[str, float]
+
+    @property
+    def fp32_flop(self) -> float | None:
+        """FP32 operations done, a multiply-add as two; what tensor cores and half precision do is not among them."""
+        if not self.values.keys() >= {FFMA, FADD, FMUL}:
+            return None
+        return 2 * self.values[FFMA] + self.values[FADD] + self.values[FMUL]
+
+    @property
+    def gflop_per_s(self) -> float | None:
+        flop, ns = self.fp32_flop, self.values.get(DURATION)
+        return flop / ns if flop is not None and ns else None
+
+    @property
+    def flop_per_byte(self) -> float | None:
+        """FP32 operations for each byte that DRAM moved."""
+        flop, moved = self.fp32_flop, self.values.get(DRAM_BYTES)
+        return flop / moved if flop is not None and moved else None
+
+    @property
+    def stall(self) -> tuple[str, float] | None:
+        """(the reason that warps wait for most, its share of a warp's time between two instructions)."""
+        stalls = {
+            name: self.values[f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"]
+            for name in (*STALLS, READY)
+            if f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" in self.values
+        }
+        whole = 1 + sum(stalls.values())  # the cycle in which it issues is the 1
+        stalls.pop(READY, None)
+        name = max(stalls, key=lambda reason: stalls[reason], default=None)
+        return (name, stalls[name] / whole) if name else None
+
+
+@dataclass(frozen=True)
+class CountedCall:
+    """The counted launches of one call with so many images, which makes `made` launches in all."""
+
+    images: int
+    launches: tuple[CountedLaunch, ...]
+    made: int
+
+    @property
+    def longest(self) -> CountedLaunch:
+        """The launch that took longest, which stands for the call where a figure has no sum."""
+        return max(self.launches, key=lambda launch: launch.values.get(DURATION, 0.0))
+
+    @property
+    def fp32_flop(self) -> float | None:
+        """FP32 operations of the whole call."""
+        return self._scaled_up([launch.fp32_flop for launch in self.launches])
+
+    def on_roofline(self, flop: float | None) -> tuple[float, float] | None:
+        """(operations for each byte that DRAM moves, GFLOP/s) of a call that does so many operations; None where there
+        are none, or a counter is missing."""
+        moved, ns = self.value(DRAM_BYTES), self.value(DURATION)
+        return (flop / moved, flop / ns) if flop and moved and ns else None
+
+    @property
+    def cut(self) -> bool:
+        """Whether only the first launches were counted, so that sums are scaled up from them."""
+        return len(self.launches) < self.made
+
+    def value(self, metric: str) -> float | None:
+        """A counter of the whole call: its sum over the launches, or of the longest launch where it is no sum."""
+        if not metric.endswith(".sum"):
+            return self.longest.values.get(metric)
+        return self._scaled_up([launch.values.get(metric) for launch in self.launches])
+
+    def _scaled_up(self, counted: list[float | None]) -> float | None:
+        """A sum over all launches from those counted; None where one gave no reading."""
+        readings = [count for count in counted if count is not None]
+        return sum(readings) * self.made / len(readings) if len(readings) == len(counted) else None
+
+
+def calls(frame: "pd.DataFrame") -> dict[tuple[str, str], CountedCall]:
+    """The counted calls in rows of COUNTERS, by (variant, layer); those of the most images where there are several."""
+    counted_calls: dict[tuple[str, str], CountedCall] = {}
+    counted = frame[(frame.status == "ok") & (frame.tool == "ncu")]
+    for (variant, layer), of_layer in counted.groupby(["variant", "layer"]):
+        rows = of_layer[of_layer["size"] == of_layer["size"].max()]
+        launches = []
+        for _, launch in rows.groupby("launch", sort=True):
+            read = launch[launch.value.notna()]
+            readings = zip(read.metric, read.unit, read.value, strict=True)
+            values = {metric: value * _SCALES.get(unit, 1.0) for metric, unit, value in readings}
+            launches.append(CountedLaunch(launch.kernel.iloc[0], values))
+        made = max([len(launches), *rows.launches.dropna()])
+        counted_calls[str(variant), str(layer)] = CountedCall(int(rows["size"].iloc[0]), tuple(launches), int(made))
+    return counted_calls
+
+
+@dataclass(frozen=True)
+class CounterChange:
+    """A layer's watched counter before and after, and whether it moved as the header says: None where that says
+    nothing."""
+
+    layer: str
+    before: float
+    after: float
+    as_expected: bool | None
+
+
+def counter_change(check: str, layer: str, before: float, after: float) -> CounterChange:
+    """How a counter moved, held against the verb of the header's sentence: falls, rises or stays."""
+    verb = _VERB.search(check)
+    change = after - before
+    verdict = None
+    if verb:
+        verdict = {
+            "falls": change < -ALIKE * before,
+            "rises": change > ALIKE * before,
+            "stays": abs(change) <= STEADY * before,
+        }[verb[1]]
+    return CounterChange(layer, before, after, verdict)
+
+
+def bound(launch: CountedLaunch) -> str:
+    """A sentence that says what bounds a kernel; empty where the counters that it takes are missing.
+
+    The unit nearest its peak bounds the kernel from HIGH percent on, in part from LOW on; below that latency does, and
+    the sentence says what warps wait for most.
+    """
+    names = {DRAM: "DRAM", L2: "the L2 cache", L1: "the L1 cache and shared memory", SM: "the multiprocessor's pipes"}
+    used = {metric: launch.values[metric] for metric in names if metric in launch.values}
+    if len(used) < len(names):
+        return ""
+    nearest = max(used, key=lambda metric: used[metric])
+    name, most, peak = names[nearest], used[nearest], f"{_percent(used[nearest])} of peak"
+    if nearest == SM:
+        issue, instructions = launch.values.get(ISSUE, 0.0), launch.values.get(INSTRUCTIONS)
+        if issue >= 0.9 * used[SM]:
+            name, most, peak = "instruction issue", issue, f"schedulers issue in {_percent(issue)} of cycles"
+        if instructions and launch.values.get(FFMA):
+            peak += f"; {_percent(100 * launch.values[FFMA] / 32 / instructions)} of instructions are FP32 FMAs"
+    waits = (
+        f"warps wait {_percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
+        if launch.stall
+        else ""
+    )
+    if most >= HIGH:
+        return f"Bound by {name}: {peak}."
+    if most >= LOW:
+        return f"Bound in part by {name}, {peak}" + (f"; in part by latency: {waits}." if waits else ".")
+    least = f"nearest its peak: {names[nearest]}, {_percent(used[nearest])}"
+    return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
+
+
+def _percent(value: float) -> str:
+    return units.percent(value / 100, 0)
+
+
+def amount(value: float, metric: str) -> str:
+    """A counter's reading for people: 12.3 M, 4.12 G, 61.2 %."""
+    if metric.endswith("pct") or ".pct" in metric:
+        return f"{units.significant(value, 3)}\u202f%"
+    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= scale:
+            return f"{units.significant(value / scale, 3)}\u202f{prefix}"
+    return units.significant(value, 3)
+
+
+def change(before: float, after: float) -> str:
+    """How far a counter moved, in brackets after its two readings: (-12 %). Empty where it began at nothing."""
+    return f" ({100 * (after / before - 1):+.0f}\u202f%)" if before else ""

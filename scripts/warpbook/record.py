@@ -1,0 +1,81 @@
+"""What run.json must hold for anything to be made of a run. What it holds besides is kept as it is."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+FORMAT = 2
+"""Raised whenever a column or a word of a run's tables gets another name or meaning.
+
+1: one `bound_ms` in op_times.csv; A/A tests are jobs `again:variant:n` beside `variant:again`. 2: two bounds, each with
+its name, and refused samples counted; A/A tests are jobs `aa:variant:n` beside `variant:aa`.
+"""
+
+
+def _time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+Time = Annotated[str, AfterValidator(_time)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class Cpu(_Part):
+    model: str
+    cores: PositiveInt
+
+
+class Gpu(_Part):
+    name: str
+    arch: str = Field(pattern=r"^sm_\d{2,3}[af]?$")
+    uuid_sha256: str
+    copy_gb_per_s: PositiveFloat
+    l2_bytes: PositiveInt
+    peak_gflop_per_s: dict[str, PositiveFloat | None]
+
+
+class Machine(_Part):
+    system: str
+    python: str
+    compiler: str
+    packages: dict[str, str | None]
+    cpu: Cpu
+    gpu: Gpu | None
+
+
+class Network(_Part):
+    shapes_sha256: str
+    sizes: list[PositiveInt]
+
+
+class Variant(_Part):
+    source_sha256: str
+    peer: bool
+    requires: str
+
+
+class Measuring(_Part):
+    relative_noise: PositiveFloat
+    same_within: NonNegativeFloat
+    gpu: dict[str, Any]
+    cpu: dict[str, Any]
+
+
+class Record(_Part):
+    format: int = Field(ge=1, le=FORMAT)
+    run_id: str = Field(pattern=r"^[\w.-]{1,100}$")
+    studies: list[str]
+    networks: dict[str, Network]
+    variants: dict[str, Variant]
+    started: Time
+    ended: Time
+    commit: str | None
+    dirty: bool | None
+    protocol: int
+    measuring: Measuring
+    machine: Machine

@@ -1,0 +1,1 @@
+"""What a study may claim, and the pages that say so."""

@@ -1,0 +1,60 @@
+"""What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside.
+
+CPU figures come from this machine's run, GPU figures from this machine or from an archived run. A recorded figure is
+used only while it is still about the same thing: the variant's sources, the compile options, the study's shapes and
+the measuring policy. Everything else is listed with its reason, and is in no table, chart or headline.
+"""
+
+from warpbook.errors import UserError
+from warpbook.plan import Plan
+from warpbook.report.evidence.builds import Builds
+from warpbook.report.evidence.checks import Checks, Tally
+from warpbook.report.evidence.counters import Counters
+from warpbook.report.evidence.problems import Problems
+from warpbook.report.evidence.profiles import API_KINDS, GPU_KINDS, KernelLaunches, ProfileRow, Profiles, most_of
+from warpbook.report.evidence.programs import Programs
+from warpbook.report.evidence.published import Published
+from warpbook.report.evidence.ranking import Ranking
+from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.selection import Selection
+from warpbook.report.evidence.times import STATE, Speedup, Times
+from warpbook.report.evidence.trust import Trust
+from warpbook.runs import Run
+
+__all__ = [
+    "API_KINDS",
+    "GPU_KINDS",
+    "STATE",
+    "Evidence",
+    "KernelLaunches",
+    "ProfileRow",
+    "Speedup",
+    "Tally",
+    "load",
+    "most_of",
+]
+
+
+class Evidence(Scope):
+    """The figures of one study, each kind with the one who knows it."""
+
+    def __init__(self, plan: Plan, study: str, local: Run):
+        super().__init__(plan, study, local)
+        self.selection = Selection(self)
+        self.builds = Builds(self)
+        self.checks = Checks(self, self.selection)
+        self.problems = Problems(self, self.selection, self.builds, self.checks)
+        self.times = Times(self, self.selection)
+        self.programs = Programs(self, self.selection)
+        self.ranking = Ranking(self, self.times)
+        self.profiles = Profiles(self, self.selection)
+        self.counters = Counters(self, self.selection, self.ranking)
+        self.published = Published(self, self.times, self.programs)
+        self.trust = Trust(self, self.selection)
+
+
+def load(plan: Plan, study: str, local: Run) -> Evidence:
+    """The evidence of a study; UserError where the local run is damaged."""
+    if local.problem:
+        raise UserError(local.problem)
+    return Evidence(plan, study, local)

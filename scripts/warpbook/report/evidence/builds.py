@@ -1,0 +1,35 @@
+"""What the compiler made of each kernel, here, with or without a GPU."""
+
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from warpbook import tables
+from warpbook.report.evidence.scope import Scope
+
+
+class Builds:
+    """Builds of the variants that the study compares; they need no GPU."""
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        frame = self._scope.local.table(tables.BUILDS)
+        return frame[frame.variant.isin([variant.name for variant in self._scope.wanted("gpu")])]
+
+    @property
+    def failed(self) -> pd.DataFrame:
+        return self.table[~self.table.ok]
+
+    def kernels(self, variant: str) -> pd.DataFrame:
+        """A variant's kernels as built for the architecture of the GPU cited."""
+        return self.table[(self.table.variant == variant) & (self.table.arch == self._scope.arch) & self.table.ok]
+
+    def resource(self, variant: str, name: str, kernel: str) -> Any | None:
+        """registers, shared_bytes, local_bytes or spill_bytes of a kernel there; None where it was not built."""
+        kernels = self.kernels(variant)
+        kernels = kernels[kernels.kernel == kernel]
+        return kernels[name].iloc[0] if len(kernels) else None

@@ -1,0 +1,153 @@
+"""What profilers saw of the inference programs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from warpbook import profilers, tables
+from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.selection import Selection
+
+GPU_KINDS = ("kernel", "memcpy_htod", "memcpy_dtoh", "memcpy_dtod", "memcpy_other", "memset")
+API_KINDS = ("api_runtime", "api_driver")
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """One line of a profile, as nvprof has it: times in ns."""
+
+    name: str
+    share: float
+    total_ns: int
+    calls: int
+    avg_ns: float
+    min_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True)
+class KernelLaunches:
+    """Launches of one kernel of a profiled program in one shape.
+
+    Static shared memory is the compiler's figure and known for our kernels alone; the rest was asked for at launch.
+    """
+
+    name: str
+    grid: str
+    block: str
+    calls: int
+    total_ns: int
+    registers: Any  # pandas.NA where the profiler does not say
+    static_bytes: int | None
+    dynamic_bytes: int | None
+    shared_bytes: Any
+
+
+class Profiles:
+    """Traces of programs: events, and their sums."""
+
+    def __init__(self, scope: Scope, selection: Selection):
+        self._scope, self._selection = scope, selection
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Programs that profilers watched, or should have."""
+        return self._selection.at_sizes(tables.PROFILES)
+
+    @cached_property
+    def traced(self) -> dict[tuple[str, str, int], pd.DataFrame]:
+        """What each profiler saw of each program, by (tool, variant, size), in order of start."""
+        frame = self._selection.at_sizes(tables.ACTIVITIES)
+        programs: Iterable[Any] = frame.groupby(["tool", "variant", "size"], sort=False)
+        return dict(iter(programs))
+
+    @cached_property
+    def _nothing(self) -> pd.DataFrame:
+        return tables.ACTIVITIES.empty()
+
+    @cached_property
+    def tracer(self) -> str:
+        """The profiler whose traces the tables and timelines show; empty where there is none."""
+        tools = {tool for tool, _, _ in self.traced}
+        return next((tool for tool in profilers.TRACERS if tool in tools), "")
+
+    def events(self, variant: str, size: int, tool: str | None = None) -> pd.DataFrame:
+        """Events of one program, as `tracer` saw them unless another is named; none where it did not."""
+        return self.traced.get((tool or self.tracer, variant, size), self._nothing)
+
+    def rows(self, variant: str, size: int, kinds: tuple[str, ...]) -> list[ProfileRow]:
+        """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
+        frame = self.events(variant, size)
+        events = frame[frame.kind.isin(kinds)]
+        if events.empty:
+            return []
+        spans = (events.end_ns - events.start_ns).groupby(events.name)
+        table = spans.agg(["sum", "count", "mean", "min", "max"]).sort_values("sum", ascending=False)
+        whole = table["sum"].sum()
+        return [
+            ProfileRow(
+                name=str(name),
+                share=row["sum"] / whole,
+                total_ns=int(row["sum"]),
+                calls=int(row["count"]),
+                avg_ns=row["mean"],
+                min_ns=int(row["min"]),
+                max_ns=int(row["max"]),
+            )
+            for name, row in table.iterrows()
+        ]
+
+    def problem(self, variant: str, size: int) -> str:
+        """Why there is no profile of a program; empty when there is one."""
+        if not self.events(variant, size).empty:
+            return ""
+        asked = self.table[(self.table.variant == variant) & (self.table["size"] == size)]
+        if asked.empty:
+            return "it was not profiled in the run that the figures come from"
+        return str(asked.reason.iloc[0])
+
+    def launches(self, variant: str, size: int) -> list[KernelLaunches]:
+        """The kernels of a profiled program, one for each kernel and launch shape, in order of first launch."""
+        frame = self.events(variant, size)
+        events = frame[frame.kind == "kernel"]
+        static = self._static_bytes(variant)
+        rows = []
+        shapes: Iterable[Any] = events.groupby(["name", "grid", "block"], sort=False)
+        for (name, grid, block), group in shapes:
+            total = group.shared_bytes.iloc[0]
+            compiled = int(static[name]) if name in static else None
+            rows.append(
+                KernelLaunches(
+                    name=name,
+                    grid=grid,
+                    block=block,
+                    calls=len(group),
+                    total_ns=int((group.end_ns - group.start_ns).sum()),
+                    registers=group.registers.iloc[0],
+                    static_bytes=compiled,
+                    dynamic_bytes=int(total) - compiled if compiled is not None and pd.notna(total) else None,
+                    shared_bytes=total,
+                )
+            )
+        return rows
+
+    def _static_bytes(self, variant: str) -> "pd.Series[Any]":
+        """Static shared memory by kernel, as built for the GPU's run."""
+        run = self._scope.gpu_run
+        builds = run.table(tables.BUILDS) if run else tables.BUILDS.empty()
+        arch = run.gpu["arch"] if run and run.gpu else ""
+        return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
+
+
+def most_of(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:
+    """The first rows that together exceed a share of the whole."""
+    taken, covered = [], 0.0
+    for row in rows:
+        taken.append(row)
+        covered += row.share
+        if covered > share:
+            break
+    return taken

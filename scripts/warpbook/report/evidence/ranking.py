@@ -1,0 +1,106 @@
+"""Which variants have sound figures, which of them stand for the rest, and which stand on each other."""
+
+from functools import cached_property
+
+from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.times import Times
+from warpbook.variants import Variant
+
+
+class Ranking:
+    """Variants with sound figures, by what they are and how fast."""
+
+    def __init__(self, scope: Scope, times: Times):
+        self._scope, self._times = scope, times
+
+    def measured(self, device: str, peers: bool | None = None) -> list[Variant]:
+        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when
+        told."""
+        largest = self._scope.largest
+        return [
+            variant
+            for variant in self._scope.wanted(device)
+            if peers in (None, variant.header.peer)
+            and all(self._times.op(variant.name, layer, largest) for layer in self._scope.layer_names)
+        ]
+
+    def _ours(self, *, fp32: bool) -> list[Variant]:
+        variants = self.measured("gpu", peers=False)
+        return [variant for variant in variants if (variant.header.precision == "fp32") == fp32]
+
+    def _starting_point(self, device: str) -> Variant | None:
+        return next((one for one in self.measured(device, peers=False) if not one.header.builds_on), None)
+
+    @cached_property
+    def naive(self) -> Variant | None:
+        """The GPU variant that optimizations start from: the first that builds on nothing."""
+        return self._starting_point("gpu")
+
+    @cached_property
+    def naive_cpu(self) -> Variant | None:
+        return self._starting_point("cpu")
+
+    @cached_property
+    def best(self) -> Variant | None:
+        """The FP32 GPU variant of ours whose op times, all layers at the largest size, add up to the least."""
+        return self._least(self._ours(fp32=True))
+
+    @cached_property
+    def best_rounded(self) -> Variant | None:
+        """The same of those that round their operands first, where it is faster than the best in FP32."""
+        fastest = self._least([*self._ours(fp32=False), *([self.best] if self.best else [])])
+        return fastest if fastest != self.best else None
+
+    @cached_property
+    def best_cpu(self) -> Variant | None:
+        """The fastest CPU code, libraries among it."""
+        return self._least(self.measured("cpu"))
+
+    @cached_property
+    def best_peer(self) -> Variant | None:
+        """The fastest FP32 library on the GPU: what our FP32 variants compete with."""
+        return self._least([peer for peer in self.measured("gpu", peers=True) if peer.header.precision == "fp32"])
+
+    @cached_property
+    def fastest_first(self) -> list[Variant]:
+        """GPU variants by the sum of their op times at the largest size."""
+        return sorted(self.measured("gpu"), key=self._total_ms)
+
+    def _least(self, candidates: list[Variant]) -> Variant | None:
+        return min(candidates, key=self._total_ms, default=None)
+
+    def _total_ms(self, variant: Variant) -> float:
+        total = self._times.total(variant.name, self._scope.largest)
+        assert total is not None  # of what is measured, every layer has a figure
+        return total.value
+
+    def chain(self, variant: Variant) -> list[Variant]:
+        """What a variant stands on, from its starting point to itself."""
+        variants, steps = self._scope.plan.variants, [variant]
+        while (below := steps[0].header.builds_on) in variants and len(steps) < len(variants):
+            steps.insert(0, variants[below])
+        return steps
+
+    @cached_property
+    def chains(self) -> list[list[Variant]]:
+        """The cumulative chains of three steps or more, each as long as its optimizations go; longest first."""
+        measured = self.measured("gpu", peers=False)
+        chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
+        passed = {step.name for chain in chains for step in chain[:-1]}
+        ends = [chain for chain in chains if chain[-1].name not in passed and len(chain) >= 3]
+        shown: list[list[Variant]] = []
+        for chain in sorted(ends, key=len, reverse=True):
+            # One that leaves a longer chain by its last step alone says nothing that its last step's section does not.
+            if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
+                shown.append(chain)
+        return shown
+
+    @cached_property
+    def combinations(self) -> list[tuple[Variant, list[Variant]]]:
+        """Variants that join the ideas of others, with those others: what leaving one idea out costs."""
+        measured = {variant.name: variant for variant in self.measured("gpu", peers=False)}
+        joined = [
+            (variant, [measured[part] for part in variant.header.combines if part in measured])
+            for variant in measured.values()
+        ]
+        return [(variant, parts) for variant, parts in joined if parts]

@@ -1,0 +1,147 @@
+"""Times and speedups from the samples of the runs cited."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from warpbook import bounds, estimates, summaries, tables
+from warpbook.estimates import Estimate
+from warpbook.networks import ConvLayer
+from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.selection import Selection
+
+STATE = {"gpu": "cold", "cpu": "hot"}
+"""The state that figures are quoted in: a GPU call finds its data in memory, not in the cache; a CPU call repeats."""
+
+Series = np.ndarray
+Key = tuple[str, str, str, int, str, str]
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Time of one variant over another's, how it was had, and what it allows to say."""
+
+    ratio: Estimate
+    paired: bool
+    verdict: str
+
+
+class Times:
+    """Medians, sums, ratios and the hardware's bounds, of the study's layers at its sizes."""
+
+    def __init__(self, scope: Scope, selection: Selection):
+        self._scope, self._selection = scope, selection
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        return self._selection.at_sizes(tables.SAMPLES)
+
+    @cached_property
+    def _by_series(self) -> dict[Key, Series]:
+        """Times by (job, variant, layer, size, state, kind), NaN where no figure, so that pairs stay in step."""
+        return summaries.by_series(self.samples, ["job", "variant", "layer", "size", "state", "kind"])
+
+    @cached_property
+    def refused_samples(self) -> int:
+        """Samples that were sound in the run and are no figure here: kernel times of more than twice the call's own."""
+        return summaries.refused_count(self.samples)
+
+    def _state_of(self, variant: str) -> str:
+        """The state that a variant's figures are quoted in: cold or hot."""
+        return STATE[self._scope.plan.variants[variant].device]
+
+    def _series(self, variant: str, layer: str, size: int, kind: str, state: str, job: str = "") -> Series:
+        return self._by_series.get((job or variant, variant, layer, size, state, kind), np.empty(0))
+
+    def _sound(self, variant: str, layer: str, size: int, kind: str) -> Series:
+        """Times in the state that figures are quoted in, throttled ones left out."""
+        return _finite(self._series(variant, layer, size, kind, self._state_of(variant)))
+
+    def _sound_layers(self, variant: str, size: int, kind: str) -> list[Series] | None:
+        """A series for each layer; None where one has no sound figure."""
+        series = [self._sound(variant, layer, size, kind) for layer in self._scope.layer_names]
+        return series if all(map(len, series)) else None
+
+    def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
+        """Median time in ms of one layer, with its interval; None where there is no sound figure."""
+        times = _finite(self._series(variant, layer, size, kind, state or self._state_of(variant)))
+        return estimates.median(times) if len(times) else None
+
+    def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
+        """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
+        if len(self._scope.layers) == 1:
+            return self.op(variant, self._scope.layers[0].name, size, kind)
+        series = self._sound_layers(variant, size, kind)
+        return estimates.sum_of_medians(series) if series else None
+
+    def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[Series, Series] | None:
+        """(baseline's times, variant's times) of the same rounds of the variant's job; None where there are none."""
+        state = self._state_of(variant)
+        mine = self._series(variant, layer, size, kind, state)
+        theirs = self._series(over, layer, size, kind, state, job=variant)
+        if not len(theirs) or len(mine) != len(theirs):
+            return None
+        sound = ~np.isnan(mine) & ~np.isnan(theirs)
+        return (theirs[sound], mine[sound]) if sound.any() else None
+
+    def _baseline(self, variant: str) -> str:
+        return self._scope.plan.variants[variant].header.builds_on
+
+    def before(self, variant: str, layer: str, size: int) -> Estimate | None:
+        """Op time of what a variant builds on, from the samples taken in turn with it; its own where there are none."""
+        over = self._baseline(variant)
+        pairs = self._pairs(variant, over, layer, size, "op")
+        return estimates.median(pairs[0]) if pairs else self.op(over, layer, size)
+
+    def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
+        """How many times faster a variant is on one layer than `over` (by default what it builds on).
+
+        Paired where both were timed in turn, else the ratio of two series of their own, of one device or two.
+        """
+        over = over or self._baseline(variant)
+        if not over:
+            return None
+        pairs = self._pairs(variant, over, layer, size, kind)
+        if pairs:
+            return self._judged(estimates.paired_ratio(*pairs), paired=True)
+        base, mine = (self._sound(name, layer, size, kind) for name in (over, variant))
+        if not len(base) or not len(mine):
+            return None
+        return self._judged(estimates.unpaired_ratio(base, mine), paired=False)
+
+    def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
+        """The same for the sum over all layers."""
+        over = over or self._baseline(variant)
+        if not over:
+            return None
+        layers = self._scope.layer_names
+        if len(layers) == 1:
+            return self.speedup(variant, layers[0], size, over, kind)
+        pairs = [pair for layer in layers if (pair := self._pairs(variant, over, layer, size, kind))]
+        if len(pairs) == len(layers):
+            base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
+            return self._judged(estimates.ratio_of_sums(base, mine, paired=True), paired=True)
+        base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
+        if not base_series or not series:
+            return None
+        return self._judged(estimates.ratio_of_sums(base_series, series, paired=False), paired=False)
+
+    def _judged(self, ratio: Estimate, paired: bool) -> Speedup:
+        return Speedup(ratio, paired, estimates.verdict(ratio, self._scope.config.measuring.same_within))
+
+    def fp32_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
+        """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""
+        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
+        return bounds.fp32_bound_ms(layer, size, gpu) if gpu else None
+
+    def bound_by(self, layer: ConvLayer, size: int) -> str:
+        """Which of the two makes that bound: `memory bandwidth` or `FP32 arithmetic`."""
+        assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
+        return bounds.bound_by(layer, size, self._scope.gpu_run.gpu)
+
+
+def _finite(times: Series) -> Series:
+    finite: Series = times[~np.isnan(times)]
+    return finite

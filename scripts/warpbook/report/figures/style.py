@@ -1,0 +1,155 @@
+"""What every chart shares: fonts, colours and markers, axes, intervals, words beside points."""
+
+import io
+from collections.abc import Callable
+from typing import Any, Literal
+
+import matplotlib as mpl
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from warpbook import units
+from warpbook.estimates import Estimate
+from warpbook.files import PROJECT
+from warpbook.report.evidence import Evidence
+from warpbook.variants import Variant
+
+FONTS = PROJECT / "reports" / "fonts"
+WIDTH_IN = 6.54  # the text's width on A4
+INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
+OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a2a", "#b0478f", "#5c7d1d", "#3f5ba9")
+CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
+PEERS = ("#3d444d", "#8b949e", "#b3bac2")
+MARKERS = "osD^vPX<>h"
+DASHED = (0, (3, 2))
+VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
+
+
+def _style() -> None:
+    for path in FONTS.glob("*.ttf"):
+        font_manager.fontManager.addfont(path)
+    mpl.rcParams.update(
+        {
+            "font.family": "IBM Plex Sans",
+            "font.size": 8,
+            "axes.titlesize": 8.5,
+            "axes.titleweight": 600,
+            "axes.titlelocation": "left",
+            "axes.labelsize": 8,
+            "axes.labelcolor": MUTED,
+            "axes.edgecolor": MUTED,
+            "axes.linewidth": 0.6,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "xtick.color": MUTED,
+            "ytick.color": MUTED,
+            "xtick.labelsize": 7.5,
+            "ytick.labelsize": 7.5,
+            "grid.color": RULE,
+            "grid.linewidth": 0.5,
+            "lines.linewidth": 1.3,
+            "lines.markersize": 4,
+            "legend.frameon": False,
+            "legend.fontsize": 7.5,
+            "text.color": INK,
+            "text.parse_math": False,  # names are shown as they are, and strangers' hold anything
+            "svg.fonttype": "path",
+            "svg.hashsalt": "warpbook",
+        }
+    )
+
+
+def look_of(ev: Evidence, variant: Variant) -> tuple[str, str]:
+    """(colour, marker) of a variant: the same in every chart of every study."""
+    alike = [
+        other
+        for other in ev.plan.variants.values()
+        if (other.device, other.header.peer) == (variant.device, variant.header.peer)
+    ]
+    place = alike.index(variant)
+    colours = PEERS if variant.header.peer else OURS if variant.device == "gpu" else CPU
+    return colours[place % len(colours)], MARKERS[place % len(MARKERS)]
+
+
+def colour_of(name: str, names: list[str]) -> str:
+    """The colour of one of several kernels or variants that share a chart."""
+    return OURS[names.index(name) % len(OURS)]
+
+
+def svg(figure: Figure) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    return text.getvalue()
+
+
+def error_bars(estimates: list[Estimate]) -> list[list[float]]:
+    """Distances to the interval's ends, for errorbar; none where there is no interval."""
+    low = [0.0 if estimate.low != estimate.low else estimate.value - estimate.low for estimate in estimates]
+    high = [0.0 if estimate.high != estimate.high else estimate.high - estimate.value for estimate in estimates]
+    return [low, high]
+
+
+def note(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float] = (6, 0), **style: Any) -> None:
+    """Words beside a point of the data, `offset` points away."""
+    style = {"va": "center", "fontsize": 7.5, **style}
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **style)
+
+
+def lay_out(axes: Axes) -> None:
+    """Settle where the data of a chart lie on the page, so that words can be placed beside them."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+
+
+def log_axis(axis: Axis, formatter: Callable[[float, int], str]) -> None:
+    axis.set_major_locator(LogLocator(10, numticks=12))
+    axis.set_major_formatter(FuncFormatter(formatter))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def as_ratio(value: float, _: int) -> str:
+    return f"{value:g}×"
+
+
+def size_axis(axes: Axes, sizes: list[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    axes.set_xticks(sizes, [units.count(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("Images in the dataset")
+
+
+def value_axis(axes: Axes, which: Literal["both", "x", "y"]) -> None:
+    """Grid lines for the axis that carries values, behind the data."""
+    axes.grid(axis=which)
+    axes.set_axisbelow(True)
+
+
+def name_rows(axes: Axes, names: list[str], top: float = 0.6) -> None:
+    """One row a name, from the bottom up, on an axis without a line."""
+    axes.set_yticks(range(len(names)), names, color=INK)
+    axes.set_ylim(-0.6, len(names) - 1 + top)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def bar_with_error(axes: Axes, estimate: Estimate, place: float, marker: str, colour: str, **style: Any) -> None:
+    """A marker with its horizontal interval."""
+    error = [[end[0]] for end in error_bars([estimate])]
+    axes.errorbar(estimate.value, place, xerr=error, fmt=marker, color=colour, capsize=2.2, **style)
+
+
+def line(axes: Axes, by_size: dict[int, Estimate], look: tuple[str, str], label: str | None = None) -> None:
+    """A line over dataset sizes with its intervals."""
+    colour, marker = look
+    estimates = list(by_size.values())
+    values = [estimate.value for estimate in estimates]
+    error = error_bars(estimates)
+    axes.errorbar(list(by_size), values, yerr=error, color=colour, marker=marker, capsize=2, label=label)
+
+
+_style()

@@ -1,0 +1,164 @@
+"""What profilers saw: where a program's time goes, its timeline, and the kernels of a layer."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from warpbook import units
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
+from warpbook.report.figures.style import (
+    CPU,
+    MUTED,
+    OURS,
+    PEERS,
+    RULE,
+    WIDTH_IN,
+    colour_of,
+    name_rows,
+    note,
+    svg,
+    value_axis,
+)
+from warpbook.report.traces import Side, merged, spans_of
+from warpbook.variants import Variant
+
+
+def program_parts(ev: Evidence, variant: Variant) -> str:
+    """Where the device's time of the profiled program goes at each size: copies and kernels, as shares."""
+    profiles = {size: ev.profiles.rows(variant.name, size, GPU_KINDS) for size in reversed(ev.sizes)}
+    profiles = {size: rows for size, rows in profiles.items() if rows}
+    figure = Figure(figsize=(WIDTH_IN, 0.75 + 0.3 * len(profiles)), layout="constrained")
+    axes = figure.subplots()
+    names = list(dict.fromkeys(row.name for rows in profiles.values() for row in rows))
+    colours = dict(zip(names, itertools.cycle((*OURS, *CPU, *PEERS)), strict=False))
+    for place, rows in enumerate(profiles.values()):
+        left = 0.0
+        for row in sorted(rows, key=lambda row: names.index(row.name)):
+            axes.barh(place, row.share, left=left, height=0.62, color=colours[row.name])
+            if row.share > 0.07:
+                middle = (left + row.share / 2, place)
+                note(axes, units.percent(row.share, 0), middle, (0, 0), ha="center", color="white")
+            left += row.share
+        note(axes, units.time(sum(row.total_ns for row in rows) / 1e6), (1.0, place), (5, 0))
+    axes.set_xlim(0, 1.09)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    axes.set_xlabel("Share of the device's busy time (total at the right)")
+    name_rows(axes, [f"{units.count(size)} images" for size in profiles])
+    figure.legend(
+        [Patch(color=colours[name]) for name in names], names, loc="outside lower center", ncols=5, handlelength=1
+    )
+    return svg(figure)
+
+
+def timeline(ev: Evidence, variant: Variant, size: int) -> str:
+    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels.
+
+    A row each for the program's own ranges, the API calls of the runtime and the driver, copies each way, and the
+    kernels of each stream.
+    """
+    frame = ev.profiles.events(variant.name, size)
+    images = frame[frame.kind == "memcpy_htod"].sort_values("bytes").iloc[-1]
+    start, end = images.start_ns, frame[~frame.kind.isin(API_KINDS)].end_ns.max()
+    ranges = frame[frame.kind == "range"]
+    rows: list[tuple[str, Any]] = [
+        ("NVTX ranges", ranges),
+        ("Runtime API", frame[frame.kind == "api_runtime"]),
+        ("Driver API", frame[frame.kind == "api_driver"]),
+        ("Copies to the device", frame[frame.kind == "memcpy_htod"]),
+        ("Copies to the host", frame[frame.kind == "memcpy_dtoh"]),
+    ]
+    kernels = frame[frame.kind == "kernel"]
+    rows += [(f"Kernels, stream {stream}", kernels[kernels.stream == stream]) for stream in sorted(set(kernels.stream))]
+    names = list(dict.fromkeys(kernels.name))
+    colours = dict(zip(names, itertools.cycle(OURS), strict=False))
+    figure = Figure(figsize=(WIDTH_IN, 1.0 + 0.36 * len(rows)), layout="constrained")
+    panels = figure.subplots(2, 1)
+    margin = (end - start) * 0.02
+    views = (
+        (0.0, float(frame.end_ns.max()), "The whole program"),
+        (start - margin, end + margin, "From the copy of the images to the labels"),
+    )
+    for axes, (left, right, title) in zip(panels, views, strict=True):
+        pixel = (right - left) / 1500
+        for place, (_, events) in enumerate(reversed(rows)):
+            shown = events[(events.end_ns >= left) & (events.start_ns <= right)].sort_values("start_ns")
+            if events is ranges:
+                _range_bars(axes, shown, place, left, right)
+                continue
+            for name, colour in colours.items() if len(shown) and shown.kind.iloc[0] == "kernel" else [("", MUTED)]:
+                drawn = shown[shown.name == name] if name else shown
+                spans = merged(spans_of(drawn), pixel)
+                bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in spans]
+                axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
+        axes.set_xlim(0, (right - left) / 1e6)
+        name_rows(axes, [name for name, _ in reversed(rows)])
+        axes.set_title(title)
+        value_axis(axes, "x")
+        axes.set_xlabel("ms")
+    times = {name: kernels[kernels.name == name] for name in names}
+    labels = [f"{name}, {units.time((runs.end_ns - runs.start_ns).sum() / 1e6)}" for name, runs in times.items()]
+    figure.legend([Patch(color=colours[name]) for name in names], labels, loc="outside lower center", ncols=4)
+    return svg(figure)
+
+
+def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) -> None:
+    """Ranges that hold no other range as outlined bars, named where the name fits in."""
+    inner = [
+        row
+        for row in ranges.itertuples()
+        if not any(
+            other.start_ns >= row.start_ns and other.end_ns <= row.end_ns and other.Index != row.Index
+            for other in ranges.itertuples()
+        )
+    ]
+    room = WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
+    for row in inner:
+        start, end = max(row.start_ns, left), min(row.end_ns, right)
+        axes.barh(
+            place,
+            (end - start) / 1e6,
+            left=(start - left) / 1e6,
+            height=0.68,
+            color="white",
+            edgecolor=MUTED,
+            linewidth=0.5,
+        )
+        if (end - start) * room > 3.6 * len(row.name):
+            middle = ((start + end) / 2 - left) / 1e6
+            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
+
+
+def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
+    """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
+    for a cell of a table. Each of `names` has its colour."""
+    width, lane = 250.0, 5.0
+    kernels, first = side.kernels, side.kernels.start_ns.min()
+    streams = sorted(set(kernels.stream))
+    height = max(10.0, lane * len(streams) + 2)
+    parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{RULE}" stroke-width="0.8"/>']
+    tall = lane - 1 if len(streams) > 1 else height - 3
+    durations = kernels.end_ns - kernels.start_ns
+    filled: dict[int, float] = {}  # of each lane's height
+    groups: Iterable[Any] = kernels.groupby(["stream", "name"], sort=False)
+    for (stream, name), alike in groups:
+        place = streams.index(stream)
+        top = 1 + place * lane if len(streams) > 1 else 1
+        if len(kernels) > width:
+            # Kernels narrower than the page can show would hide each other.
+            share = durations[alike.index].sum() / durations[kernels.stream == stream].sum()
+            top += filled.get(place, 0.0) * tall
+            filled[place] = filled.get(place, 0.0) + share
+        else:
+            share = 1.0
+        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in spans_of(alike)]
+        bars = ""
+        for start, end in merged(relative, 0.25 / width):
+            left = f"{start * width:.2f}"
+            bars += f"M{left} {top:.2f}h{max(0.3, (end - start) * width):.2f}v{share * tall:.2f}H{left}z"
+        parts.append(f'<path d="{bars}" fill="{colour_of(name, names)}"/>')
+    view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'

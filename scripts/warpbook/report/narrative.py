@@ -1,0 +1,152 @@
+"""Authors' words: Markdown in reports/narrative/ with live figures in it, as `{{ speedup("constant_weights") }}`.
+
+Every name that a text may use is a method of `Figures`. One that does not exist, or a variant, layer or size that does
+not, fails the rendering with the file and the line. A text may come from a stranger: it is rendered in Jinja's sandbox,
+in a process of its own with bounds on time, memory and length, and its HTML is shown, not obeyed.
+"""
+
+import signal
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jinja2 import FileSystemLoader, StrictUndefined, TemplateSyntaxError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup
+
+from warpbook import units
+from warpbook.errors import UserError, nearest
+from warpbook.files import PROJECT
+from warpbook.harness.supervision import Failed, bound, supervised
+from warpbook.report import words
+from warpbook.report.evidence import Evidence, Speedup
+
+FOLDER = PROJECT / "reports" / "narrative"
+NOT_MEASURED = "(not measured)"
+SECONDS, MEMORY_BYTES, CHARACTERS = 10, 1 << 30, 1_000_000
+
+
+class Figures:
+    """What a text may say with live values: each method gives words, or `(not measured)` where there is no figure.
+
+    Without `layer` a figure is of all layers together, without `size` at the study's largest.
+    """
+
+    def __init__(self, ev: Evidence):
+        self._ev = ev
+
+    def speedup(self, variant: str, over: str = "", layer: str = "", size: int = 0, kind: str = "op") -> str:
+        """How many times faster than `over`, by default what it builds on, with the interval: 1.140× [1.138, 1.142].
+
+        † where the two were not timed in turn.
+        """
+        speedup = self._speedup(variant, over, layer, size, kind)
+        if not speedup:
+            return NOT_MEASURED
+        return (
+            f"{units.ratio_within(speedup.ratio)}{'' if speedup.paired else '†'} {units.ratio_interval(speedup.ratio)}"
+        )
+
+    def verdict(self, variant: str, over: str = "", layer: str = "", size: int = 0) -> str:
+        """faster, slower, same or ambiguous."""
+        speedup = self._speedup(variant, over, layer, size, "op")
+        return speedup.verdict if speedup else NOT_MEASURED
+
+    def op_time(self, variant: str, layer: str = "", size: int = 0, kind: str = "op") -> str:
+        """A time with its unit: 3.778 ms."""
+        self._check(variant, layer)
+        size = size or self._ev.largest
+        time = self._ev.times.op(variant, layer, size, kind) if layer else self._ev.times.total(variant, size, kind)
+        return units.time(time.value) if time else NOT_MEASURED
+
+    def times_bound(self, variant: str, layer: str, size: int = 0) -> str:
+        """Kernel time over the hardware's lower bound: 3.4×."""
+        self._check(variant, layer)
+        size = size or self._ev.largest
+        kernels = self._ev.times.op(variant, layer, size, "gpu")
+        bound = self._ev.times.fp32_bound_ms(next(one for one in self._ev.layers if one.name == layer), size)
+        return units.ratio(kernels.value / bound) if kernels and bound else NOT_MEASURED
+
+    def resource(self, variant: str, name: str, kernel: str = "conv_forward") -> str:
+        """registers, shared_bytes, local_bytes or spill_bytes of a kernel on the architecture of the GPU cited."""
+        self._check(variant)
+        amount = self._ev.builds.resource(variant, name, kernel)
+        return NOT_MEASURED if amount is None else str(amount)
+
+    def best(self) -> str:
+        """The name of the fastest GPU variant of ours."""
+        return self._ev.ranking.best.name if self._ev.ranking.best else NOT_MEASURED
+
+    def gpu(self) -> str:
+        """The name of the GPU cited."""
+        return self._ev.device_name("gpu")
+
+    def _speedup(self, variant: str, over: str, layer: str, size: int, kind: str) -> Speedup | None:
+        self._check(variant, layer, over)
+        size = size or self._ev.largest
+        if layer:
+            return self._ev.times.speedup(variant, layer, size, over=over or None, kind=kind)
+        return self._ev.times.total_speedup(variant, size, over=over or None, kind=kind)
+
+    def _check(self, variant: str, layer: str = "", over: str = "") -> None:
+        layers = [one.name for one in self._ev.layers]
+        for name, known in (
+            (variant, list(self._ev.plan.variants)),
+            (over, list(self._ev.plan.variants)),
+            (layer, layers),
+        ):
+            if name and name not in known:
+                raise UserError(f"{name!r} is not known: {nearest(name, known)}")
+
+
+def rendered(ev: Evidence, folder: Path = FOLDER) -> Markup:
+    """A study's text as HTML; a sentence that says so where there is none.
+
+    Raises UserError with file and line for a name that does not exist and for broken syntax.
+    """
+    path = folder / f"{ev.name}.md"
+    if not path.exists():
+        return Markup(f"<p>The authors wrote no discussion ({path.name}).</p>")
+
+    def produce() -> Iterator[str]:
+        bound(MEMORY_BYTES, 2 * SECONDS)
+        yield _filled_in(path, Figures(ev))
+
+    try:
+        (text,) = supervised(produce, 2 * SECONDS)
+    except (Failed, RuntimeError) as error:
+        raise UserError(f"{path}: it cannot be rendered: {error}") from error
+    return Markup(words.to_html(text))
+
+
+def _filled_in(path: Path, figures: Figures) -> str:
+    """A text with its figures in place."""
+    env = ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader(path.parent), undefined=StrictUndefined, finalize=words.escaped
+    )
+    env.globals = {name: getattr(figures, name) for name in dir(figures) if not name.startswith("_")}
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"still not rendered after {SECONDS} s")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    pieces: list[str] = []
+    length = 0
+    try:
+        for piece in env.get_template(path.name).generate():
+            length += len(piece)
+            if length > CHARACTERS:
+                raise ValueError(f"longer than the {CHARACTERS} characters that a text may have")
+            pieces.append(piece)
+    except TemplateSyntaxError as error:
+        raise UserError(f"{path}, line {error.lineno}: {error.message}") from error
+    except Exception as error:  # an author's expression may raise anything
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        # Where it grew too long, the line is that of what is written there already.
+        line = lines[-1] if lines else 1 + sum(piece.count("\n") for piece in pieces)
+        raise UserError(f"{path}, line {line}: {str(error) or type(error).__name__}") from error
+    finally:
+        signal.alarm(0)
+    return "".join(pieces)

@@ -1,0 +1,132 @@
+"""HTML as a PDF that everyone can read and that lasts: PDF/UA-1 and PDF/A-3a, its runs' tables within."""
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from warpbook import members, tables
+from warpbook.errors import UserError
+from warpbook.files import PROJECT
+from warpbook.runs import Run
+
+if TYPE_CHECKING:
+    from weasyprint.urls import URLFetcher
+
+REPORTS = PROJECT / "reports"
+
+# WeasyPrint claims one standard a file: PDF/A-3a. This claims PDF/UA-1 beside it, and tells PDF/A's readers the word.
+PDF_UA = b"""<rdf:Description rdf:about="" xmlns:pdfuaid="http://www.aiim.org/pdfua/ns/id/">
+<pdfuaid:part>1</pdfuaid:part>
+</rdf:Description>
+<rdf:Description rdf:about="" xmlns:pdfaExtension="http://www.aiim.org/pdfa/ns/extension/"
+ xmlns:pdfaSchema="http://www.aiim.org/pdfa/ns/schema#" xmlns:pdfaProperty="http://www.aiim.org/pdfa/ns/property#">
+<pdfaExtension:schemas><rdf:Bag><rdf:li rdf:parseType="Resource">
+<pdfaSchema:schema>PDF/UA identification</pdfaSchema:schema>
+<pdfaSchema:namespaceURI>http://www.aiim.org/pdfua/ns/id/</pdfaSchema:namespaceURI>
+<pdfaSchema:prefix>pdfuaid</pdfaSchema:prefix>
+<pdfaSchema:property><rdf:Seq><rdf:li rdf:parseType="Resource">
+<pdfaProperty:name>part</pdfaProperty:name>
+<pdfaProperty:valueType>Integer</pdfaProperty:valueType>
+<pdfaProperty:category>internal</pdfaProperty:category>
+<pdfaProperty:description>Part of ISO 14289 that the file keeps to</pdfaProperty:description>
+</rdf:li></rdf:Seq></pdfaSchema:property>
+</rdf:li></rdf:Bag></pdfaExtension:schemas>
+</rdf:Description>
+</rdf:RDF>"""
+
+
+def attachments(cited: Iterable[Run]) -> list[Any]:
+    """Each run's record and its plain tables; samples and traced events, which are megabytes, stay in the run."""
+    from weasyprint import Attachment
+
+    attached = {}
+    for run in cited:
+        ended = datetime.fromisoformat(run.record["ended"]).astimezone(UTC)
+        meanings = {"run.json": "the run's record: machine, versions, configuration"}
+        meanings |= {table.name: f"a row is {table.row}" for table in tables.RUN_TABLES if table.name.endswith(".csv")}
+        for file, meaning in meanings.items():
+            try:
+                content = members.read(run.path, file)
+            except members.Missing:  # a run may lack an optional table
+                continue
+            name = f"{run.run_id}_{file}"
+            attached[name] = Attachment(
+                string=content, name=name, description=meaning, created=ended, modified=ended, relationship="Data"
+            )
+    return [attached[name] for name in sorted(attached)]  # a PDF wants them in the order of their names
+
+
+def _fetcher() -> "URLFetcher":
+    """What WeasyPrint may embed: what the document holds itself, and our fonts. Texts of strangers are in it."""
+    from weasyprint.urls import URLFetcher
+
+    fonts = (REPORTS / "fonts").resolve()
+
+    class Fetcher(URLFetcher):  # type: ignore[misc]  # WeasyPrint brings no types
+        def fetch(self, url: str, headers: Any = None) -> Any:
+            path = Path(unquote(urlsplit(url).path)).resolve()
+            if not url.startswith("data:") and not (url.startswith("file:///") and path.parent == fonts):
+                raise ValueError("a report embeds nothing but its own pictures and fonts")
+            return super().fetch(url, headers)
+
+    return Fetcher()
+
+
+def _finish(_: Any, pdf: Any) -> None:
+    """Keep what WeasyPrint leaves open of PDF/A, and say in a PDF/A that it is a PDF/UA too."""
+    for one in pdf.objects:
+        if getattr(one, "extra", {}).get("Subtype") == "/Image":
+            one.extra["Interpolate"] = "false"  # of a picture within a chart no style is asked
+    metadata = pdf.objects[int(pdf.catalog["Metadata"].split()[0])]
+    metadata.stream = [part.replace(b"</rdf:RDF>", PDF_UA) for part in metadata.stream]
+    metadata.compress = False  # PDF/A wants it to be found by programs that read no PDF
+
+
+@cache
+def _end_streams_plainly() -> None:
+    """Have every stream of a PDF end in CR LF, not LF: where data end in CR, readers take that for the line's end too.
+
+    One stream in 256 is such, and seems longer than it is to who counts what stands between, as PDF/A wants.
+    """
+    import pydyf
+
+    content = pydyf.Stream.data.fget
+
+    def data(stream: Any) -> bytes:
+        return bytes(content(stream).removesuffix(b"\nendstream") + b"\r\nendstream")
+
+    pydyf.Stream.data = property(data)
+
+
+def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
+    """Write HTML as a tagged PDF that holds the tables of the runs `cited`.
+
+    Raises UserError where Pango is missing or WeasyPrint found something wrong.
+    """
+    complaints: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            complaints.append(record.getMessage())
+
+    try:
+        import weasyprint
+    except OSError as error:
+        raise UserError(
+            f"WeasyPrint cannot load Pango ({error}); install it with: "
+            "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
+        ) from error
+    _end_streams_plainly()
+    handler = Collector(logging.WARNING)
+    weasyprint.LOGGER.addHandler(handler)
+    try:
+        page = weasyprint.HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
+        page.write_pdf(target, finisher=_finish, pdf_variant="pdf/a-3a", attachments=attachments(cited))
+    finally:
+        weasyprint.LOGGER.removeHandler(handler)
+    if complaints:
+        raise UserError("WeasyPrint could not draw everything:\n" + "\n".join(f"  {line}" for line in complaints[:20]))

@@ -1,0 +1,120 @@
+"""A study's evidence as HTML and PDF. Nothing is measured here, and nothing is typed that was measured."""
+
+import base64
+import html
+import re
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from warpbook import provenance
+from warpbook.files import PROJECT
+from warpbook.report import words
+from warpbook.report.comparison import Comparison
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import VIEWS, cover, runs_compared
+from warpbook.report.views.cells import data_uri
+
+FOLDER = PROJECT / "reports"
+
+
+@dataclass
+class Headings:
+    """The headings of a report in the order rendered, numbered as the stylesheet numbers them."""
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    _counts: dict[str, int] = field(default_factory=lambda: {"chapter": 0, "appendix": 0, "section": 0})
+
+    def __call__(self, level: int, id: str, title: str, numbered: bool = True, lettered: bool = False) -> Markup:
+        """An h1 or h2 with its place in the contents."""
+        if level == 1:
+            self._counts["section"] = 0
+            if numbered:
+                self._counts["appendix" if lettered else "chapter"] += 1
+        else:
+            self._counts["section"] += 1
+        letter = chr(ord("A") + self._counts["appendix"] - 1)
+        chapter = letter if lettered else str(self._counts["chapter"])
+        number = "" if not numbered else chapter if level == 1 else f"{chapter}.{self._counts['section']}"
+        self.entries.append({"level": level, "id": id, "title": title, "number": number})
+        kind = "" if not numbered else ' class="lettered"' if lettered else ' class="numbered"'
+        return Markup(f'<h{level} id="{html.escape(id)}"{kind}>{html.escape(title)}</h{level}>')
+
+
+def templates(autoescape: bool = True) -> Environment:
+    """The environment of every template: undefined names raise, and what the macros call is here."""
+    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=autoescape)
+    env.filters["data_uri"] = data_uri
+    env.globals["version"] = provenance.VERSION
+    return env
+
+
+def unwrapped(paragraph: str) -> str:
+    """A paragraph's lines as one."""
+    return re.sub(" *\n *", " ", paragraph)
+
+
+def markdown_templates() -> Environment:
+    """The environment of Markdown templates: what they print of a run is escaped, and Markup of ours is not."""
+    env = templates(autoescape=False)
+    env.finalize = words.escaped
+    env.filters |= {"code": words.code, "unwrapped": unwrapped}
+    return env
+
+
+def environment(ev: Evidence, headings: Headings) -> Environment:
+    """The environment of a report's templates: what sections call is here."""
+    env = templates()
+    env.globals |= {
+        "ev": ev,
+        "views": VIEWS,
+        "heading": headings,
+        "headings": headings.entries,
+    }
+    return env
+
+
+def _stylesheets() -> list[Markup]:
+    return [Markup((FOLDER / "style" / f"{name}.css").read_text()) for name in ("tokens", "page", "type", "parts")]
+
+
+def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
+    """The report as one HTML document, stylesheets within."""
+    env = environment(ev, Headings())
+    return env.get_template("report.html.j2").render(
+        cover=cover.view(ev, made, commit, dirty),
+        stylesheets=_stylesheets(),
+    )
+
+
+def comparison_text(compared: Comparison, figure: str = "") -> str:
+    """Two runs compared, as Markdown."""
+    return markdown_templates().get_template("compare.md.j2").render(view=runs_compared.view(compared), figure=figure)
+
+
+def comparison_html(compared: Comparison) -> str:
+    """The same as an HTML document, with a picture of how far each variant moved."""
+    env, figure = templates(), runs_compared.figure(compared)
+    place = secrets.token_hex()  # a word that no run can hold
+    body = words.to_html(comparison_text(compared, place if figure else ""))
+    if figure:
+        placing = env.from_string('{% import "macros.html.j2" as m %}{{ m.figure(figure) }}')
+        body = body.replace(f"<p>{place}</p>", placing.render(figure=figure))
+    return env.get_template("compare.html.j2").render(
+        head=compared.head.run_id,
+        base=compared.base.run_id,
+        stylesheets=_stylesheets(),
+        body=Markup(body.replace("<table>", '<table class="data">')),
+    )
+
+
+def standalone(document: str) -> str:
+    """HTML with its fonts inside, so that the file can be sent alone."""
+    for path in sorted((FOLDER / "fonts").glob("*.ttf")):
+        font = base64.b64encode(path.read_bytes()).decode()
+        document = document.replace(f'url("../fonts/{path.name}")', f'url("data:font/ttf;base64,{font}")')
+    return document

@@ -1,0 +1,35 @@
+"""Views: what the report's sections say, computed from the evidence as frozen values that templates only place.
+
+A section `sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`. A view is a frozen dataclass of tables,
+figures, words and conditions; `parts` are what it is made of, `cells` the only place that writes markup into a cell.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from warpbook.report import narrative
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import (
+    analysis,
+    appendix,
+    division_of_labour,
+    milestone_1,
+    milestone_2,
+    milestone_3,
+    milestone_4,
+    published,
+    summary,
+)
+
+VIEWS: dict[str, Callable[[Evidence], Any]] = {
+    "analysis": analysis.view,
+    "appendix": appendix.view,
+    "discussion": narrative.rendered,
+    "division_of_labour": division_of_labour.view,
+    "milestone_1": milestone_1.view,
+    "milestone_2": milestone_2.view,
+    "milestone_3": milestone_3.view,
+    "milestone_4": milestone_4.view,
+    "published": published.view,
+    "summary": summary.view,
+}

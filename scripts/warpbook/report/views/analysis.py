@@ -1,0 +1,159 @@
+"""The chapter on hardware counters: what bounds each variant's longest kernel."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.networks import ConvLayer
+from warpbook.profiling import counters
+from warpbook.profiling.counters import CountedCall, CountedLaunch
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
+from warpbook.report.views.profiles import short_name
+from warpbook.units import MISSING
+from warpbook.variants import Variant
+
+NAME_WIDTH = 13
+SHARES = (counters.SM, counters.MEMORY, counters.DRAM, counters.ACHIEVED, counters.THEORETICAL)
+
+Counted = tuple[Variant, ConvLayer, CountedCall]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was counted, with `images` images."""
+
+    images: str
+    roofline: Figure
+    kernels: Table
+    bounds: Table
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The chapter. counts: None where nothing could be counted; notes: what is missing, and why."""
+
+    counts: Counts | None
+    notes: tuple[str, ...]
+
+
+def view(ev: Evidence) -> Analysis | None:
+    """None where nobody tried to count."""
+    if ev.counters.table.empty:
+        return None
+    return Analysis(_counts(ev, ev.counters.counted) if ev.counters.counted else None, tuple(_notes(ev)))
+
+
+def _counts(ev: Evidence, counted: list[Counted]) -> Counts:
+    images = units.count(counted[0][2].images)
+    numbered = {name: place for place, name in enumerate(dict.fromkeys(one.name for one, *_ in counted), 1)}
+    labels = {name: f"{number}\u00a0{name}" for name, number in numbered.items()}
+    return Counts(images, _roofline(ev, counted), _kernels(ev, counted, labels, images), _bounds(counted, labels))
+
+
+def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
+    hollow = (
+        "; hollow points are of variants that compute in TF32 or FP16, whose peaks are higher, with the layer's "
+        "operations in their place"
+        if any(variant.header.precision != "fp32" for variant, *_ in counted)
+        else ""
+    )
+    return Figure(
+        "analysis-roofline",
+        figures.limits.roofline(ev),
+        "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
+        "FP32 peak.",
+        "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
+        "of each variant's call, not the longest alone; numbered as in the table below. Counted are the FP32 "
+        f"operations done, those on padding too{hollow}. Reading alone is faster than copying, so that a point may lie "
+        "above the slope.",
+    )
+
+
+def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], images: str) -> Table:
+    return Table(
+        "analysis-table",
+        f"The longest kernel of each variant on each layer, {images} images on {ev.device_name('gpu')}: throughput of "
+        "the multiprocessors (blue) and of the memory system (orange), drawn and in numbers, and of DRAM, in percent "
+        "of their peaks; occupancy, achieved and at most; what warps wait for most, in Nsight Compute's words, with "
+        "its share of their time; the FP32 rate; FP32 operations for each byte that DRAM moves. Products of tensor "
+        "cores and of half precision are not FP32 operations.",
+        (
+            *words("Variant", "Layer", "Kernel"),
+            Column("Speed of Light", "picture"),
+            *numbers("SM", "Memory", "DRAM", "Achieved", "At most"),
+            *words("Largest stall"),
+            *numbers("TFLOP/s", "FLOP/B"),
+        ),
+        tuple(_kernel(labels[variant.name], layer, call.longest) for variant, layer, call in counted),
+        "wide",
+    )
+
+
+def _kernel(label: str, layer: ConvLayer, launch: CountedLaunch) -> tuple[Cell, ...]:
+    rate, intensity = launch.gflop_per_s, launch.flop_per_byte
+    return (
+        label,
+        layer.name,
+        _shortened(short_name(launch.kernel)),
+        _speed_of_light(launch),
+        *(_percent(launch.values.get(metric)) for metric in SHARES),
+        _stall(launch),
+        units.significant(rate / 1e3, 3) if rate is not None else MISSING,
+        units.significant(intensity, 3) if intensity is not None else MISSING,
+    )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
+
+
+def _speed_of_light(launch: CountedLaunch) -> Cell:
+    """Throughput of the multiprocessors and of the memory system as bars."""
+    sm, memory = launch.values.get(counters.SM), launch.values.get(counters.MEMORY)
+    if sm is None or memory is None:
+        return ""
+    alt = f"Throughput: multiprocessors {sm:.0f} %, memory system {memory:.0f} % of their peaks"
+    return cells.picture("light", figures.limits.speed_of_light(sm, memory), alt)
+
+
+def _percent(value: float | None) -> str:
+    return units.percent(value / 100, 0) if value is not None else MISSING
+
+
+def _stall(launch: CountedLaunch) -> str:
+    """What warps wait for most, with its share, not to be broken over lines."""
+    if not launch.stall:
+        return MISSING
+    reason, share = launch.stall
+    return f"{reason} {units.percent(share, 0)}".replace("_", "\u00a0").replace(" ", "\u00a0")
+
+
+def _bounds(counted: list[Counted], labels: dict[str, str]) -> Table:
+    return Table(
+        "analysis-bound",
+        "What bounds each kernel, by rule: the unit nearest its peak bounds it from "
+        f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
+        "throughput is of the cycles in which it was active, the others' of all.",
+        words("Variant", "Layer", "What bounds it"),
+        tuple(
+            (labels[variant.name], layer.name, counters.bound(call.longest) or MISSING)
+            for variant, layer, call in counted
+        ),
+        "sentences",
+    )
+
+
+def _notes(ev: Evidence) -> list[str]:
+    assert ev.gpu_run is not None  # which the counters are of
+    notes = [
+        f"No hardware counters{' of ' + ', '.join(places) if ev.counters.counted else ''}: {reason}."
+        for reason, places in ev.counters.uncounted.items()
+    ]
+    if ev.counters.unread:
+        notes.append(f"Nsight Compute gave no reading of {', '.join(ev.counters.unread)}.")
+    left_out = ev.gpu_run.record.get("reports_left_out")
+    if left_out:
+        notes.append(f"Too large for the run's archive of Nsight Compute's own reports: {', '.join(left_out)}.")
+    return notes

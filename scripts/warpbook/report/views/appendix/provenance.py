@@ -1,0 +1,195 @@
+"""Appendix: machines and software of the runs cited, weights, configuration, and what their tables hold."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from warpbook import tables, units, weights
+from warpbook.report.evidence import Evidence
+from warpbook.report.views.parts import Table, words
+from warpbook.runs import Run
+from warpbook.table import Column
+
+HASH_SHOWN = 16
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run that the report cites, and where it was measured."""
+
+    run_id: str
+    table: Table
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How weights were trained here."""
+
+    on: str
+    seed: str
+    steps: str
+    batch: str
+    optimizer: str
+    mantissa_bits: str
+    accuracy: str
+
+
+@dataclass(frozen=True)
+class WeightSet:
+    """trained: None for weights that were imported, `source` says from where."""
+
+    model: str
+    trained: Trained | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """resized_to: the edge of the images, 0 where they are as published; archive: of the GPU's figures where they were
+    not measured in the run of this machine."""
+
+    runs: tuple[RunFacts, ...]
+    resized_to: int
+    weight_sets: tuple[WeightSet, ...]
+    configuration: str
+    archive: str
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """What every column of a run means: those that several tables share, and each table's others."""
+
+    shared: Table
+    tables: tuple[Table, ...]
+
+
+def view(ev: Evidence) -> Provenance:
+    """Of the runs that the report cites and of the study that it is about."""
+    archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
+    return Provenance(
+        runs=tuple(RunFacts(run.run_id, _run(ev, run, place)) for place, run in enumerate(ev.cited, 1)),
+        resized_to=0 if ev.network.image == 28 else ev.network.image,
+        weight_sets=tuple(_weights(ev, name) for name in ev.plan.weight_sets(ev.network.name)),
+        configuration=_configuration(ev),
+        archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
+    )
+
+
+def _run(ev: Evidence, run: Run, place: int) -> Table:
+    record, machine = run.record, run.record["machine"]
+    cpu, packages = machine["cpu"], machine["packages"]
+    code = f"Warpbook {record['version']}, " if "version" in record else ""  # not told before 0.2.0
+    if record["commit"]:
+        code += f"commit {record['commit']}{', with uncommitted changes' if record['dirty'] else ''}"
+    else:
+        code += "commit unknown: no git on that machine"
+    memory = units.significant(cpu["memory_gib"], 3)
+    # As a dictionary of names in lower and upper case is read.
+    software = ", ".join(f"{name} {packages[name]}" for name in sorted(packages, key=str.lower))
+    rows = [
+        ("Cited for", _cited_for(ev, run)),
+        ("Measured", f"{record['started']} to {record['ended']}"),
+        ("Code", code),
+        ("Host", f"{cpu['model']}, {cpu['cores']} cores, {memory} GiB; {machine['system']}"),
+        *(_gpu(machine["gpu"]) if machine["gpu"] else []),
+        ("Compiler", machine["compiler"]),
+        ("Software", f"Python {machine['python']}; {software}"),
+        ("SM clock while timing", clock_span(ev, run)),
+    ]
+    return Table(f"a-run-{place}", f"The run {run.run_id}.", words("Fact", "Value"), tuple(rows), "facts")
+
+
+def _cited_for(ev: Evidence, run: Run) -> str:
+    if run is not ev.local:
+        return "GPU figures"
+    return "CPU and GPU figures" if ev.gpu_run is ev.local else "CPU figures and builds"
+
+
+def _gpu(gpu: dict[str, Any]) -> list[tuple[str, str]]:
+    memory, l2 = units.significant(gpu["memory_bytes"] / 2**30, 3), gpu["l2_bytes"] // 2**20
+    sm_clock, memory_clock = (units.significant(gpu[f"{name}_clock_max_mhz"]) for name in ("sm", "memory"))
+    copy_low, copy_high = (units.significant(end) for end in gpu["copy_gb_per_s_ci"])
+    fp32 = ""
+    if "fp32_gflop_per_s" in gpu:
+        rate, low, high = (
+            units.significant(gflop / 1e3) for gflop in (gpu["fp32_gflop_per_s"], *gpu["fp32_gflop_per_s_ci"])
+        )
+        fp32 = f"; FP32 multiply-adds {rate} TFLOP/s, {low} to {high}"
+    return [
+        (
+            "GPU",
+            f"{gpu['name']}, {gpu['arch']}, {gpu['multiprocessors']} multiprocessors, {memory} GiB, L2 {l2} MiB; "
+            f"UUID SHA-256 {gpu['uuid_sha256'][:HASH_SHOWN]}…",
+        ),
+        (
+            "Clocks and power",
+            f"SM at most {sm_clock} MHz, memory {memory_clock} MHz, power limit "
+            f"{units.significant(gpu['power_limit_w'], 3)} W",
+        ),
+        (
+            "Measured ceilings",
+            f"copy {units.significant(gpu['copy_gb_per_s'])} GB/s read and written, 95 % interval {copy_low} to "
+            f"{copy_high}{fp32}",
+        ),
+        (
+            "Peak by specification",
+            f"FP32 {units.significant(gpu['peak_gflop_per_s']['fp32'] / 1e3, 3)} TFLOP/s at the highest SM clock",
+        ),
+        ("Driver and CUDA", f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']})"),
+    ]
+
+
+def clock_span(ev: Evidence, run: Run) -> str:
+    """SM clocks read while a run's samples were taken, and how many were taken under a slowdown."""
+    samples = run.table(tables.SAMPLES)
+    samples = samples[(samples.network == ev.network.name) & (samples.status == "ok")]
+    clocks = samples.sm_clock_mhz.dropna()
+    if clocks.empty:
+        return "not read: no GPU samples" if run.gpu is None else "not read: NVML did not answer"
+    spread = f"{clocks.min():.0f} to {clocks.max():.0f} MHz, median {clocks.median():.0f}"
+    return f"{spread}; {int(samples.throttled.sum())} of {len(samples)} samples under a slowdown"
+
+
+def _weights(ev: Evidence, name: str) -> WeightSet:
+    story = weights.provenance(ev.network, name)
+    if "trained_on" not in story:
+        return WeightSet(ev.network.model(name), None, str(story["imported_from"]))
+    trained = Trained(
+        on=story["trained_on"],
+        seed=str(story["seed"]),
+        steps=str(story["steps"]),
+        batch=str(story["batch"]),
+        optimizer=story["optimizer"].split(" ")[0],
+        mantissa_bits=str(story["mantissa_bits"]),
+        accuracy=units.significant(story["accuracy"]["10000"]),
+    )
+    return WeightSet(ev.network.model(name), trained, "")
+
+
+def _configuration(ev: Evidence) -> str:
+    """As YAML, this study alone."""
+    shared = yaml.safe_dump(ev.config.model_dump(mode="json", exclude={"studies"}), sort_keys=False, width=100)
+    study = yaml.safe_dump({ev.name: ev.study.model_dump(mode="json", exclude_none=True)}, sort_keys=False, width=100)
+    return f"{shared}studies:\n" + "".join(f"  {line}\n" for line in study.splitlines())
+
+
+def dictionary() -> Dictionary:
+    """Of every table of a run."""
+    shared = tables.shared_columns()
+    return Dictionary(
+        _columns("d-shared", "Columns that several tables share.", shared),
+        tuple(
+            _columns(
+                f"d-{place}",
+                f"{table.name}: a row is {table.row}. Key: {', '.join(table.key)}.",
+                {name: column for name, column in table.columns.items() if name not in shared},
+            )
+            for place, table in enumerate(tables.RUN_TABLES, 1)
+        ),
+    )
+
+
+def _columns(id: str, caption: str, columns: dict[str, Column]) -> Table:
+    rows = tuple((name, column.dtype, column.meaning) for name, column in columns.items())
+    return Table(id, caption, words("Column", "Type", "Meaning"), rows, "facts")

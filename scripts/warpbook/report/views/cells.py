@@ -1,0 +1,70 @@
+"""Cells that need markup: times with intervals, speedups, verdicts, inline pictures, links. All else is escaped."""
+
+import base64
+
+from markupsafe import Markup
+
+from warpbook import units
+from warpbook.estimates import Estimate
+from warpbook.report import figures
+from warpbook.report.evidence import Speedup
+from warpbook.units import MISSING
+
+_TIMED = Markup('<span class="nowrap">{}{}</span>')
+_INTERVAL = Markup(' <span class="interval">{}</span>')
+_JUDGED = Markup('<span class="{}">{}</span>')
+# A ratio of times that were not taken in turn.
+_UNPAIRED = Markup("<sup>†</sup>")
+
+
+def data_uri(svg: str) -> str:
+    """A picture as the address of an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def timed(estimate: Estimate | None) -> str:
+    """A time with half its interval's width: 3.778 ms ±0.3 %."""
+    if estimate is None:
+        return MISSING
+    spread = units.spread(estimate)
+    return _TIMED.format(units.time(estimate.value), _INTERVAL.format(spread) if spread else "")
+
+
+def sped(speedup: Speedup | None) -> str:
+    """A speedup with its interval: 1.140× [1.138, 1.142]."""
+    if speedup is None:
+        return MISSING
+    ratio = speedup.ratio
+    interval = units.ratio_interval(ratio) if ratio.n > 1 else "(one sample)"
+    dagger = Markup("") if speedup.paired else _UNPAIRED
+    return _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval))
+
+
+def times(speedup: Speedup | None) -> str:
+    """A speedup without its interval, in its verdict's colour, for a table that draws the interval."""
+    if speedup is None:
+        return MISSING
+    return _JUDGED.format(speedup.verdict, units.ratio(speedup.ratio.value)) + ("" if speedup.paired else _UNPAIRED)
+
+
+def verdict(speedup: Speedup | None) -> str:
+    """What a speedup and its interval allow to say, in its colour."""
+    return _JUDGED.format(speedup.verdict, speedup.verdict) if speedup else MISSING
+
+
+def interval(speedup: Speedup | None, span: tuple[float, float], same_within: float) -> str:
+    """A speedup and its interval drawn on an axis from span[0] to span[1]; empty where there is none."""
+    if speedup is None:
+        return ""
+    alt = f"Speedup {units.ratio_within(speedup.ratio)}, interval {units.ratio_interval(speedup.ratio)}"
+    return picture("interval", figures.intervals.interval(speedup, span, same_within), alt)
+
+
+def picture(kind: str, svg: str, alt: str) -> Markup:
+    """A small picture within a cell. kind: its class in the stylesheet."""
+    return Markup('<img class="{}" src="{}" alt="{}">').format(kind, data_uri(svg), alt)
+
+
+def link(id: str, words: str) -> Markup:
+    """Words that lead to another place in the report."""
+    return Markup('<a href="#{}">{}</a>').format(id, words)

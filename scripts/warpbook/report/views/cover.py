@@ -1,0 +1,96 @@
+"""The cover: what the report is about, and what it was made from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from warpbook import units
+from warpbook.report.evidence import Evidence
+
+# The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
+PITCH = 7.4
+TILE_ROWS, TILE_COLUMNS = range(3, 13), range(6, 15)
+TAP_ROWS, TAP_COLUMNS = range(4, 9), range(5, 10)
+
+
+@dataclass(frozen=True)
+class Square:
+    """A square of the motif."""
+
+    x: float
+    y: float
+    stroke_opacity: float
+    fill_opacity: float
+
+
+@dataclass(frozen=True)
+class Cover:
+    """gpu: the GPU and where its figures come from, or why there are none. commit: short, empty where it is unknown;
+    dirty: changes were not committed. runs: the ids of those cited."""
+
+    title: str
+    kicker: str
+    subtitle: str
+    authors: tuple[str, ...]
+    affiliation: str
+    created: str
+    date: str
+    day: str
+    network: str
+    sizes: str
+    gpu: str
+    cpu: str
+    commit: str
+    dirty: bool
+    runs: tuple[str, ...]
+    motif: tuple[Square, ...]
+
+
+def view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Cover:
+    """The cover of a report on figures of a time, made from the code of a commit, empty where there is no git."""
+    report = ev.config.report
+    return Cover(
+        title=report.title,
+        kicker=f"{'Final' if ev.study.step == 'Baseline' else ev.study.step} report",
+        subtitle=ev.study.title,
+        authors=tuple(report.authors),
+        affiliation=report.affiliation,
+        created=made.isoformat(),
+        date=made.strftime("%-d %B %Y"),
+        day=made.strftime("%Y-%m-%d"),
+        network=_network(ev),
+        sizes=", ".join(map(units.count, ev.sizes)),
+        gpu=_gpu(ev),
+        cpu=ev.device_name("cpu"),
+        commit=commit[:12],
+        dirty=bool(dirty),
+        runs=tuple(run.run_id for run in ev.cited),
+        motif=tuple(_motif()),
+    )
+
+
+def _network(ev: Evidence) -> str:
+    network = ev.network
+    maps = [f"{layer.M} maps of {layer.K}×{layer.K}" for layer in ev.layers]
+    maps.insert(1, "tanh, 2×2 pool")  # follows the first convolution
+    return f"{network.image}×{network.image} images; {', '.join(maps)}, FC {network.hidden}, FC {network.classes}"
+
+
+def _gpu(ev: Evidence) -> str:
+    if ev.gpu_run is None:
+        return f"none: {ev.source.why}"
+    name = ev.device_name("gpu")
+    if ev.gpu_run is ev.local:
+        return f"{name}, measured here"
+    commit = ev.gpu_run.record["commit"]
+    code = f", code of commit {commit[:12]}" if commit else ""
+    return f"{name}, from the archived run {ev.gpu_run.run_id}{code}"
+
+
+def _motif() -> Iterator[Square]:
+    for row in range(16):
+        for column in range(17):
+            inside = row in TILE_ROWS and column in TILE_COLUMNS
+            tap = row in TAP_ROWS and column in TAP_COLUMNS
+            fill = 0.34 if tap else 0.1 if inside else 0.0
+            yield Square(8 + PITCH * column, 1 + PITCH * row, 0.5 if inside else 0.22, fill)

@@ -1,0 +1,111 @@
+"""The kernels of each layer under what a variant builds on and under the variant, drawn on one time axis."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.report import figures, traces
+from warpbook.report.evidence import Evidence
+from warpbook.report.traces import Side
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Column, Table, numbers, words
+from warpbook.report.views.profiles import short_name
+from warpbook.variants import Variant
+
+
+@dataclass(frozen=True)
+class Coloured:
+    """A kernel and its colour."""
+
+    colour: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What several streams brought. at_once: kernels running on average while any runs, of the variant and of what it
+    builds on; hidden: the share of the copies' time that lies behind kernels."""
+
+    lanes: int
+    at_once: str
+    at_once_before: str
+    copies: str
+    hidden: str
+
+
+@dataclass(frozen=True)
+class BeforeAndAfter:
+    """key: the kernels' colours, where there is more than one; streams: None where there is one."""
+
+    table: Table
+    images: str
+    baseline: str
+    key: tuple[Coloured, ...]
+    streams: Streams | None
+
+
+def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
+    """None where the two programs were not traced at a common size."""
+    pairs = traces.sides(ev, variant)
+    if not pairs:
+        return None
+    names, size = traces.kernel_names(pairs), pairs[0][0].size
+    lanes = int(pairs[0][1].kernels.stream.nunique())
+    return BeforeAndAfter(
+        table=_table(variant, pairs, names, lanes),
+        images=units.count(size),
+        baseline=variant.header.builds_on,
+        key=tuple(Coloured(figures.style.colour_of(name, names), short_name(name)) for name in names)
+        if len(names) > 1
+        else (),
+        streams=_streams(ev, variant, size, lanes) if lanes > 1 else None,
+    )
+
+
+def _table(variant: Variant, pairs: list[tuple[Side, Side]], names: list[str], lanes: int) -> Table:
+    longest = max(side.span_ns for pair in pairs for side in pair)
+    of_lanes = "; a lane for each stream" if lanes > 1 else ""
+    of_shares = (
+        "; where kernels are too many to draw, each kind has the share of the height that it has of the time"
+        if len(names) > 1
+        else ""
+    )
+    return Table(
+        f"kernels-{variant.name}",
+        "The kernels of each layer before and after on one time axis, from the first kernel's start, in the profiled "
+        f"programs at {units.count(pairs[0][0].size)} images{of_lanes}{of_shares}. A profiler slows the launching of "
+        "many short kernels; busy is the time in which any runs.",
+        (
+            *words("Layer", "Variant"),
+            Column(f"0 to {units.nvprof_time(longest)}", "kernels"),
+            *numbers("Kernels", "Busy", "Span"),
+        ),
+        tuple(
+            (
+                side.layer,
+                side.variant,
+                _bars(side, longest, names),
+                units.count(len(side.kernels)),
+                units.nvprof_time(side.busy_ns),
+                units.nvprof_time(side.span_ns),
+            )
+            for pair in pairs
+            for side in pair
+        ),
+    )
+
+
+def _bars(side: Side, longest_ns: int, names: list[str]) -> Cell:
+    alt = f"{len(side.kernels)} kernels of {side.variant} within {units.nvprof_time(side.span_ns)}"
+    return cells.picture("kernels", figures.traces.layer_kernels(side, longest_ns, names), alt)
+
+
+def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> Streams:
+    after = traces.hidden(ev.profiles.events(variant.name, size))
+    before = traces.hidden(ev.profiles.events(variant.header.builds_on, size))
+    return Streams(
+        lanes=lanes,
+        at_once=units.significant(after.kernels_at_once, 3),
+        at_once_before=units.significant(before.kernels_at_once, 3),
+        copies=units.time(after.copies_ns / 1e6),
+        hidden=units.percent(after.share, 1),
+    )

@@ -1,0 +1,167 @@
+"""The first milestone: what frameworks make of the same network, before any code of ours."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, most_of
+from warpbook.report.views.parts import Table, numbers, words
+from warpbook.report.views.profiles import program_share_table, share, total_ns
+from warpbook.report.views.program_output import printed
+from warpbook.variants import Variant
+
+DEVICES = {"cpu": "CPU", "gpu": "GPU"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program with a device's framework; `missing` says why there is none."""
+
+    device: str
+    name: str
+    hardware: str
+    title: str
+    output: str
+    missing: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One kind of a profile's rows: their sum, and those that together take most of it."""
+
+    sum: str
+    shown: int
+    names: int
+    shown_share: str
+    longest: str
+    table: Table
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The profiled program with the GPU's framework. busy_share: of the unprofiled program's elapsed time."""
+
+    framework: str
+    peer: bool
+    elapsed: str
+    busy_share: str
+    kernels: Profile
+    calls: Profile
+
+
+@dataclass(frozen=True)
+class Milestone1:
+    """problem: why there is no profile."""
+
+    step: str
+    images: str
+    programs: tuple[Program, ...]
+    times: Table | None
+    profiled: Profiled | None
+    problem: str
+
+
+def view(ev: Evidence) -> Milestone1:
+    """The frameworks' programs of a study, and the profile of that on the GPU."""
+    frameworks = {device: ev.programs.framework(device) for device in DEVICES}
+    problem = _problem(ev, frameworks["gpu"])
+    return Milestone1(
+        step=ev.study.step,
+        images=units.count(ev.largest),
+        programs=tuple(_program(ev, device, framework) for device, framework in frameworks.items()),
+        times=_times(ev, [framework for framework in frameworks.values() if framework]),
+        profiled=_profiled(ev, frameworks["gpu"]) if frameworks["gpu"] and not problem else None,
+        problem=problem,
+    )
+
+
+def _program(ev: Evidence, device: str, framework: Variant | None) -> Program:
+    name = DEVICES[device]
+    missing = ""
+    if framework is None:
+        missing = f"no framework for the {name} has a figure in the run that the figures come from"
+        if device == "gpu" and not ev.gpu_run:
+            missing = ev.source.why
+    return Program(
+        device=device,
+        name=name,
+        hardware=ev.device_name(device),
+        title=framework.title if framework else "",
+        output=printed(ev, framework, ev.largest) if framework else "",
+        missing=missing,
+    )
+
+
+def _times(ev: Evidence, frameworks: list[Variant]) -> Table | None:
+    rows = []
+    for framework in frameworks:
+        runs = ev.programs.runs(framework.name, ev.largest)
+        rows.append(
+            (
+                framework.name,
+                ev.device_name(framework.device),
+                units.significant(runs.accuracy.iloc[0]),
+                units.seconds(runs.user_s.median()),
+                units.seconds(runs.system_s.median()),
+                units.seconds(runs.elapsed_s.median()),
+                f"{units.seconds(runs.elapsed_s.min())} to {units.seconds(runs.elapsed_s.max())}",
+                units.mebibytes(runs.max_rss_kib.median()),
+                str(len(runs)),
+            )
+        )
+    if not rows:
+        return None
+    measures = ("Accuracy", "User, s", "System, s", "Elapsed, s", "Span, s", "Peak memory, MiB", "Runs")
+    return Table(
+        "m1-programs",
+        f"The whole inference program with a framework, {units.count(ev.largest)} images, in GNU time's terms: medians "
+        "over the runs, and the span of the elapsed times.",
+        (*words("Framework", "Device"), *numbers(*measures)),
+        tuple(rows),
+    )
+
+
+def _problem(ev: Evidence, framework: Variant | None) -> str:
+    if framework:
+        return ev.profiles.problem(framework.name, ev.largest)
+    return "no framework ran on the GPU" if ev.gpu_run else ev.source.why
+
+
+def _profiled(ev: Evidence, framework: Variant) -> Profiled:
+    kernels = ev.profiles.rows(framework.name, ev.largest, GPU_KINDS)
+    calls = ev.profiles.rows(framework.name, ev.largest, API_KINDS)
+    elapsed_s = float(ev.programs.runs(framework.name, ev.largest).elapsed_s.median())
+    return Profiled(
+        framework=framework.name,
+        peer=framework.header.peer,
+        elapsed=units.seconds(elapsed_s),
+        busy_share=units.percent(total_ns(kernels) / 1e9 / elapsed_s),
+        kernels=_profile(
+            kernels,
+            "m1-kernel-table",
+            "Kernels and copies of the framework's program, longest first, until 90 % of the GPU time is covered. "
+            "Share: of the GPU time (kernels, copies, memsets) and of the whole program's elapsed time. "
+            f"CUPTI, {ev.device_name('gpu')}.",
+            "GPU time",
+            elapsed_s,
+        ),
+        calls=_profile(
+            calls,
+            "m1-api-table",
+            "API calls of the framework's program, longest first, until 90 % of the API time is covered. Share: of the "
+            "time inside API calls and of the whole program's elapsed time.",
+            "API time",
+            elapsed_s,
+        ),
+    )
+
+
+def _profile(rows: list[ProfileRow], id: str, caption: str, whole: str, elapsed_s: float) -> Profile:
+    most = most_of(rows)
+    return Profile(
+        sum=units.time(total_ns(rows) / 1e6),
+        shown=len(most),
+        names=len(rows),
+        shown_share=share(most),
+        longest=rows[0].name if rows else "",
+        table=program_share_table(id, caption, whole, most, elapsed_s),
+    )

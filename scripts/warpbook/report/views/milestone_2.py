@@ -1,0 +1,177 @@
+"""The second milestone: convolution on the CPU."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
+from warpbook.report.views.program_output import printed
+from warpbook.variants import Variant
+
+
+@dataclass(frozen=True)
+class Idea:
+    """What a variant is, and why some or all of it was not measured."""
+
+    name: str
+    peer: bool
+    title: str
+    idea: str
+    measured: bool
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A variant's speedups over the loop nest on the first layers: (layer, speedup)."""
+
+    variant: str
+    layers: tuple[tuple[str, Cell], ...]
+
+
+@dataclass(frozen=True)
+class Discussion:
+    """The loop nest beside the best CPU code, all layers at the largest size; rates in GFLOP/s."""
+
+    layers: str
+    naive_time: Cell
+    naive_rate: str
+    best: str
+    best_time: Cell
+    best_rate: str
+    speedup: Cell
+    gains: tuple[Gain, ...]
+
+
+@dataclass(frozen=True)
+class Milestone2:
+    """output: what the program printed, empty where it was not run, which `no_weights` explains where it can."""
+
+    step: str
+    device: str
+    images: str
+    network: str
+    ideas: tuple[Idea, ...]
+    output: str
+    no_weights: bool
+    programs: Table | None
+    op_times: Table
+    figure: Figure | None
+    discussion: Discussion | None
+
+
+def view(ev: Evidence) -> Milestone2:
+    """The CPU variants of a study."""
+    naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
+    measured = ev.ranking.measured("cpu")
+    return Milestone2(
+        step=ev.study.step,
+        device=ev.device_name("cpu"),
+        images=units.count(ev.largest),
+        network=ev.network.name,
+        ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.wanted("cpu")),
+        output=printed(ev, naive, ev.largest) if naive else "",
+        no_weights=not ev.plan.weight_sets(ev.network.name),
+        programs=_programs(ev),
+        op_times=_op_times(ev, measured),
+        figure=_figure(ev, measured) if measured else None,
+        discussion=_discussion(ev, naive, best) if naive and best else None,
+    )
+
+
+def _idea(ev: Evidence, variant: Variant, measured: bool) -> Idea:
+    header = variant.header
+    reasons = tuple(ev.problems.of(variant.name).reason.unique())
+    return Idea(variant.name, header.peer, variant.title, header.idea, measured, reasons)
+
+
+def _programs(ev: Evidence) -> Table | None:
+    rows = []
+    for variant in ev.wanted("cpu"):
+        for size in ev.sizes:
+            runs = ev.programs.runs(variant.name, size)
+            if runs.empty:
+                continue
+            rows.append(
+                (
+                    variant.name,
+                    units.count(size),
+                    units.seconds(runs.elapsed_s.median()),
+                    f"{units.seconds(runs.elapsed_s.min())} to {units.seconds(runs.elapsed_s.max())}",
+                    units.seconds(runs.user_s.median()),
+                    units.seconds(runs.system_s.median()),
+                    units.mebibytes(runs.max_rss_kib.median()),
+                    units.significant(runs.accuracy.iloc[0]),
+                    str(len(runs)),
+                )
+            )
+    if not rows:
+        return None
+    measures = ("Elapsed, s", "Span, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy", "Runs")
+    return Table(
+        "m2-program-table",
+        "The whole inference program on the CPU: elapsed time (median and span of the runs), user and system CPU time, "
+        "peak memory and accuracy. The starting point at every size, the others at the largest. User time includes "
+        "threads of NumPy's BLAS that wait in a loop for the next fully connected layer, which a convolution on one "
+        "thread has no part in.",
+        (*words("Variant"), *numbers("Images", *measures)),
+        tuple(rows),
+    )
+
+
+def _op_times(ev: Evidence, measured: list[Variant]) -> Table:
+    sizes = (f"{units.count(size)} {'image' if size == 1 else 'images'}" for size in ev.sizes)
+    return Table(
+        "m2-op-table",
+        "Op time of each convolution on the CPU: median, and half the width of its 95 % interval. Images go through in "
+        "chunks of at most 100, whose times are added; a value without an interval is a single sample.",
+        (*words("Variant", "Layer"), *numbers(*sizes)),
+        tuple(
+            (variant.name, layer, *(cells.timed(ev.times.op(variant.name, layer, size)) for size in ev.sizes))
+            for variant in measured
+            for layer in ev.layer_names
+        ),
+    )
+
+
+def _figure(ev: Evidence, measured: list[Variant]) -> Figure:
+    return Figure(
+        "m2-op-figure",
+        figures.times.times_by_size(ev, measured, False),
+        "Op time of each CPU variant against dataset size, one panel a layer.",
+        "Op time against dataset size on the CPU, medians with 95 % intervals. The work grows with the images: on "
+        "these axes that is a slope of 1, from which overheads at few images and the machine's own noise depart.",
+    )
+
+
+def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
+    others = [variant for variant in ev.ranking.measured("cpu") if variant.name != naive.name]
+    return Discussion(
+        layers="both convolutions" if len(ev.layers) == 2 else "the convolution",
+        naive_time=cells.timed(ev.times.total(naive.name, ev.largest)),
+        naive_rate=_rate(ev, naive),
+        best=best.name,
+        best_time=cells.timed(ev.times.total(best.name, ev.largest)),
+        best_rate=_rate(ev, best),
+        speedup=cells.sped(ev.times.total_speedup(best.name, ev.largest, over=naive.name)),
+        gains=tuple(
+            Gain(
+                variant.name,
+                tuple(
+                    (layer, cells.sped(ev.times.speedup(variant.name, layer, ev.largest, over=naive.name)))
+                    for layer in ev.layer_names[:2]
+                ),
+            )
+            for variant in others
+        ),
+    )
+
+
+def _rate(ev: Evidence, variant: Variant) -> str:
+    """GFLOP/s of all layers at the largest size."""
+    total = ev.times.total(variant.name, ev.largest)
+    assert total is not None  # it is measured
+    flops: float = sum(layer.flops(ev.largest) for layer in ev.layers)
+    return units.significant(flops / total.value / 1e6, 3)

@@ -1,0 +1,314 @@
+"""The third milestone: a first GPU kernel, its profile, and what it gains over the CPU."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.networks import ConvLayer
+from warpbook.report import figures, traces
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
+from warpbook.report.views.profiles import launch_table, profile_table
+from warpbook.report.views.program_output import printed
+from warpbook.units import MISSING
+from warpbook.variants import Variant
+
+
+@dataclass(frozen=True)
+class SizeProfile:
+    """The profile at one size; `problem` says why there is none."""
+
+    images: str
+    problem: str
+    activities: Table | None
+    calls: Table | None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The program on its time axis, and how far its copies hide behind kernels."""
+
+    parts: Figure
+    figure: Figure
+    copies: str
+    hidden: str
+
+
+@dataclass(frozen=True)
+class AgainstCpu:
+    """Speedups over the CPU's loop nest and its best code, at the largest size and at the smallest."""
+
+    best: str
+    largest_over_naive: Cell
+    largest_over_best: Cell
+    smallest_over_naive: Cell
+    smallest_over_best: Cell
+
+
+@dataclass(frozen=True)
+class CallAndKernel:
+    """Time of a call on the first layer, and of its kernel on the device."""
+
+    images: str
+    call: Cell
+    kernel: Cell
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What bounds a layer, how long that takes at least, and how far the kernel is from it."""
+
+    layer: str
+    gflop: str
+    megabytes: str
+    bound_by: str
+    bound: str
+    times_bound: str
+    tflop_per_s: str
+    tb_per_s: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The first GPU kernel. copied: the first layer's time with copies; copied_ratio: that over its op time."""
+
+    name: str
+    title: str
+    idea: str
+    expect: str
+    unsaid: str
+    run_id: str
+    output: str
+    sizes: Table
+    profiles: tuple[SizeProfile, ...]
+    timeline: Timeline | None
+    launches: Table | None
+    op_times: Table
+    figures: tuple[Figure, ...]
+    against_cpu: AgainstCpu | None
+    first_layer: str
+    smallest: CallAndKernel
+    largest: CallAndKernel
+    copied: Cell
+    copied_ratio: str
+    limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True)
+class Milestone3:
+    """source: where GPU figures come from, or why there are none."""
+
+    step: str
+    device: str
+    source: str
+    kernel: Kernel | None
+
+
+def view(ev: Evidence) -> Milestone3:
+    """The first GPU kernel of a study."""
+    kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
+    return Milestone3(ev.study.step, ev.device_name("gpu"), ev.source.why, kernel)
+
+
+def _kernel(ev: Evidence, naive: Variant) -> Kernel:
+    assert ev.gpu_run is not None  # it was measured there
+    first = ev.layer_names[0]
+    call, copied = ev.times.op(naive.name, first, ev.largest), ev.times.op(naive.name, first, ev.largest, kind="layer")
+    return Kernel(
+        name=naive.name,
+        title=naive.title,
+        idea=naive.header.idea,
+        expect=naive.header.expect,
+        unsaid=naive.unsaid,
+        run_id=ev.gpu_run.run_id,
+        output=printed(ev, naive, ev.largest),
+        sizes=_sizes(ev, naive),
+        profiles=tuple(_profile(ev, naive, size) for size in reversed(ev.sizes)),
+        timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
+        launches=_launches(ev, naive),
+        op_times=_op_times(ev, naive),
+        figures=_figures(ev, naive),
+        against_cpu=_against_cpu(ev, naive),
+        first_layer=first,
+        smallest=_call_and_kernel(ev, naive, ev.sizes[0]),
+        largest=_call_and_kernel(ev, naive, ev.largest),
+        copied=cells.timed(copied),
+        copied_ratio=units.ratio(copied.value / call.value) if copied and call else MISSING,
+        limits=tuple(limit for layer in ev.layers if (limit := _limit(ev, naive, layer))),
+    )
+
+
+def _sizes(ev: Evidence, naive: Variant) -> Table:
+    op_times = (f"Op time {layer}" for layer in ev.layer_names)
+    head = (
+        *numbers("Images", *op_times, "Accuracy", "Labels differing"),
+        *words("Integers"),
+        *numbers("Error / tolerance", "Program, s"),
+    )
+    return Table(
+        "m3-table",
+        "The first kernel at each size: op times with half the width of their 95 % intervals; accuracy on the real "
+        "images; labels that differ from the float64 reference's; equality on small integers; the largest error on "
+        "random reals, as a share of what FP32 rounding allows; the whole program.",
+        head,
+        tuple(_size(ev, naive, size) for size in ev.sizes),
+    )
+
+
+def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
+    runs = ev.programs.runs(naive.name, size)
+    labels, reals, integers = (ev.checks.rows(test, naive.name, size) for test in ("labels", "reals", "integers"))
+    return (
+        units.count(size),
+        *(cells.timed(ev.times.op(naive.name, layer, size)) for layer in ev.layer_names),
+        MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
+        MISSING if labels.empty else str(labels.mismatched_labels.iloc[0]),
+        "exact" if integers.ok.all() and not integers.empty else "failed",
+        MISSING if reals.empty else units.significant(reals.worst_ratio.max(), 2),
+        MISSING if runs.empty else units.seconds(runs.elapsed_s.median()),
+    )
+
+
+def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
+    images, problem = units.count(size), ev.profiles.problem(naive.name, size)
+    if problem:
+        return SizeProfile(images, problem, None, None)
+    return SizeProfile(
+        images,
+        "",
+        profile_table(
+            f"m3-gpu-{size}",
+            f"GPU activities of the program at {images} images. Share: of the device's busy time.",
+            ev.profiles.rows(naive.name, size, GPU_KINDS),
+        ),
+        profile_table(
+            f"m3-api-{size}",
+            f"CUDA API calls of the program at {images} images that together take more than 99 % of the API time; "
+            "the appendix has all.",
+            most_of(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
+        ),
+    )
+
+
+def _timeline(ev: Evidence, naive: Variant) -> Timeline:
+    hidden = traces.hidden(ev.profiles.events(naive.name, ev.largest))
+    return Timeline(
+        parts=Figure(
+            "m3-parts",
+            figures.traces.program_parts(ev, naive),
+            "Stacked bars: the share of each kernel and copy in the device's busy time at each size.",
+            "Where the device's time goes in the profiled program at each size. The totals stand at the right.",
+        ),
+        figure=Figure(
+            "m3-timeline-figure",
+            figures.traces.timeline(ev, naive, ev.largest),
+            "Rows of bars over time: API calls, copies and kernels of the profiled program, whole and from the images' "
+            "copy to the labels.",
+            f"The profiled program with {naive.name} at {units.count(ev.largest)} images. Above all of it, from its "
+            "first CUDA call: most is the host's, which sets up the context and allocates. Below the part in which the "
+            "device works. NVTX ranges are the program's own marks of its steps: data and model loaded, images to the "
+            "device, each layer, tanh and pool, the fully connected layers, labels to the host; a box too narrow for "
+            "its name has none. They and API calls are the host's time, copies and kernels the device's, which may "
+            "still run when the host has gone on. What lies closer together than the page can show is drawn as one "
+            "bar; the legend sums each kernel.",
+        ),
+        copies=units.time(hidden.copies_ns / 1e6),
+        hidden=units.percent(hidden.share, 1),
+    )
+
+
+def _launches(ev: Evidence, naive: Variant) -> Table | None:
+    launches = ev.profiles.launches(naive.name, ev.largest)
+    if not launches:
+        return None
+    return launch_table(
+        "m3-kernel-table",
+        f"Kernels of the program with {naive.name} at {units.count(ev.largest)} images, in the order of their first "
+        "launch: invocations, duration, launch shape, registers a thread, shared memory a block, static by the "
+        "compiler's word and dynamic as asked for. A dash: not a kernel of the variant, whose build says.",
+        launches,
+    )
+
+
+def _op_times(ev: Evidence, naive: Variant) -> Table:
+    variants = [*ev.ranking.measured("cpu"), naive]
+    names = (variant.name for variant in variants[:-1])
+    return Table(
+        "m3-cpu-gpu-table",
+        f"Op times on the CPU ({ev.device_name('cpu')}) and on the GPU ({ev.device_name('gpu')}), medians with half "
+        "their 95 % intervals.",
+        (Column("Images", "number"), Column("Layer"), *numbers(*names, f"{naive.name} (GPU)")),
+        tuple(
+            (
+                units.count(size),
+                layer,
+                *(cells.timed(ev.times.op(variant.name, layer, size)) for variant in variants),
+            )
+            for size in ev.sizes
+            for layer in ev.layer_names
+        ),
+    )
+
+
+def _figures(ev: Evidence, naive: Variant) -> tuple[Figure, ...]:
+    cpu = ev.ranking.measured("cpu")
+    return (
+        Figure(
+            "m3-times",
+            figures.times.times_by_size(ev, [*cpu, naive], True),
+            "Op time against dataset size for CPU variants and the first GPU kernel.",
+            "Op time against dataset size, CPU and GPU. Where the GPU's line flattens towards few images, launching "
+            "and waiting take the same time however little there is to do.",
+        ),
+        Figure(
+            "m3-speedup",
+            figures.times.speedup_by_size(ev, naive, cpu),
+            "Speedup of the first GPU kernel over each CPU variant against dataset size.",
+            "Speedup of the first GPU kernel over each CPU variant, op times of all layers added, with 95 % intervals. "
+            "Two devices cannot be timed in turn: these are ratios of separate measurements.",
+        ),
+    )
+
+
+def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
+    loop_nest, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
+    if loop_nest is None or best is None:
+        return None
+
+    def over(other: Variant, size: int) -> Cell:
+        return cells.sped(ev.times.total_speedup(naive.name, size, over=other.name))
+
+    smallest, largest = ev.sizes[0], ev.largest
+    return AgainstCpu(
+        best=best.name,
+        largest_over_naive=over(loop_nest, largest),
+        largest_over_best=over(best, largest),
+        smallest_over_naive=over(loop_nest, smallest),
+        smallest_over_best=over(best, smallest),
+    )
+
+
+def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> CallAndKernel:
+    call, kernel = (ev.times.op(naive.name, ev.layer_names[0], size, kind=kind) for kind in ("op", "gpu"))
+    return CallAndKernel(units.count(size), cells.timed(call), cells.timed(kernel))
+
+
+def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> Limit | None:
+    """None where the GPU's limits or the kernel's time on the device are not known."""
+    bound, kernel = (
+        ev.times.fp32_bound_ms(layer, ev.largest),
+        ev.times.op(naive.name, layer.name, ev.largest, kind="gpu"),
+    )
+    if bound is None or kernel is None:
+        return None
+    flops, traffic = layer.flops(ev.largest), layer.bytes(ev.largest)
+    return Limit(
+        layer=layer.name,
+        gflop=units.significant(flops / 1e9, 3),
+        megabytes=units.significant(traffic / 1e6, 3),
+        bound_by=ev.times.bound_by(layer, ev.largest),
+        bound=units.time(bound, 3),
+        times_bound=units.ratio(kernel.value / bound),
+        tflop_per_s=units.significant(flops / kernel.value / 1e9, 3),
+        tb_per_s=units.significant(traffic / kernel.value / 1e9, 3),
+    )

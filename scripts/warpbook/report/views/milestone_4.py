@@ -1,0 +1,347 @@
+"""The chapter on optimizations: each with its idea, expectation and measured effect, and all against the hardware."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from warpbook import units
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.views import cells, resources
+from warpbook.report.views.kernels import BeforeAndAfter, before_and_after
+from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
+from warpbook.report.views.watched import watched
+from warpbook.units import MISSING
+from warpbook.variants import Variant
+
+ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguous": "faster"}
+"""The verdict at another size that is worth a word beside the one at the largest."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an optimization did. tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
+    `elsewhere_verdict`, unlike at the largest."""
+
+    speedup: Cell
+    verdict: Cell
+    judged: int
+    tally: str
+    fruitful: bool
+    elsewhere_verdict: str
+    elsewhere: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's; check: the
+    header's words on what to watch, then what became of it."""
+
+    arch: str
+    kernel: str
+    after: resources.Resources
+    before: resources.Resources
+    occupancy: str
+    occupancy_before: str
+    check: str
+    watched: str
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """One variant that builds on another. problems: why it, or a layer of it, has no figure; unsaid: what its file does
+    not say."""
+
+    name: str
+    baseline: str
+    title: str
+    idea: str
+    expect: str
+    unsaid: str
+    problems: tuple[str, ...]
+    outcome: Outcome | None
+    table: Table | None
+    kernels: BeforeAndAfter | None
+    built: Built | None
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """All variants against the lower bound: what it is made of, a figure and the four kinds of time."""
+
+    copy_gb_per_s: str
+    peak_tflop_per_s: str
+    figure: Figure
+    kinds: Table
+
+
+@dataclass(frozen=True)
+class Optimizations:
+    """The chapter. glance: None where no optimization has a figure."""
+
+    title: str
+    images: str
+    same_within: str
+    layers_together: str
+    judged_over: str
+    glance: Table | None
+    optimizations: tuple[Optimization, ...]
+    chains: tuple[Table, ...]
+    left_out: Table | None
+    hardware: Hardware | None
+
+
+def view(ev: Evidence) -> Optimizations:
+    """The chapter of a study."""
+    tried = [one for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer]
+    at_largest = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in tried}
+    sound = {name: speedup for name, speedup in at_largest.items() if speedup}
+    return Optimizations(
+        title="Milestone 4: optimizations" if ev.study.step == "Milestone" else "Optimizations, one by one",
+        images=units.count(ev.largest),
+        same_within=units.percent(ev.config.measuring.same_within, 0),
+        layers_together="both layers together" if len(ev.layers) == 2 else "on the layer",
+        judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
+        glance=_glance(ev, [one for one in tried if one.name in sound], sound) if sound else None,
+        optimizations=tuple(_optimization(ev, variant, at_largest[variant.name]) for variant in tried),
+        chains=tuple(_chain(ev, chain, place) for place, chain in enumerate(ev.ranking.chains, 1)),
+        left_out=_left_out(ev) if ev.ranking.combinations else None,
+        hardware=_hardware(ev) if ev.ranking.measured("gpu") else None,
+    )
+
+
+def _axis(span: tuple[float, float]) -> Column:
+    """The column of drawn intervals."""
+    return Column(f"{units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
+
+
+def _glance(ev: Evidence, shown: list[Variant], at_largest: dict[str, Speedup]) -> Table:
+    span, same_within = figures.intervals.interval_span(list(at_largest.values())), ev.config.measuring.same_within
+    return Table(
+        "m4-glance-table",
+        "What each optimization brought: speedup over what it builds on, op times of all layers added, at each dataset "
+        f"size; drawn and judged at {units.count(ev.largest)} images. †: not timed in turn.",
+        (
+            *words("Optimization", "Compared with"),
+            *numbers(*(f"{units.count(size)} images" for size in ev.sizes)),
+            _axis(span),
+            *words("Verdict"),
+        ),
+        tuple(
+            (
+                cells.link(f"m4-{variant.name}", variant.name),
+                variant.header.builds_on,
+                *(cells.times(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
+                cells.times(at_largest[variant.name]),
+                cells.interval(at_largest[variant.name], span, same_within),
+                cells.verdict(at_largest[variant.name]),
+            )
+            for variant in shown
+        ),
+        "wide",
+    )
+
+
+def _optimization(ev: Evidence, variant: Variant, at_largest: Speedup | None) -> Optimization:
+    speedups = {
+        (layer, size): ev.times.speedup(variant.name, layer, size) for layer in ev.layer_names for size in ev.sizes
+    }
+    problems = tuple(_problem(row) for row in ev.problems.of(variant.name).to_dict("records"))
+    measured = variant in ev.ranking.measured("gpu") and speedups[ev.layer_names[0], ev.largest]
+    return Optimization(
+        name=variant.name,
+        baseline=variant.header.builds_on,
+        title=variant.title,
+        idea=variant.header.idea,
+        expect=variant.header.expect,
+        unsaid=variant.unsaid,
+        problems=problems,
+        outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
+        table=_op_times(ev, variant, speedups) if measured else None,
+        kernels=before_and_after(ev, variant),
+        built=_built(ev, variant),
+    )
+
+
+def _problem(row: dict[Hashable, Any]) -> str:
+    layer = f", {row['layer']}" if row["layer"] else ""
+    return f"{row['status'].replace('_', ' ')}{layer}: {row['reason']}"
+
+
+Speedups = dict[tuple[str, int], Speedup | None]
+
+
+def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Speedups) -> Outcome:
+    verdicts = Counter(speedup.verdict for speedup in speedups.values() if speedup)
+    against = ELSEWHERE[at_largest.verdict]
+    others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
+    return Outcome(
+        speedup=cells.sped(at_largest),
+        verdict=cells.verdict(at_largest),
+        judged=verdicts.total(),
+        tally=", ".join(
+            f"{verdicts[word]} {word}" for word in ("faster", "same", "ambiguous", "slower") if verdicts[word]
+        ),
+        fruitful=at_largest.verdict == "faster",
+        elsewhere_verdict="harmful" if against == "slower" else "fruitful",
+        elsewhere=tuple(units.count(size) for size, other in others.items() if other and other.verdict == against),
+    )
+
+
+def _op_times(ev: Evidence, variant: Variant, speedups: Speedups) -> Table:
+    span = figures.intervals.interval_span([speedup for speedup in speedups.values() if speedup])
+    name, same_within = variant.name, ev.config.measuring.same_within
+    return Table(
+        f"m4-table-{name}",
+        f"Op times before ({variant.header.builds_on}) and after ({name}), their speedup and verdict, and the speedup "
+        "of the GPU time, gaps between kernels included. A speedup is the median over rounds of the two's ratio.",
+        (
+            *words("Layer"),
+            *numbers("Images", "Before", "After", "Speedup"),
+            _axis(span),
+            *words("Verdict"),
+            *numbers("GPU time"),
+        ),
+        tuple(
+            (
+                layer,
+                units.count(size),
+                cells.timed(ev.times.before(name, layer, size)),
+                cells.timed(ev.times.op(name, layer, size)),
+                cells.sped(speedup),
+                cells.interval(speedup, span, same_within),
+                cells.verdict(speedup),
+                cells.sped(ev.times.speedup(name, layer, size, kind="gpu")),
+            )
+            for (layer, size), speedup in speedups.items()
+        ),
+        "dense",
+    )
+
+
+def _built(ev: Evidence, variant: Variant) -> Built | None:
+    """None where either has no kernel of ours."""
+    before = resources.of_main_kernel(ev, variant.header.builds_on)
+    after = resources.of_main_kernel(ev, variant.name)
+    if before is None or after is None:
+        return None
+    known = units.percent(after.occupancy, 0)
+    return Built(
+        arch=after.arch,
+        kernel="" if after.kernel == variant.kernel else after.kernel,
+        after=after,
+        before=before,
+        occupancy="unknown, as its launcher sets the block's shape"
+        if after.occupancy is None
+        else f"{known}, limited by {after.limiter}",
+        occupancy_before="unknown"
+        if before.occupancy is None
+        else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
+        check=variant.header.check,
+        watched=watched(ev, variant) if variant.header.check else "",
+    )
+
+
+def _chain(ev: Evidence, chain: list[Variant], place: int) -> Table:
+    first, size = chain[0], ev.largest
+    rows = [(first.name, first.title, cells.timed(ev.times.total(first.name, size)), MISSING, "1×")]
+    rows += [
+        (
+            step.name,
+            step.title,
+            cells.timed(ev.times.total(step.name, size)),
+            cells.sped(ev.times.total_speedup(step.name, size, over=before.name)),
+            cells.sped(ev.times.total_speedup(step.name, size, over=first.name)),
+        )
+        for before, step in itertools.pairwise(chain)
+    ]
+    return Table(
+        f"m4-chain-{place}",
+        f"From {first.name} to {chain[-1].name}.",
+        (*words("Variant", "Idea"), *numbers("Op time", "Over the step before", "Cumulative")),
+        tuple(rows),
+    )
+
+
+def _left_out(ev: Evidence) -> Table:
+    rows = []
+    for joined, parts in ev.ranking.combinations:
+        for part in parts:
+            speedup = ev.times.total_speedup(joined.name, ev.largest, over=part.name)
+            totals = (cells.timed(ev.times.total(one.name, ev.largest)) for one in (joined, part))
+            rows.append((joined.name, part.name, *totals, cells.sped(speedup), cells.verdict(speedup)))
+    return Table(
+        "m4-left-out-table",
+        "Variants that join ideas, against each with the other idea left out; all layers together at "
+        f"{units.count(ev.largest)} images.",
+        (
+            *words("Variant", "Without one idea"),
+            *numbers("All ideas", "One left out", "Speedup"),
+            *words("Verdict"),
+        ),
+        tuple(rows),
+    )
+
+
+def _hardware(ev: Evidence) -> Hardware:
+    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # what is measured on a GPU was measured by a run
+    gpu, images = ev.gpu_run.gpu, units.count(ev.largest)
+    return Hardware(
+        copy_gb_per_s=units.significant(gpu["copy_gb_per_s"]),
+        peak_tflop_per_s=units.significant(gpu["peak_gflop_per_s"]["fp32"] / 1e3, 3),
+        figure=Figure(
+            "m4-bound",
+            figures.limits.times_bound(ev),
+            "Kernel time of every GPU variant as a multiple of the lower bound, for each layer.",
+            f"Kernel time over the direct method's lower bound in FP32, {images} images on {ev.device_name('gpu')}, "
+            "logarithmic, in order of the op time of all layers.",
+        ),
+        kinds=_kinds(ev),
+    )
+
+
+def _kinds(ev: Evidence) -> Table:
+    rows = []
+    for variant in sorted(ev.ranking.measured("gpu"), key=lambda one: one.name):
+        times = (
+            ev.times.op(variant.name, layer, ev.largest, kind=kind)
+            for layer in ev.layer_names
+            for kind in ("gpu", "op", "layer")
+        )
+        runs = ev.programs.runs(variant.name, ev.largest)
+        program = MISSING if runs.empty else units.seconds(float(runs.elapsed_s.median()))
+        rows.append((variant.name, *(units.time(one.value) if one else MISSING for one in times), program))
+    return Table(
+        "m4-kinds",
+        f"The four times of every GPU variant at {units.count(ev.largest)} images: gpu (the device's, gaps between a "
+        "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "
+        "process, a single run of most optimizations); medians. The appendix has the intervals of gpu and op. "
+        f"{order_of_kinds(ev)}",
+        (
+            *words("Variant"),
+            *numbers(*(f"{layer} {kind}" for layer in ev.layer_names for kind in ("gpu", "op", "layer"))),
+            *numbers("Program, s"),
+        ),
+        tuple(rows),
+    )
+
+
+def order_of_kinds(ev: Evidence) -> str:
+    """Whether gpu <= op <= layer <= program holds for every variant at the largest size, as a sentence."""
+    broken = []
+    for variant in ev.ranking.measured("gpu"):
+        runs = ev.programs.runs(variant.name, ev.largest)
+        program_ms = float(runs.elapsed_s.median()) * 1e3 if len(runs) else math.inf
+        for layer in ev.layer_names:
+            times = [ev.times.op(variant.name, layer, ev.largest, kind=kind) for kind in ("gpu", "op", "layer")]
+            spans = [(one.low, one.high) if math.isfinite(one.low) else (one.value, one.value) for one in times if one]
+            spans.append((program_ms, program_ms))
+            # Two series of their own: only intervals that do not overlap contradict the order.
+            if any(before[0] > after[1] for before, after in itertools.pairwise(spans)):
+                broken.append(f"{variant.name} on {layer}")
+    if broken:
+        return f"The order gpu ≤ op ≤ layer ≤ program is broken for {', '.join(broken)}: do not trust these times."
+    return "The order gpu ≤ op ≤ layer ≤ program holds for every one, as far as their intervals tell them apart."

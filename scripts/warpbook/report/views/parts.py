@@ -1,0 +1,68 @@
+"""What a view is made of, ready to print: tables, figures and facts, which `reports/macros.html.j2` places."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+# Plain words, escaped where they are placed, or Markup made in `cells`.
+Cell: TypeAlias = str
+
+MOST_SHORT_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table's column. kind: the class of its cells: `number`, `picture`, `kernels`; empty for words."""
+
+    label: str
+    kind: str = ""
+
+
+def words(*labels: str) -> tuple[Column, ...]:
+    """Columns of words."""
+    return tuple(Column(label) for label in labels)
+
+
+def numbers(*labels: str) -> tuple[Column, ...]:
+    """Columns of numbers, set flush right."""
+    return tuple(Column(label, "number") for label in labels)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A flat table whose first cell names its row. classes: how the stylesheet sets it, such as `named` or `wide`."""
+
+    id: str
+    caption: str
+    head: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    classes: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.head):
+                raise ValueError(f"{self.id}: a row of {len(row)} cells under {len(self.head)} columns: {row}")
+
+    @property
+    def short(self) -> bool:
+        """Whether it is kept on one page."""
+        return len(self.rows) <= MOST_SHORT_ROWS
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture, its words for those who do not see it, and its caption."""
+
+    id: str
+    svg: str
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A headline figure on a card. classes: of its value; `name` where that is a name."""
+
+    label: str
+    value: str
+    detail: str
+    classes: str = ""

@@ -1,0 +1,179 @@
+"""What two runs compared say, for a Markdown page."""
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from warpbook import units
+from warpbook.report import comparison, figures
+from warpbook.report.comparison import Change, Comparison, Drift, Place
+from warpbook.report.views.parts import Column, Figure, numbers, words
+from warpbook.report.words import code, escaped
+
+VERDICTS = ("slower", "ambiguous", "same", "faster")
+MOST_STRAYS = 8
+
+
+@dataclass(frozen=True)
+class MarkdownTable:
+    """A table of Markdown; numbers are set flush right. Cells are escaped unless they are Markup."""
+
+    head: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def text(self) -> Markup:
+        """Its lines, each ended."""
+        labels = [column.label for column in self.head]
+        rules = ["---:" if column.kind == "number" else "---" for column in self.head]
+        lines = [labels, rules, *([escaped(cell) for cell in row] for row in self.rows)]
+        return Markup("".join("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|\n" for line in lines))
+
+
+@dataclass(frozen=True)
+class Device:
+    """How many variants of a device changed, at how many places, and how many of those got each verdict."""
+
+    name: str
+    variants: int
+    places: int
+    verdicts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class RunsCompared:
+    """tolerance, false_alarms: in percent. obstacles: why a device's times are not compared, by its name.
+
+    changed: what changed of each variant whose times are compared. strays: how many unchanged ones lie beyond the
+    tolerance, and the furthest of them in words. same_gpu: None where no GPU times are compared.
+    """
+
+    outcome: str
+    base: str
+    head: str
+    same_gpu: bool | None
+    devices: tuple[Device, ...]
+    obstacles: tuple[tuple[str, str], ...]
+    lost: MarkdownTable | None
+    changed: tuple[tuple[str, str], ...]
+    moved: MarkdownTable | None
+    resources: MarkdownTable | None
+    drifts: MarkdownTable | None
+    tolerance: str
+    false_alarms: str
+    strays: int
+    furthest: Markup
+    differences: MarkdownTable
+    left_out: str
+
+
+def view(compared: Comparison) -> RunsCompared:
+    """Two runs compared, in words and tables."""
+    moved = {row.place.variant for row in compared.moved}
+    return RunsCompared(
+        outcome=comparison.OUTCOMES[compared.outcome],
+        base=compared.base.run_id,
+        head=compared.head.run_id,
+        same_gpu=compared.same_gpu,
+        devices=tuple(_device(compared, device) for device in compared.devices),
+        obstacles=tuple((device.upper(), why) for device, why in compared.obstacles.items()),
+        lost=_lost(compared) if compared.lost else None,
+        changed=tuple((variant, why) for variant, why in compared.changed.items() if variant in moved),
+        moved=_moved(compared.moved) if compared.moved else None,
+        resources=_resources(compared) if compared.resources else None,
+        drifts=_drifts(compared) if compared.drifts else None,
+        tolerance=units.percent(compared.tolerance, 0),
+        false_alarms=units.percent(comparison.FALSE_ALARMS, 0),
+        strays=len(compared.strays),
+        furthest=Markup("; ").join(_stray(place, ratio) for place, ratio in compared.strays[:MOST_STRAYS]),
+        differences=_differences(compared),
+        left_out="; ".join(compared.left_out),
+    )
+
+
+def figure(compared: Comparison) -> Figure | None:
+    """How far each variant moved, drawn; None where there are no times to compare."""
+    if not compared.places:
+        return None
+    kinds, shades = "none of them changed", "same."
+    if compared.moved:
+        kinds, shades = "grey what did not change, in colour what did, with its interval", "same; lighter: ambiguous."
+    times = "Base's op time over head's of each variant on each network, corrected by the drift"
+    caption = f"{times}; {kinds}. Shaded: the {shades}"
+    return Figure("moved", figures.intervals.moved(compared), caption, caption)
+
+
+def _device(compared: Comparison, device: str) -> Device:
+    rows = [row for row in compared.moved if row.place.device == device]
+    given = [row.verdict for row in rows]
+    variants = len({row.place.variant for row in rows})
+    verdicts = tuple((verdict, given.count(verdict)) for verdict in VERDICTS)
+    return Device(compared.head.device_name(device), variants, len(rows), verdicts)
+
+
+def _lost(compared: Comparison) -> MarkdownTable:
+    rows = ((code(variant), network, device.upper(), why) for variant, network, device, why in compared.lost)
+    return MarkdownTable(words("Variant", "Network", "Device", "Why"), tuple(rows))
+
+
+def _moved(moved: list[Change]) -> MarkdownTable:
+    head = (
+        *words("Variant", "Network"),
+        *numbers("Images", "Base", "Head", "Speedup"),
+        *words("Interval", "Verdict"),
+    )
+    rows = (
+        (
+            code(row.place.variant),
+            row.place.network,
+            units.count(row.place.size),
+            units.time(row.base.value),
+            units.time(row.head.value),
+            units.ratio_within(row.speedup),
+            Markup(units.ratio_interval(row.speedup)),
+            Markup("**slower**") if row.verdict == "slower" else row.verdict,
+        )
+        for row in moved
+    )
+    return MarkdownTable(head, tuple(rows))
+
+
+def _resources(compared: Comparison) -> MarkdownTable:
+    head = (*words("Variant", "Kernel", "Architecture", "Resource"), *numbers("Base", "Head"))
+    rows = (
+        (code(variant), code(kernel), arch, resource.replace("_", " "), str(base), str(head))
+        for variant, kernel, resource, base, head, arch in compared.resources
+    )
+    return MarkdownTable(head, tuple(rows))
+
+
+def _drifts(compared: Comparison) -> MarkdownTable:
+    """Drift by device and size; where something changed, what counts as the same and as a change."""
+    judged = bool(compared.moved)
+    head = (*words("Device"), *numbers("Images", "Compared", "Drift"), *words("Interval"))
+    if judged:
+        head += numbers("Same within", "Changed beyond")
+    rows = (_drift(device, size, drift, judged) for (device, size), drift in compared.drifts.items())
+    return MarkdownTable(head, tuple(rows))
+
+
+def _drift(device: str, size: int, drift: Drift, judged: bool) -> tuple[str, ...]:
+    ratio, interval = "none", units.MISSING
+    if drift.ratios:
+        ratio, interval = f"{units.significant(drift.ratio.value, 4)}×", Markup(units.ratio_interval(drift.ratio))
+    limits = (units.percent(drift.near), units.percent(drift.far)) if judged else ()
+    return (device.upper(), units.count(size), str(len(drift.ratios)), ratio, interval, *limits)
+
+
+def _stray(place: Place, ratio: float) -> Markup:
+    where = f"{code(place.variant)} on {escaped(place.network)}"
+    return Markup(f"{where} at {units.count(place.size)} images {units.ratio(ratio)}")
+
+
+def _differences(compared: Comparison) -> MarkdownTable:
+    rows = (
+        ("run", code(compared.base.run_id), code(compared.head.run_id)),
+        ("measured", str(compared.base.record["started"]), str(compared.head.record["started"])),
+        *((what, str(base), str(head)) for what, base, head in compared.differences),
+    )
+    return MarkdownTable(words("", "Base", "Head"), rows)

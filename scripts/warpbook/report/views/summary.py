@@ -1,0 +1,227 @@
+"""The summary: headline figures of the study, or of its frameworks where it stops before a kernel of ours."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Fact, Figure
+from warpbook.units import MISSING
+from warpbook.variants import Variant
+
+NOT_IN_TURN = "not timed in turn"
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """The best variant that rounds its operands first."""
+
+    precision: str
+    name: str
+    time: Cell
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Tests that the best kernel passed, and labels that it predicts otherwise than the reference."""
+
+    passed: int
+    tests: int
+    labels: int | None
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What there is to say of our GPU kernels. cudnn_faster: by how much, empty where it is not.
+
+    tried: whether any optimization was measured; fruitful, fruitless: their names.
+    """
+
+    cudnn_faster: str
+    rounded: Rounded | None
+    checked: Checked | None
+    tried: bool
+    fruitful: tuple[str, ...]
+    fruitless: tuple[str, ...]
+    optimizations_told: bool
+
+
+@dataclass(frozen=True)
+class CpuCode:
+    """The best CPU code, where no GPU kernel has a figure."""
+
+    device: str
+    best: str
+    time: Cell
+    speedup: Cell
+    naive: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """facts and kernels: of the study's reach; figure: op times on the GPU, else on the CPU.
+
+    broken: variants that failed, went stale or could not be measured; limits: why others were not measured everywhere.
+    """
+
+    images: str
+    facts: tuple[Fact, ...]
+    frameworks_alone: bool
+    kernels: Kernels | None
+    cpu_code: CpuCode | None
+    figure: Figure | None
+    why_no_gpu: str
+    broken: tuple[str, ...]
+    limits: tuple[str, ...]
+
+
+def view(ev: Evidence) -> Summary:
+    """The summary of a study."""
+    frameworks_alone = not {"milestone_3", "milestone_4"} & set(ev.study.sections)
+    facts: tuple[Fact, ...] = ()
+    kernels, cpu_code, figure = None, None, None
+    if frameworks_alone:
+        facts = _framework_facts(ev)
+    elif ev.ranking.best:
+        facts, kernels, figure = _kernel_facts(ev, ev.ranking.best), _kernels(ev, ev.ranking.best), _gpu_figure(ev)
+    elif ev.ranking.naive_cpu and ev.ranking.best_cpu:
+        cpu_code, figure = _cpu_code(ev, ev.ranking.naive_cpu, ev.ranking.best_cpu), _cpu_figure(ev)
+    limited = ev.problems.table.status == "unsupported"
+    return Summary(
+        images=units.count(ev.largest),
+        facts=facts,
+        frameworks_alone=frameworks_alone,
+        kernels=kernels,
+        cpu_code=cpu_code,
+        figure=figure,
+        why_no_gpu=ev.source.why,
+        broken=tuple(ev.problems.table[~limited].variant.unique()),
+        limits=tuple(ev.problems.table[limited].reason.unique()),
+    )
+
+
+def _named(label: str, variant: Variant | None) -> str:
+    return f"{label}, {variant.name}" if variant else label
+
+
+def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
+    images = units.count(ev.largest)
+    frameworks = {device: ev.programs.framework(device) for device in ("cpu", "gpu")}
+    runs = {device: ev.programs.runs(variant.name, ev.largest) for device, variant in frameworks.items() if variant}
+    elapsed = {
+        device: units.time(float(runs[device].elapsed_s.median()) * 1e3, 3) if device in runs else MISSING
+        for device in frameworks
+    }
+    accuracy = {device: float(rows.accuracy.iloc[0]) for device, rows in runs.items()}
+    alike = "; the same on both" if len(accuracy) == 2 and accuracy["cpu"] == accuracy["gpu"] else ""
+    on_gpu = f"whole program, {ev.device_name('gpu')}" if "gpu" in runs else f"not measured: {ev.source.why}"
+    return (
+        Fact(
+            _named("The framework on the CPU", frameworks["cpu"]),
+            elapsed["cpu"],
+            f"whole program, {images} images, {ev.device_name('cpu')}",
+        ),
+        Fact(_named("On the GPU", frameworks["gpu"]), elapsed["gpu"], on_gpu),
+        Fact(
+            "Accuracy",
+            units.significant(accuracy["cpu"]) if "cpu" in accuracy else MISSING,
+            f"of {images} test images{alike}",
+        ),
+    )
+
+
+def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
+    layers = "both layers" if len(ev.layers) == 2 else "the layer"
+    where = f" for {layers} of {units.count(ev.largest)} images on {ev.device_name('gpu')}"
+    naive, cpu, peer = ev.ranking.naive, ev.ranking.best_cpu, ev.ranking.best_peer
+    over_cpu, over_peer = _over(ev, best, cpu), _over(ev, best, peer)
+    return (
+        Fact("Best of our FP32 kernels", best.name, cells.timed(ev.times.total(best.name, ev.largest)) + where, "name"),
+        _over_naive(ev, best, naive),
+        Fact(
+            _named("Over the best CPU code", cpu),
+            units.ratio(over_cpu.ratio.value) if over_cpu else MISSING,
+            f"{units.ratio_interval(over_cpu.ratio)}, {NOT_IN_TURN}; {ev.device_name('cpu')}"
+            if over_cpu
+            else "no CPU figure",
+        ),
+        Fact(
+            _named("Over cuDNN", peer),
+            units.ratio(over_peer.ratio.value) if over_peer else MISSING,
+            _how(over_peer) if over_peer else "not measured",
+        ),
+    )
+
+
+def _over_naive(ev: Evidence, best: Variant, naive: Variant | None) -> Fact:
+    label = _named("Over the naive kernel", naive)
+    if naive is None:
+        return Fact(label, MISSING, "not measured")
+    speedup = _over(ev, best, naive) if naive.name != best.name else None
+    if speedup is None:
+        return Fact(label, "1×", "it is the naive kernel")
+    return Fact(label, units.ratio(speedup.ratio.value), _how(speedup))
+
+
+def _over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
+    return ev.times.total_speedup(best.name, ev.largest, over=other.name) if other else None
+
+
+def _how(speedup: Speedup) -> str:
+    return f"{units.ratio_interval(speedup.ratio)}, {'timed in turn' if speedup.paired else NOT_IN_TURN}"
+
+
+def _kernels(ev: Evidence, best: Variant) -> Kernels:
+    over_peer, tests = _over(ev, best, ev.ranking.best_peer), ev.checks.of(best.name)
+    optimizations = [variant for variant in ev.ranking.measured("gpu", peers=False) if variant.header.builds_on]
+    speedups = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in optimizations}
+    judged = {name: speedup.verdict for name, speedup in speedups.items() if speedup}
+    return Kernels(
+        cudnn_faster=units.ratio(1 / over_peer.ratio.value) if over_peer and over_peer.ratio.value < 1 else "",
+        rounded=_rounded(ev),
+        checked=Checked(tests.passed, tests.tests, tests.labels) if tests else None,
+        tried=bool(optimizations),
+        fruitful=tuple(name for name, verdict in judged.items() if verdict == "faster"),
+        fruitless=tuple(name for name, verdict in judged.items() if verdict != "faster"),
+        optimizations_told="milestone_4" in ev.study.sections,
+    )
+
+
+def _rounded(ev: Evidence) -> Rounded | None:
+    variant = ev.ranking.best_rounded
+    if variant is None:
+        return None
+    time = cells.timed(ev.times.total(variant.name, ev.largest))
+    return Rounded(variant.header.precision.upper(), variant.name, time)
+
+
+def _gpu_figure(ev: Evidence) -> Figure:
+    measured = len(ev.ranking.measured("gpu"))
+    shown = "every GPU variant, "
+    if measured > figures.times.MOST_SHOWN:
+        shown = f"the fastest GPU variants, the naive one and the libraries, {measured} variants measured in all, "
+    return Figure(
+        "summary-times",
+        figures.times.op_times(ev),
+        "Bars of op time for every GPU variant on each convolution layer, with the hardware's lower bound.",
+        f"Op time on each layer of {shown}{units.count(ev.largest)} images on {ev.device_name('gpu')}. Markers are "
+        "medians with 95 % intervals, which mostly lie within the marker; the dashed line is the least time that the "
+        "hardware allows the direct method in FP32.",
+    )
+
+
+def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
+    return CpuCode(
+        device=ev.device_name("cpu"),
+        best=best.name,
+        time=cells.timed(ev.times.total(best.name, ev.largest)),
+        speedup=cells.sped(_over(ev, best, naive)),
+        naive=naive.name,
+    )
+
+
+def _cpu_figure(ev: Evidence) -> Figure:
+    words = "Op time of every CPU variant against dataset size"
+    svg = figures.times.times_by_size(ev, ev.ranking.measured("cpu"), False)
+    return Figure("summary-times", svg, f"{words}.", f"{words}, with 95 % intervals.")

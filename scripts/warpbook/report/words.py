@@ -1,0 +1,31 @@
+"""Words that are not ours, in Markdown: whatever a run or an author wrote is shown as it is written, never obeyed."""
+
+import re
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+# What can begin markup within a line; an underscore inside a word cannot.
+_SPECIAL = re.compile(r"[\\`*\[\]<>|~&#]|(?<!\w)_|_(?!\w)")
+_BREAKS = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+")
+
+
+def escaped(value: Any) -> str:
+    """A value within a line of Markdown. Markup is taken for Markdown of our own and left as it is."""
+    if isinstance(value, Markup):
+        return value
+    return _SPECIAL.sub(r"\\\g<0>", _BREAKS.sub(" ", str(value)))
+
+
+def code(value: Any) -> Markup:
+    """A name set as code, in a table too."""
+    text = _BREAKS.sub(" ", str(value)).replace("|", r"\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return Markup(f"{fence}{space}{text}{space}{fence}")
+
+
+def to_html(text: str) -> str:
+    """Markdown with tables as HTML; HTML in it is shown, not passed on."""
+    return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))

@@ -1,0 +1,29 @@
+"""The Snakemake that a program works for: the program ends with it, however that ends."""
+
+import os
+import select
+import signal
+import threading
+
+SNAKEMAKE = "WARPBOOK_SNAKEMAKE"
+"""The environment variable with its process id, which the Snakefile sets for its jobs."""
+
+
+def end_with_it() -> None:
+    """Have this process killed when its Snakemake dies. Nothing happens to one that was started by hand.
+
+    Between the two is a shell, which outlives a killed Snakemake: the system's death signal would not come.
+    """
+    pid = os.environ.get(SNAKEMAKE)
+    if not pid:
+        return
+    try:
+        snakemake = os.pidfd_open(int(pid))
+    except ProcessLookupError:  # it died before
+        os._exit(1)
+    threading.Thread(target=_wait_for, args=(snakemake,), daemon=True).start()
+
+
+def _wait_for(process: int) -> None:
+    select.select([process], [], [])
+    os.kill(os.getpid(), signal.SIGKILL)

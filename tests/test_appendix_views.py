@@ -1,0 +1,192 @@
+"""The appendix and the chapter on counters as views: what they show of the archived run, and of one that lacks it."""
+
+import pandas as pd
+import pytest
+
+from warpbook import tables, units
+from warpbook.profiling import counters
+from warpbook.report import traces
+from warpbook.report.views import analysis, appendix
+from warpbook.report.views.appendix import builds, correctness, profilers, provenance, times, trust
+
+
+@pytest.fixture(scope="module")
+def ev(evidence_of, newest_archive):
+    return evidence_of(newest_archive)
+
+
+@pytest.fixture
+def other(evidence_of, newest_archive):
+    """Evidence of the same run for a test that changes it."""
+    return evidence_of(newest_archive)
+
+
+def cell(table, row, label):
+    """The cell of a row in the column of this label."""
+    return row[[column.label for column in table.head].index(label)]
+
+
+def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
+    counts = analysis.view(ev).counts
+    assert len(counts.kernels.rows) == len(counts.bounds.rows) == len(ev.counters.counted)
+    first = ev.counters.counted[0]
+    assert counts.kernels.rows[0][:2] == (f"1\u00a0{first[0].name}", first[1].name)
+    share = units.percent(first[2].longest.values[counters.SM] / 100, 0)
+    assert cell(counts.kernels, counts.kernels.rows[0], "SM") == share
+    assert all(row[2] for row in counts.bounds.rows)
+
+
+def test_a_launch_without_a_throughput_has_no_bars_and_a_dash(ev, other):
+    variant, layer, call = ev.counters.counted[0]
+    readings = {name: value for name, value in call.longest.values.items() if name != counters.SM}
+    bare = counters.CountedCall(**(vars(call) | {"launches": (counters.CountedLaunch(call.longest.kernel, readings),)}))
+    other.counters.counted = [(variant, layer, bare)]
+    table = analysis.view(other).counts.kernels
+    assert (cell(table, table.rows[0], "Speed of Light"), cell(table, table.rows[0], "SM")) == ("", "–")
+
+
+def test_without_counters_there_is_no_chapter_on_them(other):
+    other.counters.table = tables.COUNTERS.empty()
+    assert analysis.view(other) is None
+
+
+def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev):
+    table = builds.view(ev).table
+    (row,) = (row for row in table.rows if row[:2] == ("direct", "conv_forward"))
+    built = ev.builds.table[(ev.builds.table.variant == "direct") & ev.builds.table.ok]
+    for arch, registers in zip(built.arch, built.registers, strict=True):
+        assert cell(table, row, arch) == str(registers)
+    assert cell(table, row, "Shared, B") == str(built.shared_bytes.max())
+
+
+def test_a_failed_build_is_listed_with_the_compiler_s_words_and_not_among_the_built(other):
+    frame = other.builds.table.copy()
+    frame.loc[frame.variant == "direct", ["ok", "log"]] = [False, "error: expected a ;" + "x" * 1000]
+    other.builds.table = frame
+    view = builds.view(other)
+    assert {row[0] for row in view.failed.rows} == {"direct"}
+    assert view.failed.rows[0][2] == ("error: expected a ;" + "x" * 1000)[: builds.LOG_LENGTH]
+    assert "direct" not in {row[0] for row in view.table.rows}
+
+
+def test_a_failed_test_stands_in_the_verdict_and_lowers_the_count(ev, other):
+    frame = other.checks.table.copy()
+    first = frame.index[(frame.variant == "direct") & (frame.test == "reals")][0]
+    frame.loc[first, ["ok", "status", "reason"]] = [False, "wrong_result", "12 of 100 outputs differ"]
+    other.checks.table = frame
+    sound, broken = (next(row for row in correctness.view(one).tests.rows if row[0] == "direct") for one in (ev, other))
+    assert sound[-1] == "passed"
+    assert "12 of 100 outputs differ" in broken[-1]
+    assert int(broken[3].split()[0]) == int(sound[3].split()[0]) - 1
+
+
+def test_every_series_has_a_row_and_those_that_are_quoted_their_interval(ev):
+    table = times.view(ev).table
+    (row,) = (row for row in table.rows if row[:3] == ("direct", "conv1", units.count(ev.sizes[0])))
+    assert "±" in cell(table, row, "op, cold")
+    hot = ev.times.op("direct", "conv1", ev.sizes[0], "op", "hot")
+    assert cell(table, row, "op, hot") == units.milliseconds(hot.value)
+    assert len(table.rows) == len(ev.ranking.measured("gpu")) * len(ev.layers) * len(ev.sizes)
+
+
+def test_comparisons_with_a_copy_that_say_faster_or_slower_are_wrong(other):
+    columns = ["variant", "network", "layer", "size", "state", "kind", "value", "low", "high", "verdict"]
+    rows = [
+        ["direct", "fa18", "conv1", 10, "cold", "op", ratio, low, high, verdict]
+        for ratio, low, high, verdict in (
+            (1.0, 0.99, 1.01, "same"), (1.02, 1.005, 1.03, "ambiguous"), (1.2, 1.1, 1.3, "faster"),
+            (0.8, 0.7, 0.9, "slower"),
+        )
+    ]  # fmt: skip
+    other.trust.aa_tests = pd.DataFrame(rows, columns=columns)
+    found = trust.view(other).aa_tests
+    assert (found.comparisons, found.wrong, found.beyond, found.same, found.ambiguous) == (4, 2, 3, 1, 1)
+    assert (found.wrong_share, found.beyond_share) == (units.percent(0.5), units.percent(0.75))
+
+
+def test_a_kernel_that_cheats_and_is_not_caught_is_called_missed(other):
+    frame = other.trust.attacks.copy()
+    frame.loc[frame.index[0], "caught"] = False
+    other.trust.attacks = frame
+    results = [row[1] for row in trust.view(other).attacks.rows]
+    assert results == ["MISSED"] + ["caught"] * (len(frame) - 1)
+
+
+def test_a_tool_that_could_not_run_says_so_in_the_place_of_its_errors(other):
+    frame = other.trust.sanitizer.copy()
+    place = frame.index[frame.variant == "direct"][0]
+    frame.loc[place, ["status", "reason"]] = ["timed_out", "after 60 s"]
+    other.trust.sanitizer = frame
+    table = trust.view(other).sanitizer
+    (row,) = (row for row in table.rows if row[0] == "direct")
+    assert cell(table, row, frame.tool[place]) == "timed out"
+    assert row[-1] == f"{frame.tool[place]}: after 60 s"
+
+
+def test_what_a_run_was_not_asked_for_has_no_table(other):
+    other.gpu_run = None
+    assert trust.view(other) == trust.Trust(None, None, None)
+    assert trust.sweeps(other) == ()
+
+
+def test_the_fastest_configuration_of_a_sweep_is_held_against_the_variant_s_declared_one(ev):
+    for sweep in trust.sweeps(ev):
+        rows = ev.trust.sweep[ev.trust.sweep.variant == sweep.variant]
+        assert sweep.best == rows.configuration[rows.time_ms.idxmin()]
+        assert sweep.declared_time == units.time(rows.time_ms[rows.configuration == sweep.declared].iloc[0])
+
+
+def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
+    agreed = traces.agreements(ev)
+    found = profilers.view(ev).agreements
+    assert (found.near, found.all) == (sum(one.apart <= traces.AGREE_WITHIN for one in agreed), len(agreed))
+    assert found.tools == "CUPTI in process, Nsight Systems and Nsight Compute"
+    assert len(found.table.head) == 4 + 3 + 2
+
+
+def test_every_profile_in_full_is_as_nvprof_prints_it_the_api_s_for_few(ev):
+    shown = profilers.profiles(ev).profiles
+    assert all("GPU activities:" in profile.text for profile in shown)
+    api = {profile.title.split(",")[0] for profile in shown if "API calls:" in profile.text}
+    assert ev.ranking.best.name in api
+    assert "constant_weights" not in api
+
+
+def test_a_run_is_told_with_its_gpu_and_where_its_figures_go(ev):
+    (run,) = provenance.view(ev).runs
+    facts = dict(run.table.rows)
+    assert facts["Cited for"] == "CPU and GPU figures"
+    assert facts["GPU"].startswith(ev.gpu_run.gpu["name"])
+    assert "FP32 multiply-adds" in facts["Measured ceilings"]
+
+
+def test_a_run_s_code_is_told_by_version_and_commit_and_by_commit_alone_where_no_version_is_recorded(other):
+    def code():
+        (run,) = provenance.view(other).runs
+        return dict(run.table.rows)["Code"]
+
+    record = other.gpu_run.record
+    record.pop("version", None)
+    assert code().startswith(f"commit {record['commit']}")
+    record["version"] = "7.8.9"
+    assert code().startswith(f"Warpbook 7.8.9, commit {record['commit']}")
+
+
+def test_the_configuration_printed_is_of_this_study_alone(ev):
+    text = provenance.view(ev).configuration
+    assert f"\n  {ev.name}:\n" in text
+    assert "\n  fa19:\n" not in text
+
+
+def test_every_column_of_a_run_is_explained_once(ev):
+    dictionary = provenance.dictionary()
+    shared = {row[0] for row in dictionary.shared.rows}
+    for table, shown in zip(tables.RUN_TABLES, dictionary.tables, strict=True):
+        assert {row[0] for row in shown.rows} == {*table.columns} - shared
+
+
+def test_what_was_set_aside_is_listed_whole(other):
+    other.gpu_run = None
+    view = appendix.view(other)
+    assert {row[0] for row in view.aside.rows} >= {variant.name for variant in other.wanted("gpu")}
+    assert (view.profilers, view.profiles, view.provenance.archive) == (None, None, "")

@@ -1,0 +1,242 @@
+"""A GPU in trouble, simulated where the harness asks CUDA and NVML: each trouble becomes a row that says so, and
+figures that it may have touched are refused. No real device's settings are touched."""
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+import measure_variant
+from warpbook import devices, networks, tables
+from warpbook.config import Measuring, Programs, Series
+from warpbook.files import PROJECT
+from warpbook.harness import checking, clocks, timing
+from warpbook.harness.bench import CpuBench
+from warpbook.harness.supervision import Failed, supervised
+
+LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
+QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
+MEASURING = Measuring(
+    relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=10
+)
+UUID = bytes(range(16))
+DEVICE = devices.Device("a GPU", "sm_90", hashlib.sha256(UUID).hexdigest(), "13.0")
+RIGHT = "y[...] = convolve(x, w)"
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    """What NVML tells of one device, to be changed by a test; an exception is raised."""
+    told = {
+        "nvmlInit": None,
+        "nvmlDeviceGetCount": 1,
+        "nvmlDeviceGetHandleByIndex": "handle",
+        "nvmlDeviceGetUUID": f"GPU-{UUID.hex()}",
+        "nvmlDeviceGetClockInfo": 1980,
+        "nvmlDeviceGetMaxClockInfo": 1980,
+        "nvmlDeviceGetApplicationsClock": 1980,
+        "nvmlDeviceGetPowerManagementLimit": 700_000,
+        "nvmlDeviceGetTotalEccErrors": 0,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": 0,
+        "nvmlDeviceGetMigMode": [0, 0],
+        "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=os.getpid())],
+    }
+
+    def answering(name):
+        def answer(*arguments):
+            if isinstance(told[name], Exception):
+                raise told[name]
+            return told[name]
+
+        return answer
+
+    for name in told:
+        monkeypatch.setattr(pynvml, name, answering(name))
+    monkeypatch.setattr(clocks, "ENDING_S", 0)
+    return told
+
+
+class WatchedBench(CpuBench):
+    """The host, with the clock of a device that NVML describes."""
+
+    def __init__(self):
+        self.clock = clocks.Clock(DEVICE)
+
+    def read_clock(self):
+        return self.clock.read()
+
+    def distrusted(self):
+        return self.clock.distrusted()
+
+
+def error(number):
+    return pynvml.NVMLError(number)
+
+
+def measured(bench, variant):
+    return timing.measure_layer(bench, [variant], LAYER, 3, QUICK, MEASURING)
+
+
+def test_a_device_without_trouble_is_trusted(nvml, cpu_variant):
+    rows = measured(WatchedBench(), cpu_variant(RIGHT))
+    assert {(row["status"], row["sm_clock_mhz"], row["throttled"]) for row in rows} == {("ok", 1980.0, False)}
+
+
+def other_process():
+    return [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)]
+
+
+BEFORE = {
+    "MIG": ({"nvmlDeviceGetMigMode": [1, 1]}, "the GPU is divided by MIG"),
+    "a slice with a UUID of its own": (
+        {"nvmlDeviceGetMigMode": [1, 1], "nvmlDeviceGetUUID": "GPU-00"}, "the GPU is divided by MIG",
+    ),
+    "another process": (
+        {"nvmlDeviceGetComputeRunningProcesses": other_process()}, "1 more processes compute on the GPU; wait",
+    ),
+    "another process, from a container": (
+        {"nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=pid) for pid in (1, 2, 3)]}, "2 more processes",
+    ),
+    "clocks locked low": ({"nvmlDeviceGetClockInfo": 345}, "the SM clock stayed at 345 of 1980 MHz"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", BEFORE)
+def test_figures_of_a_device_are_refused_that_has(trouble, nvml, cpu_variant):
+    told, words = BEFORE[trouble]
+    nvml.update(told)
+    with pytest.raises(Failed, match=words) as raised:
+        measured(WatchedBench(), cpu_variant(RIGHT))
+    assert raised.value.status == "refused"
+
+
+MEANWHILE = {
+    "is lost": ({"nvmlDeviceGetClockInfo": error(15)}, "NVML stopped answering: GPU is lost"),
+    "tells no settings any more": (
+        {"nvmlDeviceGetPowerManagementLimit": error(15)}, "NVML no longer tells the power limit in mW",
+    ),
+    "has errors in its memory": (
+        {"nvmlDeviceGetTotalEccErrors": 2}, r"uncorrected memory \(ECC\) errors was 0 and is 2",
+    ),
+    "has another power limit": (
+        {"nvmlDeviceGetPowerManagementLimit": 300_000}, "the power limit in mW was 700000 and is 300000",
+    ),
+    "has other clocks": (
+        {"nvmlDeviceGetApplicationsClock": 1200}, "the SM clock asked for in MHz was 1980 and is 1200",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", MEANWHILE)
+def test_figures_are_refused_where_the_device_meanwhile(trouble, nvml, cpu_variant):
+    told, words = MEANWHILE[trouble]
+    bench = WatchedBench()
+    prepare = bench.prepare
+
+    def changing(*arguments):
+        nvml.update(told)
+        return prepare(*arguments)
+
+    bench.prepare = changing  # as a launcher may do it
+    with pytest.raises(Failed, match=words) as raised:
+        measured(bench, cpu_variant(RIGHT))
+    assert raised.value.status == "refused"
+
+
+def test_a_slowdown_is_marked_in_the_samples_and_is_no_locked_clock(nvml, cpu_variant):
+    nvml["nvmlDeviceGetClockInfo"] = 345
+    nvml["nvmlDeviceGetCurrentClocksThrottleReasons"] = pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
+    rows = measured(WatchedBench(), cpu_variant(RIGHT))
+    assert all(row["throttled"] and row["status"] == "ok" for row in rows)
+
+
+def test_a_process_that_is_just_ending_is_waited_for(nvml, monkeypatch):
+    nvml["nvmlDeviceGetComputeRunningProcesses"] = other_process()
+    clock = clocks.Clock(DEVICE)
+    ended = {"nvmlDeviceGetComputeRunningProcesses": []}
+    monkeypatch.setattr(clocks.time, "sleep", lambda seconds: nvml.update(ended))
+    assert clock.distrusted() == ""
+
+
+def test_nvml_of_another_version_than_the_driver_is_told_and_reads_nothing(nvml):
+    nvml["nvmlInit"] = error(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    clock = clocks.Clock(DEVICE)
+    assert clock.read() == (None, False)
+    assert "NVML/RM version mismatch" in clock.facts()["nvml_problem"]
+    assert clock.distrusted() == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (803, "restart the machine after an update"),
+        (804, "update the driver"),
+        (999, "a device may be lost"),
+        (7, "no usable device"),
+    ],
+)
+def test_a_driver_that_refuses_to_start_is_told_with_its_remedy(status, words, monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(cuInit=lambda flags: status))
+    assert (
+        devices.probe() == f"the CUDA driver answers cuInit with error {status}: {devices.CUDA_INIT.get(status, words)}"
+    )
+    assert words in str(devices.probe())
+
+
+def raising(exception):
+    def call(*arguments):
+        raise exception
+
+    return call
+
+
+def troubles():
+    cupy = pytest.importorskip("cupy")
+    runtime = cupy.cuda.runtime
+    return {
+        "memory": ("guarded", cupy.cuda.memory.OutOfMemoryError(1 << 40, 1 << 30, 0), "unsupported", "Out of memory"),
+        "ecc": ("draw", runtime.CUDARuntimeError(214), "launch_failed", "uncorrectable ECC error"),
+        "lost": ("compare", runtime.CUDARuntimeError(46), "launch_failed", "busy or unavailable"),
+    }
+
+
+@pytest.mark.parametrize("trouble", ["memory", "ecc", "lost"])
+def test_a_fault_of_the_device_in_the_harness_s_own_calls_is_a_row(trouble, cpu_variant, monkeypatch):
+    method, exception, status, words = troubles()[trouble]
+    variant, bench = cpu_variant(RIGHT), CpuBench()
+    setattr(bench, method, raising(exception))
+    row = checking.check_layer(bench, variant, LAYER, 2)[-1]
+    assert (row["ok"], row["status"]) == (False, status)
+    assert words in row["reason"]
+    monkeypatch.setattr(measure_variant, "CpuBench", lambda: bench)
+    ((_, (timed,)),) = measure_variant.measure("cpu", variant, None, [(LAYER, 2)], MEASURING, {})
+    assert (timed["status"], timed["time_ms"]) == (status, None)
+    assert words in timed["reason"]
+
+
+def test_a_fault_of_the_harness_stays_one(cpu_variant):
+    bench = CpuBench()
+    bench.compare = raising(KeyError("harness"))
+    with pytest.raises(KeyError):
+        checking.check_layer(bench, cpu_variant(RIGHT), LAYER, 2)
+
+
+def test_a_failure_crosses_from_the_child_as_it_was():
+    with pytest.raises(Failed, match="the GPU is gone") as raised:
+        list(supervised(lambda: raising(Failed("refused", "the GPU is gone"))(), 10))
+    assert raised.value.status == "refused"
+
+
+def test_a_check_whose_gpu_does_not_answer_is_a_row_that_says_so(tmp_path):
+    command = [sys.executable, str(PROJECT / "scripts" / "check_variant.py"), "--device", "gpu", "--network", "fa17"]
+    command += ["--variant", "direct", "--sizes", "1", "--timeout", "60", "--out", str(tmp_path / "rows.csv")]
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run(command, check=True, capture_output=True, env=hidden)
+    (row,) = tables.CORRECTNESS.rows(tmp_path / "rows.csv")
+    assert row["status"] == "launch_failed"
+    assert row["reason"].startswith("direct: no CUDA device here: ")

@@ -1,0 +1,128 @@
+"""Which files a program's results depend on: read from its sources, and held against what Python really imports."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from warpbook import dependencies, tables
+from warpbook.files import PROJECT
+
+# Programs of rules, and the programs that each starts as processes.
+STARTS = {
+    "build_variant.py": [],
+    "check_variant.py": [],
+    "measure_variant.py": [],
+    "run_program.py": ["infer.py"],
+    "trace_program.py": ["infer.py", "trace_with_cupti.py"],
+    "count_variant.py": [],
+    "sanitize_variant.py": [],
+    "attack_harness.py": ["check_variant.py", "measure_variant.py"],
+    "sweep_variant.py": [],
+    "probe_machine.py": [],
+    "assemble_run.py": [],
+    "render_report.py": [],
+}
+
+# Imports a program, then what functions of the modules loaded so would import, until nothing new is loaded: their byte
+# code says so. Prints the files of this project that were loaded.
+IMPORTER = """
+import dis, importlib, json, sys, types
+
+def below(code):
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from below(constant)
+
+def imported_by(code):
+    module = ""
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            module = step.argval
+            yield module
+        elif step.opname == "IMPORT_FROM":
+            yield f"{module}.{step.argval}"
+
+def ours():
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return {file for file in files if file and file.startswith(FOLDER)}
+
+sys.path.insert(0, FOLDER)
+importlib.import_module(PROGRAM)
+seen = set()
+while new := ours() - seen:
+    seen |= new
+    for file in new:
+        with open(file) as source:
+            module = compile(source.read(), file, "exec")
+        for name in {name for function in below(module) for name in imported_by(function)}:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                pass  # a name within a module, or a library that is not here
+print(json.dumps(sorted(ours())))
+"""
+
+
+@cache
+def loaded(program: str) -> set[str]:
+    """Files of this project that Python loads for a program, those that it imports within functions among them."""
+    words = f"PROGRAM, FOLDER = {program.removesuffix('.py')!r}, {str(PROJECT / 'scripts')!r}\n{IMPORTER}"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {str(Path(path).relative_to(PROJECT)) for path in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("program", STARTS)
+def test_dependencies_are_what_python_really_imports(program):
+    really = set().union(*(loaded(each) for each in [program, *STARTS[program]])) | {
+        f"scripts/{each}" for each in STARTS[program]
+    }
+    computed = {path for path in dependencies.of(program, presenting=True) if path.endswith(".py")}
+    assert computed == really - {f"scripts/{program}"}
+
+
+def test_what_only_presents_starts_no_measurement_but_renders():
+    presenting = {"scripts/warpbook/tables.py", "scripts/warpbook/errors.py", "scripts/warpbook/units.py"}
+    assert not presenting & set(dependencies.of("measure_variant.py", "gpu"))
+    assert not presenting & set(dependencies.of("assemble_run.py"))
+    assert presenting <= set(dependencies.of("render_report.py", presenting=True))
+
+
+@pytest.mark.parametrize("name", [*dependencies.PRESENTING, *sorted(set().union(*dependencies.ELSEWHERE.values()))])
+def test_what_is_left_out_is_there(name):
+    assert dependencies.module_path(name), f"{name} is no module any more"
+
+
+def test_what_decides_a_measurement_starts_it_again():
+    on_gpu = set(dependencies.of("measure_variant.py", "gpu"))
+    inside = {path.removeprefix("scripts/warpbook/") for path in on_gpu}
+    assert {"locks.py", "harness/gpu.py", "harness/harness.cu", "harness/timing.py", "harness/clocks.py"} <= inside
+    assert {"infer.py", "warpbook/harness/inference.py", "warpbook/harness/layers.cu"} <= {
+        path.removeprefix("scripts/") for path in dependencies.of("run_program.py", "gpu")
+    }
+
+
+def test_a_change_in_what_drives_a_gpu_times_no_cpu_variant():
+    assert "scripts/warpbook/harness/gpu.py" in dependencies.of("measure_variant.py", "gpu")
+    assert "scripts/warpbook/harness/gpu.py" not in dependencies.of("measure_variant.py", "cpu")
+
+
+def test_every_data_file_beside_the_code_is_somebody_s_dependency():
+    data = {
+        str(path.relative_to(PROJECT))
+        for path in (PROJECT / "scripts" / "warpbook").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert data <= set().union(*(dependencies.of(program, presenting=True) for program in STARTS))
+
+
+def test_columns_are_names_and_types_without_meanings():
+    decided = dependencies.columns(tables.SANITIZER)[tables.SANITIZER.name]
+    assert decided["variant"] == "string"
+    assert list(decided) == list(tables.SANITIZER.columns)
+    assert not any("stem of" in str(value) for value in decided.values())

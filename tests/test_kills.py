@@ -1,0 +1,202 @@
+"""A tiny study's commands killed at random moments: the same command, given again, ends as though nothing had been.
+
+`make chaos` kills 40 times, the suite a few: Snakemake, one of its programs, or everything at once.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from pypdf import PdfReader
+
+from warpbook import config, runs, tables
+from warpbook.files import PROJECT
+
+KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
+ENDED_WITHIN_S = 10
+VARIANTS = ["direct", "im2col_blas", "loop_nest"]
+COPIED = (
+    "Snakefile",
+    "kernels",
+    "profiles",
+    "pyproject.toml",
+    "reports",
+    "requirements",
+    "rules",
+    "scripts",
+    "weights",
+)
+ARCHIVE = ["archive", "--config", "archive=archives"]
+COMPARE = ["compare", "--config", "base=results/run", "head=results/run"]
+
+# What is asked for, and what is undone before it.
+COMMANDS = {
+    "report": (["report"], ["results/run", "results/parts", "results/builds", "reports/out"]),
+    "measure": (["measure"], ["results/run", "results/parts"]),
+    "archive": (ARCHIVE, ["results/archived.txt", "archives", "results/run"]),
+    "rendering": (["report", "--forcerun", "render_report"], []),
+    "compare": (COMPARE, ["reports/out/compare.md", "reports/out/compare.pdf"]),
+}
+CHOICE = random.Random()
+
+
+class Study:
+    """A copy of the project with a tiny study, in processes that know each other by a word in their environment."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "TINY_STUDY": str(folder)}
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "snakemake", "--cores", "2", *arguments],
+            cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def make(self, *arguments: str) -> str:
+        """What a command prints that ends well; a comparison may end with its verdict."""
+        process = self.start(*arguments)
+        words, _ = process.communicate(timeout=300)
+        assert process.returncode in (0, 3, 4, 5) if "compare" in arguments else process.returncode == 0, words
+        return words
+
+    def alive(self) -> list[int]:
+        """Processes that this study started, ended ones left out."""
+        mark = f"TINY_STUDY={self.folder}\0".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (path / "environ").read_bytes():
+                    found.append(int(path.name))
+            except OSError:  # it ended meanwhile, or is another user's
+                continue
+        return found
+
+    def temporary(self) -> list[str]:
+        """Files that nobody should be left with."""
+        kept = (".lock", ".snakemake_timestamp")
+        found = [path for name in ("results", "logs", "archives") for path in (self.folder / name).rglob(".*")]
+        found += (self.folder / "reports" / "out").rglob(".*")
+        found += (self.folder / "tmp").iterdir()
+        return [
+            str(path.relative_to(self.folder))
+            for path in found
+            if path.name not in kept and not path.match("tmp/snakemake*")
+        ]
+
+    def results(self) -> dict[str, object]:
+        """What a run and its report say, without times."""
+        run = runs.open_run(self.folder / "results" / "run")
+        assert run.problem == ""
+        builds, checks = run.table(tables.BUILDS), run.table(tables.CORRECTNESS)
+        samples, programs = run.table(tables.SAMPLES), run.table(tables.PROGRAMS)
+        columns = ["variant", "network", "layer", "device", "size", "status"]
+        report = PdfReader(self.folder / "reports" / "out" / "tiny.pdf")
+        html = (self.folder / "reports" / "out" / "tiny.html").read_text()
+        assert html.rstrip().endswith("</html>")
+        return {
+            "builds": builds.to_csv(),
+            "correctness": checks[[*columns, "test", "ok", "mismatched_labels"]].to_csv(),
+            "samples": samples[columns].drop_duplicates().to_csv(index=False),
+            "programs": programs[["variant", "network", "size", "accuracy", "status"]].to_csv(),
+            "headings": [words for words in re.findall("<h[12][^>]*>(.*?)</h", html) if run.run_id not in words],
+            "the report's first page": re.sub(r"\d.*", "", report.pages[0].extract_text()),
+        }
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Study:
+    """A study that was made, archived and compared once."""
+    folder = tmp_path_factory.mktemp("killed") / "project"
+    folder.mkdir()
+    for name in COPIED:
+        ignored = shutil.ignore_patterns("__pycache__", "out", "runs")
+        path = PROJECT / name
+        shutil.copytree(path, folder / name, ignore=ignored) if path.is_dir() else shutil.copy(path, folder / name)
+    for path in (folder / "kernels").iterdir():
+        if path.stem not in VARIANTS:
+            path.unlink()
+    (folder / "tmp").mkdir()
+    (folder / ".venv").symlink_to(sys.prefix)
+    series = {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1}
+    content = yaml.safe_load(config.FILE.read_text())
+    measuring = {**content["measuring"], "gpu": series, "cpu": series, "programs": {"runs": 1, "patience_s": 1}}
+    tiny = {
+        "title": "A variant of each kind", "network": "fa18", "sizes": [3], "variants": VARIANTS,
+        "sections": ["milestone_1"],
+    }  # fmt: skip
+    changes = {"study": "tiny", "gpu": "none", "architectures": ["sm_90"], "measuring": measuring}
+    (folder / "config.yaml").write_text(yaml.safe_dump({**content, **changes, "studies": {"tiny": tiny}}))
+    made = Study(folder)
+    for arguments in (["report"], ARCHIVE, COMPARE):
+        made.make(*arguments)
+    return made
+
+
+def undo(study: Study, paths: list[str]):
+    for path in (study.folder / name for name in paths):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def killed(study: Study, arguments: list[str], whom: str, after_s: float) -> bool:
+    """Start a command and kill it in its midst; whether it had not ended before."""
+    process = study.start(*arguments)
+    try:
+        process.wait(after_s)
+        return False
+    except subprocess.TimeoutExpired:
+        pass
+    others = [pid for pid in study.alive() if pid != process.pid]
+    victims = {"Snakemake": [process.pid], "one of its programs": others and [CHOICE.choice(others)]}
+    for pid in victims.get(whom) or [process.pid, *others]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.communicate(timeout=120)
+    return True
+
+
+def duration(study: Study, name: str) -> float:
+    """Seconds that a command takes which nobody kills."""
+    arguments, undone = COMMANDS[name]
+    undo(study, undone)
+    began = time.monotonic()
+    study.make(*arguments)
+    return time.monotonic() - began
+
+
+def test_a_command_killed_at_any_moment_is_made_good_by_the_same_command(study):
+    undisturbed = study.results()
+    assert study.temporary() == []
+    lasts_s = {name: duration(study, name) for name in COMMANDS} if KILLS > 3 else dict.fromkeys(COMMANDS, 6.0)
+    kinds = ("Snakemake", "one of its programs", "everything")
+    order = CHOICE.sample(sorted(COMMANDS), len(COMMANDS))
+    interrupted = 0
+    for number in range(KILLS):
+        name, whom = order[number % len(order)], kinds[number % len(kinds)]
+        arguments, undone = COMMANDS[name]
+        undo(study, undone)
+        after_s = CHOICE.uniform(0.2, 1.0) * lasts_s[name]
+        place = f"{name}, {whom} killed after {after_s:.2f} s"
+        interrupted += killed(study, arguments, whom, after_s)
+        until = time.monotonic() + ENDED_WITHIN_S
+        while (left := study.alive()) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not left, f"{place}: processes left: {left}"
+        study.make(*arguments)
+        study.make("report")
+        assert study.temporary() == [], place
+        assert study.results() == undisturbed, place
+    assert interrupted, "every command ended before it was killed: nothing was tested"

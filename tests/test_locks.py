@@ -1,0 +1,117 @@
+"""One measuring lock a machine, whoever holds it and whatever stands in its place."""
+
+import fcntl
+import os
+import pwd
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from warpbook import locks
+from warpbook.errors import UserError
+from warpbook.files import PROJECT
+
+
+def free(path) -> bool:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def test_the_lock_is_held_inside_and_free_outside(tmp_path):
+    with locks.machine(path=tmp_path / "lock"):
+        assert not free(tmp_path / "lock")
+    assert free(tmp_path / "lock")
+
+
+def test_tmpdir_does_not_make_a_second_lock(tmp_path):
+    program = "from warpbook import locks; print(locks.place())"
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(locks.place())
+
+
+def test_a_folder_that_not_everybody_may_write_to_is_no_place_for_it(tmp_path, monkeypatch):
+    ours, everybody_s = tmp_path / "ours", tmp_path / "everybody_s"
+    ours.mkdir(mode=0o755)
+    everybody_s.mkdir()
+    everybody_s.chmod(0o1777)
+    monkeypatch.setattr(locks, "FOLDERS", (tmp_path / "missing", ours, everybody_s))
+    assert locks.place().parent == everybody_s
+    monkeypatch.setattr(locks, "FOLDERS", (ours,))
+    with pytest.raises(UserError, match="no folder for the measuring lock"):
+        locks.place()
+
+
+def test_every_user_may_read_the_lock_file_whatever_the_umask_of_its_maker(tmp_path):
+    before = os.umask(0o077)
+    try:
+        with locks.machine(path=tmp_path / "lock"):
+            assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o644
+    finally:
+        os.umask(before)
+
+
+def link(path):
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def target_of_a_link(path):
+    path.with_name("elsewhere").write_text("precious")
+    link(path)
+
+
+@pytest.mark.parametrize(
+    ("put", "words"),
+    [
+        (link, "a symbolic link, which is not followed; remove it"),
+        (target_of_a_link, "a symbolic link, which is not followed; remove it"),
+        (os.mkdir, "no regular file; remove it"),
+        (os.mkfifo, "no regular file; remove it"),
+    ],
+)
+def test_what_stands_in_the_lock_s_place_is_named_and_not_followed(tmp_path, put, words):
+    path = tmp_path / "lock"
+    put(path)
+    with pytest.raises(UserError, match=words), locks.machine(path=path):
+        pass
+    assert not path.with_name("elsewhere").exists() or path.with_name("elsewhere").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_another_user_s_lock_serves_where_it_may_be_read_and_is_named_where_not(tmp_path, mode):
+    folder = tmp_path / "everybody_s"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    for parent in (tmp_path, *tmp_path.parents[:3]):  # of a worker's folder one more than of pytest's alone
+        if "pytest" in parent.as_posix():
+            parent.chmod(0o755)
+    path = folder / "lock"
+    path.touch()
+    path.chmod(mode)
+    program = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from warpbook import errors, locks\n"
+        "os.setuid(int(sys.argv[2]))\n"
+        "def main():\n"
+        "    with locks.machine(path=Path(sys.argv[1])):\n"
+        "        print('held')\n"
+        "sys.exit(errors.exit_status(main))\n"
+    )
+    command = [sys.executable, "-c", program, str(path), str(pwd.getpwnam("nobody").pw_uid)]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if mode == 0o644:
+        assert done.stdout.strip() == "held", done.stderr
+    else:
+        assert done.returncode == 2
+        assert "belongs to root and may not be read; have root run chmod a+r" in done.stderr

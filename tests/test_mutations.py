@@ -1,0 +1,252 @@
+"""Damaged and hostile inputs, drawn at random, to every reader of files that may be a stranger's.
+
+Each ends in a result or in a UserError: no other exception, none after 5 s or with 1 GiB. `make chaos` draws more.
+"""
+
+import gzip
+import io
+import os
+import resource
+import sqlite3
+import struct
+import zipfile
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from warpbook import runs, sources, tables, weights
+from warpbook.errors import UserError
+from warpbook.files import PROJECT
+from warpbook.profiling import importing
+from warpbook.variants import read as read_variant
+
+EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "300"))  # over all readers
+MEMORY_KIB = 1 << 20
+
+WORDS = (
+    b"", b"\0", b"\xff", b'"', b",", b"\n", b"\r", b"-1", b"-0.0", b"NaN", b"Infinity", b"1e999", b"9" * 30,
+    b"9" * 5000, b"2147483648", b"18446744073709551616", b"[" * 20_000, b'{"a":' * 20_000, b"null", b"true", b"<x>",
+    b"\xef\xbb\xbf", b"../../x", b"%s%n", b"\xed\xa0\x80", b"PK\x01\x02", b"\x7f\xff\xff\xff", b"a" * 100_000,
+    b"*/", b'"""', b"&a [*a]",
+)  # fmt: skip
+
+EDITS = st.lists(
+    st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 40), st.sampled_from(WORDS) | st.binary(max_size=4)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def mutated(content: bytes, edits) -> bytes:
+    """Content with words in the place of some of its bytes, at shares of its length."""
+    for share, length, word in edits:
+        place = int(share * len(content))
+        content = content[:place] + word + content[place + length :]
+    return content
+
+
+# Each reader's share of the examples, and the time for one.
+chaos = settings(
+    max_examples=max(10, EXAMPLES // 6),
+    deadline=timedelta(seconds=5),
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+    database=None,
+)
+
+
+@pytest.fixture(autouse=True)
+def within_a_gibibyte():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_KIB
+
+
+@pytest.fixture(scope="module")
+def members():
+    """The files of a run with few rows in each table."""
+    path = runs.archived(PROJECT / "tests/data/runs")[0]
+    with zipfile.ZipFile(path) as packed:
+        found = {name: packed.read(name) for name in packed.namelist()}
+    for name, content in found.items():
+        if name.endswith(".gz"):
+            found[name] = gzip.compress(b"".join(gzip.decompress(content).splitlines(keepends=True)[:30]), 1)
+        elif name.endswith(".csv"):
+            found[name] = b"".join(content.splitlines(keepends=True)[:30])
+    return found
+
+
+def packed(members) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members.items():
+            archive.writestr(name, member)
+    return content.getvalue()
+
+
+def opened(path):
+    try:
+        return runs.open_run(path).problem
+    except UserError as error:
+        return str(error)
+
+
+def test_the_run_that_is_mutated_is_sound(members, tmp_path):
+    (tmp_path / "run.zip").write_bytes(packed(members))
+    assert opened(tmp_path / "run.zip") == ""
+
+
+@chaos
+@given(
+    edits=EDITS,
+    name=st.sampled_from(["run.json", *(table.name for table in tables.RUN_TABLES)]),
+    unpacked=st.booleans(),
+)
+def test_a_mutated_file_of_a_run(edits, name, unpacked, members, tmp_path):
+    content = members[name]
+    if name.endswith(".gz") and unpacked:
+        content = gzip.compress(mutated(gzip.decompress(content), edits), 1)
+    else:
+        content = mutated(content, edits)
+    (tmp_path / "run.zip").write_bytes(packed({**members, name: content}))
+    opened(tmp_path / "run.zip")
+
+
+@chaos
+@given(edits=EDITS)
+def test_a_mutated_zip(edits, members, tmp_path):
+    (tmp_path / "run.zip").write_bytes(mutated(packed(members), edits))
+    opened(tmp_path / "run.zip")
+
+
+PROFILES = sorted((PROJECT / "tests/data/profiles").glob("nsys*.*"))
+
+
+@chaos
+@given(edits=EDITS, path=st.sampled_from(PROFILES))
+def test_a_mutated_text_of_a_profiler(edits, path, tmp_path):
+    (tmp_path / "profile").write_bytes(mutated(path.read_bytes(), edits))
+    try:
+        importing.read(tmp_path / "profile")
+    except UserError as error:
+        assert "profile" in str(error)
+
+
+@chaos
+@given(edits=EDITS, tool=st.sampled_from(["nsys", "nvprof"]))
+def test_a_mutated_database(edits, tool, databases, tmp_path):
+    content = databases[tool].read_bytes()
+    (tmp_path / "profile").write_bytes(mutated(content, edits))
+    try:
+        importing.read(tmp_path / "profile")
+    except UserError as error:
+        assert "profile" in str(error)
+
+
+def parameters() -> bytes:
+    """An MXNet file of two arrays."""
+    content = struct.pack("<QQQ", 0x112, 0, 2)
+    for shape in ((2, 3), (4,)):
+        content += struct.pack("<IiI", 0xF993FAC9, 0, len(shape)) + struct.pack(f"<{len(shape)}q", *shape)
+        content += struct.pack("<iii", 1, 0, 0) + np.zeros(shape, np.float32).tobytes()
+    content += struct.pack("<Q", 2)
+    for name in (b"arg:a", b"arg:b"):
+        content += struct.pack("<Q", len(name)) + name
+    return content
+
+
+@chaos
+@given(edits=EDITS)
+def test_a_mutated_file_of_weights(edits, tmp_path):
+    (tmp_path / "x.params").write_bytes(parameters())
+    assert set(weights.read_mxnet(tmp_path / "x.params")) == {"a", "b"}
+    (tmp_path / "x.params").write_bytes(mutated(parameters(), edits))
+    try:
+        weights.read_mxnet(tmp_path / "x.params")
+    except UserError as error:
+        assert "x.params" in str(error)
+
+
+@chaos
+@given(edits=EDITS, name=st.sampled_from(["direct.cu", "fft.py", "loop_nest.py"]))
+def test_a_mutated_kernel_or_launcher_is_a_variant_with_or_without_a_problem(edits, name, tmp_path):
+    path = PROJECT / "kernels" / name
+    (tmp_path / name).write_bytes(mutated(path.read_bytes(), edits))
+    assert isinstance(read_variant(path.stem, tmp_path).problem, str)
+    assert isinstance((sources.read_python if path.suffix == ".py" else sources.read_cuda)(tmp_path / name).code, str)
+
+
+@pytest.mark.parametrize("name", ["builds.csv", "run.json"])
+def test_a_member_that_would_unpack_to_more_than_is_read_is_refused_before(members, name, tmp_path):
+    (tmp_path / "run.zip").write_bytes(packed({**members, name: bytes(200 << 20)}))
+    assert f"{name} holds 209715200 bytes, more than the" in opened(tmp_path / "run.zip")
+
+
+def test_a_gzipped_table_that_unpacks_to_more_than_is_read_is_refused(members, tmp_path):
+    (tmp_path / "run.zip").write_bytes(packed({**members, "samples.csv.gz": gzip.compress(bytes(200 << 20), 1)}))
+    assert "unpacks to more than the 134217728 bytes" in opened(tmp_path / "run.zip") or "field larger" in opened(
+        tmp_path / "run.zip"
+    )
+
+
+def test_an_encrypted_member_is_told(members, tmp_path):
+    content = bytearray(packed(members))
+    for magic, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(magic) + place] |= 1
+    (tmp_path / "run.zip").write_bytes(content)
+    assert "is encrypted; pack the run again without a password" in opened(tmp_path / "run.zip")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_method_of_compression_that_is_not_ours_is_told(members, method, tmp_path):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", method) as archive:
+        for name, member in members.items():
+            archive.writestr(name, member)
+    (tmp_path / "run.zip").write_bytes(content.getvalue())
+    assert f"is compressed by method {method}; pack the run with deflate" in opened(tmp_path / "run.zip")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b'"protocol": ', b'"protocol": 99999999999999999999', "is beyond 64 bits"),
+        (b'"protocol": ', b'"protocol": ' + b"9" * 5000, "is beyond 64 bits"),
+        (b'"copy_gb_per_s": ', b'"copy_gb_per_s": 1e999, "was": ', "is not finite"),
+        (b'"copy_gb_per_s": ', b'"copy_gb_per_s": -1.0, "was": ', "machine.gpu.copy_gb_per_s: .* greater than 0"),
+        (b'"cores": ', b'"cores": "many", "was": ', "machine.cpu.cores: "),
+        (b'"run_id": "', b'"run_id": "../../', "run_id: "),
+        (b'"ended": "', b'"ended": "later', "ended: "),
+        (b'"networks": ', b'"networks": [], "were": ', "networks: "),
+        (b'"studies": ', b'"more": ' + b"[" * 100_000 + b', "studies": ', "it nests too deep"),
+    ],
+)
+def test_a_record_of_strange_values_is_refused_by_place(members, old, new, words, tmp_path):
+    record = members["run.json"]
+    assert old in record
+    (tmp_path / "run.zip").write_bytes(packed({**members, "run.json": record.replace(old, new, 1)}))
+    with pytest.raises(UserError, match=words):
+        runs.open_run(tmp_path / "run.zip")
+
+
+def test_a_run_s_file_that_is_a_pipe_is_refused(members, tmp_path):
+    for name, content in members.items():
+        (tmp_path / name).write_bytes(content)
+    assert opened(tmp_path) == ""
+    (tmp_path / "builds.csv").unlink()
+    os.mkfifo(tmp_path / "builds.csv")
+    assert "builds.csv is no regular file" in opened(tmp_path)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_database_of_huge_names_is_refused(nsys_database, count):
+    with sqlite3.connect(nsys_database) as database:
+        size = (200 << 20) // 200 if count > 1 else 64 << 20
+        database.executemany(
+            "INSERT INTO StringIds VALUES (?, ?)", ((10_000 + n, "x" * (size - 100)) for n in range(count))
+        )
+    with pytest.raises(UserError, match=r"string or blob too big|bytes of names, more than the"):
+        importing.read(nsys_database)

@@ -1,0 +1,152 @@
+"""The chapter on optimizations as a view: what it shows of the archived run, and what of one that lacks figures."""
+
+import dataclasses
+import json
+
+import pytest
+
+from warpbook import tables, units
+from warpbook.report import traces
+from warpbook.report.views import kernels, milestone_4, resources
+from warpbook.report.views.watched import watched
+
+
+@pytest.fixture(scope="module")
+def ev(evidence_of, newest_archive):
+    return evidence_of(newest_archive)
+
+
+@pytest.fixture(scope="module")
+def chapter(ev):
+    return milestone_4.view(ev)
+
+
+def without(names):
+    """A change of run.json after which these variants' figures are stale."""
+
+    def change(content):
+        record = json.loads(content)
+        for name in names:
+            record["variants"][name]["source_sha256"] = "0" * 64
+        return json.dumps(record).encode()
+
+    return change
+
+
+@pytest.fixture(scope="module")
+def measured(ev, chapter) -> list:
+    """Sections of the optimizations that have figures: the archived run may be older than the newest variant."""
+    names = [variant.name for variant in ev.ranking.measured("gpu")]
+    return [one for one in chapter.optimizations if one.name in names]
+
+
+def test_every_optimization_has_a_section_and_where_it_was_measured_a_line_at_a_glance(ev, chapter, measured):
+    tried = [one.name for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer]
+    assert [one.name for one in chapter.optimizations] == tried
+    assert len(chapter.glance.rows) == len(measured) > 20
+    assert chapter.glance.head[-2].kind == "picture"
+    labels = [column.label for column in chapter.glance.head]
+    assert labels[2:-2] == [f"{units.count(size)} images" for size in ev.sizes]
+
+
+def test_a_fruitful_optimization_is_one_that_is_faster_at_the_largest_size(ev, measured):
+    for one in measured:
+        speedup = ev.times.total_speedup(one.name, ev.largest)
+        assert one.outcome.fruitful == (speedup.verdict == "faster")
+        assert one.outcome.judged == len(ev.layers) * len(ev.sizes)
+        assert sum(int(words.split()[0]) for words in one.outcome.tally.split(", ")) == one.outcome.judged
+
+
+def test_an_optimization_that_turns_at_a_smaller_size_says_where(ev, measured):
+    turned = [one for one in measured if one.outcome.elsewhere]
+    assert turned
+    for one in turned:
+        assert one.outcome.elsewhere_verdict == ("harmful" if one.outcome.fruitful else "fruitful")
+        sizes = [size for size in ev.sizes if str(size) in one.outcome.elsewhere]
+        wanted = "slower" if one.outcome.fruitful else "faster"
+        assert {ev.times.total_speedup(one.name, size).verdict for size in sizes} == {wanted}
+
+
+def test_a_chain_s_first_row_has_nothing_to_be_held_against(ev, chapter):
+    assert len(chapter.chains) == len(ev.ranking.chains)
+    for table, chain in zip(chapter.chains, ev.ranking.chains, strict=True):
+        assert [row[0] for row in table.rows] == [step.name for step in chain]
+        assert table.rows[0][-2:] == ("–", "1×")
+
+
+def test_the_four_kinds_of_every_measured_variant_stand_in_one_table(ev, chapter):
+    table = chapter.hardware.kinds
+    assert [row[0] for row in table.rows] == sorted(variant.name for variant in ev.ranking.measured("gpu"))
+    assert len(table.head) == 1 + 3 * len(ev.layers) + 1
+
+
+def test_an_optimization_whose_figures_are_stale_says_so_and_has_neither_table_nor_outcome(
+    archive, evidence_of, rewritten
+):
+    found = milestone_4.view(evidence_of(rewritten(archive, "run.json", without(["constant_weights"]))))
+    (one,) = (one for one in found.optimizations if one.name == "constant_weights")
+    assert one.problems[0].startswith("stale: recorded in ")
+    assert (one.outcome, one.table, one.kernels) == (None, None, None)
+    assert "constant_weights" not in [row[0] for row in found.hardware.kinds.rows]
+
+
+def test_without_a_gpu_s_figures_the_chapter_keeps_its_ideas_alone(archive, evidence_of):
+    ev = evidence_of(archive)
+    ev.gpu_run = None
+    found = milestone_4.view(ev)
+    assert found.optimizations
+    assert (found.glance, found.chains, found.left_out, found.hardware) == (None, (), None, None)
+
+
+def test_the_four_kinds_of_time_keep_their_order(ev):
+    assert milestone_4.order_of_kinds(ev).startswith("The order gpu ≤ op ≤ layer ≤ program holds")
+
+
+def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(newest_archive, evidence_of):
+    ev = evidence_of(newest_archive)
+    samples = ev.times.samples
+    around = (samples.variant == "direct") & (samples.layer == "conv1") & (samples.kind == "layer")
+    samples.loc[around, "time_ms"] = 1e-6
+    assert "broken for direct on conv1" in milestone_4.order_of_kinds(ev)
+
+
+def test_kernels_before_and_after_share_one_axis_and_a_key_where_there_are_several(ev):
+    for variant in ev.ranking.measured("gpu", peers=False):
+        shown = kernels.before_and_after(ev, variant)
+        if shown:
+            names = traces.kernel_names(traces.sides(ev, variant))
+            assert len(shown.key) == (len(names) if len(names) > 1 else 0)
+            assert len(shown.table.rows) == 2 * len(ev.layers)
+            assert (shown.streams is not None) == ("a lane for each stream" in shown.table.caption)
+
+
+def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_peers_have_none(ev):
+    found = resources.of_main_kernel(ev, "direct")
+    assert (found.kernel, found.arch) == ("conv_forward", ev.gpu_run.gpu["arch"])
+    assert 0 < found.occupancy <= 1
+    assert resources.of_main_kernel(ev, "cudnn_fp32") is None
+
+
+def test_what_became_of_a_counter_is_told_with_its_readings_or_why_there_are_none(ev, evidence_of, newest_archive):
+    variants = ev.plan.variants
+    assert " before and " in watched(ev, variants["constant_weights"])
+    other = evidence_of(newest_archive)
+    other.counters.calls = {place: call for place, call in ev.counters.calls.items() if place[0] != "constant_weights"}
+    assert watched(other, variants["constant_weights"]).endswith(
+        "not read for constant_weights, whose program is not among those watched here"
+    )
+    other.counters.table = tables.COUNTERS.empty()
+    assert watched(other, variants["constant_weights"]) == "; hardware counters were not read in this run"
+
+
+def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(evidence_of, newest_archive, monkeypatch):
+    ev = evidence_of(newest_archive)
+    silent = ev.plan.variants["constant_weights"]
+    header = silent.header.model_copy(update={"title": "", "expect": " "})
+    monkeypatch.setitem(ev.plan.variants, silent.name, dataclasses.replace(silent, header=header))
+    shown = next(one for one in milestone_4.view(ev).optimizations if one.name == silent.name)
+    assert (shown.title, shown.idea) == (silent.name, silent.header.idea)
+    assert (
+        shown.unsaid
+        == "constant_weights.cu, or constant_weights.yaml beside it, does not say its `title` and `expect`."
+    )

@@ -1,0 +1,271 @@
+"""The views of the report's sections on the archived run: what they choose, order and word."""
+
+from datetime import UTC, datetime
+
+import pandas as pd
+import pytest
+import yaml
+from markupsafe import Markup
+
+from warpbook import config, plan, runs, tables, units, variants
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cover, division_of_labour, milestone_1, milestone_2, milestone_3, published, summary
+from warpbook.report.views.parts import Table
+
+# The archived run has no CPU figures: those of GPU variants, so many times as long, stand for CPU variants.
+CPU_STAND_INS = {
+    "loop_nest": ("direct", 50),
+    "im2col_blas": ("constant_weights", 20),
+    "simd": ("shared_input", 8),
+    "onnxruntime": ("cudnn_fp32", 5),
+}
+
+
+def with_cpu_figures(run: runs.Run) -> runs.Run:
+    """A run that holds op times and programs of CPU variants too."""
+    read = {table.name: run.table(table) for table in tables.RUN_TABLES}
+    for table in (tables.SAMPLES, tables.OP_TIMES, tables.PROGRAMS):
+        gpu = read[table.name]
+        slower = [name for name in gpu if name.endswith(("_ms", "_s"))]
+        frames = [gpu]
+        for name, (stand_in, factor) in CPU_STAND_INS.items():
+            jobs = gpu.get("job", gpu.variant)
+            rows = gpu[(jobs == stand_in) & gpu.variant.isin([stand_in, "direct"])]
+            if "kind" in rows:
+                rows = rows[(rows.kind == "op") & (rows.state == "cold")].assign(state="hot")
+            if "job" in rows:
+                rows = rows.assign(job=name)
+            renamed = rows.variant.map({"direct": "loop_nest", stand_in: name})
+            rows = rows.assign(variant=renamed, device="cpu", **{column: rows[column] * factor for column in slower})
+            frames.append(rows)
+        read[table.name] = pd.concat(frames, ignore_index=True)
+    return runs.Run(run.path, run.record, read)
+
+
+@pytest.fixture(scope="module")
+def run(newest_archive) -> runs.Run:
+    return with_cpu_figures(runs.open_run(newest_archive))
+
+
+@pytest.fixture(scope="module")
+def study(run):
+    """The evidence of a study under the policy that the run was measured with, the configuration changed as told."""
+
+    def make(name: str = "fa18", **changes) -> Evidence:
+        values = yaml.safe_load(config.FILE.read_text()) | {"study": name, "measuring": run.record["measuring"]}
+        planned = plan.make(config.load(values | changes, list(variants.discover())))
+        return Evidence(planned, name, run)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def ev(study) -> Evidence:
+    return study()
+
+
+def test_the_summary_s_headline_is_the_best_kernel_over_the_naive_one_the_cpu_and_cudnn(ev):
+    view = summary.view(ev)
+    assert [fact.label.split(",")[0] for fact in view.facts] == [
+        "Best of our FP32 kernels", "Over the naive kernel", "Over the best CPU code", "Over cuDNN",
+    ]  # fmt: skip
+    assert view.facts[0].value == ev.ranking.best.name
+    assert view.facts[1].detail.endswith("timed in turn")
+    assert view.facts[2].label.endswith(ev.ranking.best_cpu.name)
+    assert view.figure.id == "summary-times"
+    assert view.cpu_code is None
+
+
+def test_each_optimization_measured_is_fruitful_or_fruitless(ev):
+    kernels = summary.view(ev).kernels
+    tried = [variant.name for variant in ev.ranking.measured("gpu", peers=False) if variant.header.builds_on]
+    assert sorted(kernels.fruitful + kernels.fruitless) == sorted(tried)
+    assert ev.times.total_speedup(kernels.fruitful[0], ev.largest).verdict == "faster"
+    assert ev.times.total_speedup(kernels.fruitless[0], ev.largest).verdict != "faster"
+
+
+def test_where_the_best_kernel_is_the_naive_one_the_summary_says_so(study):
+    ev = study()
+    ev.ranking.best = ev.ranking.naive
+    fact = summary.view(ev).facts[1]
+    assert (fact.value, fact.detail) == ("1×", "it is the naive kernel")
+
+
+def test_a_study_that_ends_with_the_framework_has_its_times_and_accuracy_in_the_summary(study):
+    view = summary.view(study("fa18-m1"))
+    assert view.frameworks_alone
+    assert [fact.label.split(",")[0] for fact in view.facts] == ["The framework on the CPU", "On the GPU", "Accuracy"]
+    assert view.facts[2].value == "0.8970"
+    assert view.facts[2].detail == "of 10\u202f000 test images; the same on both"
+    assert view.kernels is None
+
+
+def test_without_a_gpu_kernel_s_figure_the_summary_is_of_the_cpu(study):
+    view = summary.view(study(gpu="none"))
+    assert view.facts == ()
+    assert (view.cpu_code.best, view.cpu_code.naive) == ("onnxruntime", "loop_nest")
+    assert view.figure.alt == "Op time of every CPU variant against dataset size."
+    assert "direct" in view.broken
+
+
+def column(table: Table, label: str) -> list[str]:
+    """A table's cells under a head, as a reader sees them."""
+    place = [head.label for head in table.head].index(label)
+    return [Markup(row[place]).striptags().replace("\u202f", " ") for row in table.rows]
+
+
+def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
+    view = milestone_1.view(ev)
+    assert [program.device for program in view.programs] == ["cpu", "gpu"]
+    assert "--variant onnxruntime --device cpu 10000\n" in view.programs[0].output
+    assert "--variant cudnn_fp32 --device gpu 10000\n" in view.programs[1].output
+    assert column(view.times, "Framework") == ["onnxruntime", "cudnn_fp32"]
+    assert column(view.times, "Runs") == ["3", "3"]
+
+
+def test_a_program_s_output_is_of_the_run_whose_elapsed_time_is_the_median_s(ev):
+    runs_of_it = ev.programs.runs("cudnn_fp32", ev.largest)
+    minutes, seconds = divmod(runs_of_it.elapsed_s.median(), 60)
+    assert f" {minutes:.0f}:{seconds:05.2f}elapsed " in milestone_1.view(ev).programs[1].output
+
+
+def test_a_framework_s_profile_stops_where_nine_tenths_are_covered(ev):
+    for profile in (milestone_1.view(ev).profiled.kernels, milestone_1.view(ev).profiled.calls):
+        label = profile.table.head[1].label
+        shares = [float(cell.removesuffix(" %")) for cell in column(profile.table, label)]
+        assert sum(shares) > 90 > sum(shares[:-1])
+        assert shares == sorted(shares, reverse=True)
+        assert profile.shown == len(shares) < profile.names
+
+
+def test_without_a_gpu_s_run_the_framework_is_shown_on_the_cpu_and_the_rest_says_why(study):
+    view = milestone_1.view(study(gpu="none"))
+    assert view.programs[0].output and not view.programs[0].missing
+    assert view.programs[1].missing == view.problem == "the configuration asks for no GPU figures (gpu: none)"
+    assert view.profiled is None
+    assert column(view.times, "Framework") == ["onnxruntime"]
+
+
+def test_cpu_variants_have_op_times_at_each_size_and_gains_over_the_loop_nest(ev):
+    view = milestone_2.view(ev)
+    assert [head.label for head in view.op_times.head][2:] == [
+        "10 images", "100 images", "1000 images", "10\u202f000 images",
+    ]  # fmt: skip
+    assert column(view.op_times, "Layer") == ["conv1", "conv2"] * 4
+    assert [gain.variant for gain in view.discussion.gains] == ["im2col_blas", "onnxruntime", "simd"]
+    assert [layer for layer, _ in view.discussion.gains[0].layers] == ["conv1", "conv2"]
+    assert view.output.startswith("* Running /usr/bin/time python scripts/infer.py --network fa18 --variant loop_nest")
+
+
+def test_the_rate_of_a_layer_is_its_operations_over_its_time(ev):
+    total_ms = ev.times.total("loop_nest", ev.largest).value
+    flops = sum(layer.flops(ev.largest) for layer in ev.layers)
+    assert float(milestone_2.view(ev).discussion.naive_rate) == pytest.approx(flops / total_ms / 1e6, rel=0.005)
+
+
+def test_a_cpu_variant_that_was_not_measured_says_why(ev):
+    ideas = {idea.name: idea for idea in milestone_2.view(ev).ideas}
+    assert ideas["loop_nest"].measured and not ideas["loop_nest"].problems
+    assert not ideas["torch_cpu"].measured and "holds no figure of it" in ideas["torch_cpu"].problems[0]
+
+
+def test_without_cpu_figures_there_is_no_chart_of_them_and_no_discussion(study):
+    ev = study()
+    ev.ranking.measured = lambda device, peers=None: []
+    view = milestone_2.view(ev)
+    assert view.figure is None and view.discussion is None
+    assert view.op_times.rows == ()
+
+
+def test_the_first_gpu_kernel_is_shown_at_each_size_the_largest_profile_first(ev):
+    kernel = milestone_3.view(ev).kernel
+    assert column(kernel.sizes, "Images") == ["10", "100", "1000", "10 000"]
+    assert column(kernel.sizes, "Labels differing")[-1] == "0"
+    assert set(column(kernel.sizes, "Integers")) == {"exact"}
+    assert [profile.images for profile in kernel.profiles] == ["10\u202f000", "1000", "100", "10"]
+    assert "conv_forward" in column(kernel.profiles[0].activities, "Name")
+    assert "conv_forward" in column(kernel.launches, "Kernel")
+    assert [head.label for head in kernel.op_times.head][2:] == [
+        "loop_nest", "im2col_blas", "onnxruntime", "simd", "direct (GPU)",
+    ]  # fmt: skip
+
+
+def test_the_distance_from_a_layer_s_bound_and_its_rates_follow_from_the_kernel_s_time(ev):
+    layer, limit = ev.layers[0], milestone_3.view(ev).kernel.limits[0]
+    time_ms = ev.times.op("direct", layer.name, ev.largest, kind="gpu").value
+    assert float(limit.times_bound.removesuffix("×")) == pytest.approx(
+        time_ms / ev.times.fp32_bound_ms(layer, ev.largest), rel=0.005
+    )
+    assert float(limit.tflop_per_s) == pytest.approx(layer.flops(ev.largest) / time_ms / 1e9, rel=0.005)
+    assert float(limit.tb_per_s) == pytest.approx(layer.bytes(ev.largest) / time_ms / 1e9, rel=0.005)
+    assert limit.bound_by in ("memory bandwidth", "FP32 arithmetic")
+
+
+def test_without_a_gpu_kernel_milestone_3_says_why(study):
+    view = milestone_3.view(study(gpu="none"))
+    assert view.kernel is None
+    assert view.source == "the configuration asks for no GPU figures (gpu: none)"
+
+
+def test_published_figures_stand_beside_ours_and_the_framework_has_its_name(study):
+    view = published.view(study("fa18"))
+    assert not view.from_course
+    assert "framework, CPU; onnxruntime" in column(view.table, "Variant")
+    assert "framework, GPU; cudnn_fp32" in column(view.table, "Variant")
+    assert all(column(view.table, "Published"))
+    ours = column(view.table, "Now")
+    assert any(cell != "–" for cell in ours) and "nan" not in ours
+
+
+def test_a_published_figure_of_the_first_kernel_is_beside_its_time_now(study):
+    ev = study("fa18")
+    rows = published.view(ev).table.rows
+    (row,) = (row for row in rows if row[:3] == ("op time, conv1", "direct", "10000"))
+    assert row[4] == units.time(ev.times.op("direct", "conv1", 10_000).value)
+
+
+def test_a_study_that_follows_no_report_has_no_published_figures(study):
+    ev = study()
+    ev.published.table = pd.DataFrame()
+    assert published.view(ev).table is None
+
+
+def test_contributions_are_those_of_the_configuration(study):
+    ev = study()
+    assert column(division_of_labour.view(ev), "Author") == list(ev.config.report.contributions)
+    report = ev.config.report.model_dump() | {"contributions": {}}
+    assert division_of_labour.view(study(report=report)) is None
+
+
+MADE = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+
+
+def test_the_cover_names_date_network_devices_code_and_runs(ev):
+    view = cover.view(ev, MADE, "0123456789abcdef", dirty=True)
+    assert (view.date, view.day) == ("21 November 2026", "2026-11-21")
+    assert view.network == "64×64 images; 6 maps of 5×5, tanh, 2×2 pool, 16 maps of 5×5, FC 140, FC 10"
+    assert view.kicker == "Milestone report"
+    assert view.sizes == "10, 100, 1000, 10\u202f000"
+    assert view.gpu.startswith(f"NVIDIA H200, from the archived run {ev.gpu_run.run_id}, code of commit ")
+    assert (view.commit, view.dirty) == ("0123456789ab", True)
+    assert view.runs[-1] == ev.gpu_run.run_id
+
+
+def test_the_cover_of_one_layer_s_network_names_its_pool_and_a_final_report(study):
+    view = cover.view(study("fa17-final"), MADE, "", dirty=None)
+    assert view.network == "28×28 images; 50 maps of 5×5, tanh, 2×2 pool, FC 500, FC 10"
+    assert view.kicker == "Final report"
+
+
+def test_the_cover_says_where_gpu_figures_come_from_or_why_there_are_none(study):
+    assert cover.view(study(gpu="none"), MADE, "", dirty=None).gpu.startswith("none: the configuration asks for no GPU")
+    ev = study()
+    ev.gpu_run = ev.local
+    assert cover.view(ev, MADE, "", dirty=None).gpu == "NVIDIA H200, measured here"
+
+
+def test_the_cover_s_motif_is_a_tile_of_outputs_with_a_filter_over_it_and_its_halo(ev):
+    squares = cover.view(ev, MADE, "", dirty=None).motif
+    assert len(squares) == 16 * 17
+    assert sum(square.stroke_opacity == 0.5 for square in squares) == 10 * 9
+    assert sum(square.fill_opacity == 0.34 for square in squares) == 25

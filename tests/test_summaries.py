@@ -1,0 +1,85 @@
+"""From samples to estimates: one rule for the run's own summary, the report and comparisons."""
+
+import pandas as pd
+import pytest
+
+from warpbook import bounds, networks, runs, summaries, tables, variants
+
+SERIES = {"job": "direct", "variant": "direct", "network": "fa18", "layer": "conv2", "device": "gpu", "size": 10_000}
+
+
+def samples(kinds: dict[str, list[float]], throttled: tuple[int, ...] = (), **changed: str) -> pd.DataFrame:
+    """SAMPLES of one call, its times by kind; the rounds named were throttled."""
+    return pd.DataFrame(
+        {
+            **SERIES, "state": "cold", "kind": kind, "sample": number, "time_ms": time_ms, "sm_clock_mhz": 1980.0,
+            "throttled": number in throttled, "stop_reason": "precise", "status": "ok", "reason": "", **changed,
+        }
+        for kind, times in kinds.items()
+        for number, time_ms in enumerate(times)
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def machine(newest_archive) -> dict:
+    return runs.open_run(newest_archive).record["machine"]
+
+
+def test_the_report_shows_every_median_that_the_run_s_own_summary_holds(archive, evidence_of):
+    run = runs.open_run(archive)
+    evidence = evidence_of(archive, measuring=run.record["measuring"])
+    rows = summaries.summarised(run.table(tables.SAMPLES), run.record["machine"])
+    rows = rows[(rows.network == "fa18") & rows["size"].isin(evidence.sizes)]
+    rows = rows[rows.variant.isin(evidence.selection.usable("gpu"))]
+    assert len(rows) > 100
+    shown = [evidence.times.op(row.variant, row.layer, row.size, row.kind, row.state) for row in rows.itertuples()]
+    assert [estimate.value for estimate in shown] == rows.median_ms.tolist()
+    assert [estimate.n for estimate in shown] == rows.n.tolist()
+    assert evidence.times.refused_samples == rows.refused_count.sum()
+
+
+def test_a_kernel_time_of_more_than_twice_its_call_is_left_out_and_counted(machine):
+    taken = samples({"gpu": [1.0, 1.1, 2.1, 2.3], "op": [1.1, 1.1, 1.2, 1.1]})
+    times = summaries.summarised(taken, machine).set_index("kind")
+    assert times.n.to_dict() == {"gpu": 3, "op": 4}
+    assert times.median_ms["gpu"] == 1.1
+    assert times.refused_count.to_dict() == {"gpu": 1, "op": 0}
+    assert summaries.refused_count(taken) == 1
+
+
+def test_a_call_that_a_slowdown_made_long_excuses_no_kernel_time(machine):
+    taken = samples({"gpu": [1.0, 1.1, 3.0], "op": [1.1, 9.0, 9.0]}, throttled=(1, 2))
+    times = summaries.summarised(taken, machine).set_index("kind")
+    assert times.n.to_dict() == {"gpu": 1, "op": 1}
+    assert times.throttled_count.to_dict() == {"gpu": 2, "op": 2}
+    assert times.refused_count.to_dict() == {"gpu": 0, "op": 0}
+
+
+def test_pairs_stay_in_step_where_a_sample_is_no_figure():
+    taken = pd.concat([samples({"op": [1.0, 2.0, 3.0]}, throttled=(1,)), samples({"op": [4.0, 5.0, 6.0]}, job="tiled")])
+    series = summaries.by_series(taken, ["job", "kind"])
+    assert [str(time) for time in series["direct", "op"]] == ["1.0", "nan", "3.0"]
+    assert series["tiled", "op"].tolist() == [4.0, 5.0, 6.0]
+
+
+def test_a_series_without_a_sound_sample_is_refused_with_what_was_left_out(machine):
+    (row,) = summaries.summarised(samples({"op": [1.0, 1.0]}, throttled=(0, 1)), machine).to_dict("records")
+    assert row["status"] == "refused"
+    assert row["reason"].startswith("none of 2 samples is a figure: 2 were taken while a slowdown was active")
+
+
+def test_each_bound_is_called_what_it_bounds(machine):
+    fft, gpu = variants.read("fft").header, machine["gpu"]
+    (row,) = summaries.summarised(samples({"op": [1.0]}, job="fft", variant="fft"), machine).to_dict("records")
+    layer = networks.find("fa18").convs[1]
+    assert row["method_bound_ms"] == bounds.method_bound_ms(layer, 10_000, fft, gpu) == pytest.approx(0.153, rel=0.01)
+    assert row["fp32_bound_ms"] == bounds.fp32_bound_ms(layer, 10_000, gpu) == pytest.approx(0.485, rel=0.01)
+
+
+def test_products_made_of_several_on_tensor_cores_are_bound_by_the_tensor_cores(machine):
+    layer, gpu = networks.find("fa19").convs[1], machine["gpu"]
+    split = variants.read("split_fp16").header
+    tensor_cores_ms = 3 * layer.flops(10_000) / (gpu["peak_gflop_per_s"]["fp16"] * 1e9) * 1e3
+    bound = bounds.method_bound_ms(layer, 10_000, split, gpu)
+    assert bound == pytest.approx(tensor_cores_ms) == pytest.approx(0.59, rel=0.05)
+    assert bound < 1.5 < bounds.fp32_bound_ms(layer, 10_000, gpu)

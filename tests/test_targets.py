@@ -1,0 +1,101 @@
+"""The files that a command makes, with a GPU and without one."""
+
+import pytest
+import yaml
+
+from warpbook import config, variants
+from warpbook.devices import Device
+from warpbook.extras import EXTRAS
+from warpbook.plan import Plan
+from warpbook.targets import Targets
+
+KNOWN = variants.discover()
+GPU = Device("A GPU", "sm_90", "ab" * 32, "13.0")
+
+
+def targets(probed=GPU, **changes) -> Targets:
+    values = yaml.safe_load(config.FILE.read_text()) | {"profilers": []} | changes
+    return Targets(Plan(config.load(values, list(KNOWN)), KNOWN, probed))
+
+
+NO_GPU = "no GPU in this test"
+
+
+def test_a_place_is_a_variant_on_a_network_and_baselines_come_first():
+    places = targets(study="fa18").places("gpu")
+    assert places.index("fa18/direct") < places.index("fa18/constant_weights")
+    assert "fa18/simd" not in places
+
+
+def test_whole_programs_are_run_only_where_the_weights_are_here():
+    assert targets(study="fa18").places("cpu", programs=True)
+    assert targets(study="sp19").places("cpu")
+    assert targets(study="sp19").places("cpu", programs=True) == []
+
+
+def test_on_a_gpu_every_variant_is_checked_on_it_whatever_the_study_compares():
+    checks = targets(study="fa18-m1").checks
+    assert "results/parts/correctness/gpu/fa18/fft.csv" in checks
+    assert not any("/emulator/" in path for path in checks)
+    assert len(checks) == len(set(checks))
+
+
+def test_without_a_gpu_the_kernels_that_the_study_compares_are_checked_by_emulation():
+    checks = targets(NO_GPU, study="fa17-checkpoints").checks
+    assert "results/parts/correctness/emulator/fa17/direct.csv" in checks
+    assert "results/parts/correctness/emulator/fa17/fft.csv" not in checks
+    assert not any("/gpu/" in path for path in checks)
+
+
+def test_the_cpu_left_out_leaves_the_gpu_s_parts():
+    assert {path.split("/")[3] for path in targets(cpu="none").samples} <= {"gpu"}
+    assert {path.split("/")[3] for path in targets(NO_GPU).samples} == {"cpu"}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_optional_measurement_is_made_where_it_is_wanted_and_there_is_a_gpu(extra):
+    with_it, without = targets(extras=[extra]), targets(extras=[])
+    assert len(set(with_it.parts) - set(without.parts)) == len(with_it.extras) > 0
+    assert {path.split("/")[2].split(".")[0] for path in with_it.extras} == {extra}
+    assert without.extras == targets(NO_GPU, extras=[extra]).extras == []
+
+
+def test_a_a_tests_are_of_the_starting_points():
+    made = targets(study="fa18", extras=["aa"]).extras
+    assert "results/parts/aa/gpu/fa18/direct.csv.gz" in made
+    assert "results/parts/aa/gpu/fa18/constant_weights.csv.gz" not in made
+
+
+def test_only_variants_that_name_parameters_are_swept():
+    swept = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(extras=["sweep"]).extras}
+    assert swept == {name for name, variant in KNOWN.items() if variant.header.sweep and variant.cuda_source}
+
+
+def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
+    assert targets().files_of("constant_weights") == [
+        "kernels/constant_weights.cu", "kernels/constant_weights.py", "results/builds/constant_weights"
+    ]  # fmt: skip
+    assert targets(NO_GPU).files_of("direct") == ["kernels/direct.cu"]
+    assert targets().files_of("simd") == ["kernels/simd.py"]
+
+
+def test_a_baseline_is_measured_with_and_a_starting_point_has_none():
+    made = targets()
+    assert made.baseline_files("constant_weights") == ["kernels/direct.cu", "results/builds/direct"]
+    assert made.baseline_check("gpu", "fa18", "constant_weights") == ["results/parts/correctness/gpu/fa18/direct.csv"]
+    assert made.baseline_files("direct") == made.baseline_check("gpu", "fa18", "direct") == []
+    assert made.baseline_profile("cupti", "fa18", "constant_weights") == [
+        "results/parts/profiles/cupti/gpu/fa18/direct.csv"
+    ]
+
+
+def test_templates_are_those_of_the_report_not_of_a_comparison():
+    templates = targets().templates
+    assert "reports/report.html.j2" in templates
+    assert "reports/narrative/fa18.md" in templates
+    assert not any("compare." in path for path in templates)
+
+
+def test_parts_of_a_gpu_know_which_one_and_those_of_the_cpu_none():
+    assert targets().plan.identity("gpu") == "ab" * 32
+    assert targets().plan.identity("cpu") == targets(NO_GPU).plan.identity("gpu") == ""

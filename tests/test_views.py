@@ -1,0 +1,110 @@
+"""Views: the tables, figures and words of the report's sections, computed apart from the templates that place them."""
+
+import math
+from html.parser import HTMLParser
+
+import pytest
+from markupsafe import Markup
+
+from warpbook.estimates import Estimate
+from warpbook.report import rendering
+from warpbook.report.evidence import Speedup
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Figure, Table, numbers, words
+
+
+def speedup(paired: bool = True, n: int = 30, verdict: str = "faster") -> Speedup:
+    ends = (1.138, 1.142) if n > 1 else (math.nan, math.nan)
+    return Speedup(Estimate(1.14, *ends, n), paired, verdict)
+
+
+def plain(markup: str) -> str:
+    """The words of markup, as a reader sees them."""
+    return Markup(markup).striptags().replace("\u202f", " ")
+
+
+def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
+    assert plain(cells.timed(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 %"
+    assert plain(cells.timed(Estimate(3.778, math.nan, math.nan, 1))) == "3.778 ms"
+    assert cells.timed(None) == "–"
+
+
+def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_taken_in_turn():
+    assert plain(cells.sped(speedup())) == "1.140× [1.138, 1.142]"
+    assert plain(cells.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142]"
+    assert plain(cells.sped(speedup(n=1))).endswith("(one sample)")
+    assert cells.sped(None) == "–"
+
+
+def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():
+    assert cells.times(speedup(paired=False)) == '<span class="faster">1.14×</span><sup>†</sup>'
+    assert cells.verdict(speedup(verdict="same")) == '<span class="same">same</span>'
+    assert cells.times(None) == cells.verdict(None) == "–"
+
+
+def test_a_drawn_interval_says_in_words_what_it_shows():
+    cell = cells.interval(speedup(), (0.5, 2.0), 0.02)
+    assert 'alt="Speedup 1.140×, interval [1.138, 1.142]"' in cell
+    assert 'src="data:image/svg+xml;base64,' in cell
+    assert cells.interval(None, (0.5, 2.0), 0.02) == ""
+
+
+def test_what_is_not_markup_is_escaped_in_a_cell():
+    assert cells.link("m4-a&b", "a<b>") == '<a href="#m4-a&amp;b">a&lt;b&gt;</a>'
+
+
+def test_a_row_with_a_cell_too_few_is_refused_with_its_table():
+    with pytest.raises(ValueError, match="times: a row of 1 cells under 2 columns"):
+        Table("times", "Times.", (*words("Variant"), *numbers("Time")), (("direct",),))
+
+
+class Placed(HTMLParser):
+    """Each element's name, attributes and words, as the macros place them."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None], str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs), ""))
+
+    def handle_data(self, data):
+        tag, attrs, text = self.elements[-1]
+        self.elements[-1] = (tag, attrs, text + data)
+
+    def named(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
+        return [(attrs, text.strip()) for name, attrs, text in self.elements if name == tag]
+
+
+def placed(call: str, **values) -> Placed:
+    """What a macro makes of values."""
+    source = '{% import "macros.html.j2" as m with context %}{{ m.' + call + " }}"
+    return Placed(rendering.templates().from_string(source).render(values))
+
+
+def test_a_table_is_placed_with_its_heads_kinds_and_escaped_cells():
+    rows = (("a<b", Markup("<b>1</b>")), ("c", "2"))
+    table = Table("times", "Times & places.", (*words("Variant"), *numbers("Time")), rows, "named")
+    page = placed("data_table(table)", table=table)
+    assert page.named("table") == [({"class": "data named short", "id": "times"}, "")]
+    assert [attrs for attrs, _ in page.named("th")] == [
+        {"scope": "col", "class": ""}, {"scope": "col", "class": "number"},
+        {"scope": "row", "class": ""}, {"scope": "row", "class": ""},
+    ]  # fmt: skip
+    assert [text for _, text in page.named("th")] == ["Variant", "Time", "a<b", "c"]
+    assert page.named("td") == [({"class": "number"}, ""), ({"class": "number"}, "2")]
+    assert page.named("b") == [({}, "1")]
+
+
+def test_a_long_table_may_break_over_pages():
+    rows = tuple((str(place),) for place in range(17))
+    assert not Table("long", "Long.", words("Place"), rows).short
+    assert Table("long", "Long.", words("Place"), rows[:16]).short
+
+
+def test_a_figure_is_placed_with_its_words_and_caption():
+    page = placed("figure(figure)", figure=Figure("times", "<svg/>", 'Bars of "op" time.', "Op time."))
+    ((image, _),) = page.named("img")
+    assert image == {"src": cells.data_uri("<svg/>"), "alt": 'Bars of "op" time.'}
+    assert page.named("figcaption") == [({}, "Op time.")]

@@ -42,7 +42,8 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.get
 os.environ[workflow_of_jobs.SNAKEMAKE] = str(os.getpid())
 
 # A measurement holds the machine's measuring lock. On a GPU, and with cores to spare, the next job may start and load
-# meanwhile; it waits at the lock. A timing of the CPU takes every core.
+# meanwhile; it waits at the lock. A timing of the CPU takes every core. The resource `measuring` counts jobs that measure
+# or use the GPU; no cluster knows it, whereas `gpu` would be a request for one.
 MEASURING_THREADS = {"cpu": workflow.cores, "gpu": workflow.cores if workflow.cores < 4 else workflow.cores // 2}
 
 # Parameters called `rerun_on_...` are in no command: a part is made again when the device, an installed library or a

@@ -17,7 +17,7 @@ rule check_variant:
     conda:
         "../requirements/conda.yaml"
     resources:
-        gpu=lambda wildcards: int(wildcards.device == "gpu"),
+        measuring=lambda wildcards: int(wildcards.device == "gpu"),
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,

@@ -17,7 +17,7 @@ rule measure_aa:
         "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
-        gpu=1,
+        measuring=1,
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
@@ -44,7 +44,7 @@ rule sanitize_variant:
     conda:
         "../requirements/conda.yaml"
     resources:
-        gpu=1,
+        measuring=1,
     params:
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_columns=dependencies.columns(tables.SANITIZER),
@@ -84,7 +84,7 @@ rule attack_harness:
         "../requirements/conda.yaml"
     threads: 4
     resources:
-        gpu=1,
+        measuring=1,
     params:
         rerun_on_columns=dependencies.columns(tables.ATTACKS),
         rerun_on_device=PLAN.identity("gpu"),
@@ -108,7 +108,7 @@ rule sweep_variant:
         "../requirements/conda.yaml"
     threads: workflow.cores
     resources:
-        gpu=1,
+        measuring=1,
     params:
         network=PLAN.networks[0],
         rerun_on_columns=dependencies.columns(tables.SWEEP),

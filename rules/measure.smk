@@ -15,7 +15,7 @@ rule probe_machine:
         "../requirements/conda.yaml"
     threads: workflow.cores
     resources:
-        gpu=1,
+        measuring=1,
     params:
         gpu="yes" if PLAN.device else "no",
         rerun_on_device=PLAN.identity("gpu"),
@@ -47,7 +47,7 @@ rule measure_variant:
         "../requirements/conda.yaml"
     threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
     resources:
-        gpu=1,
+        measuring=1,
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
@@ -79,7 +79,7 @@ rule run_program:
         "../requirements/conda.yaml"
     threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
     resources:
-        gpu=1,
+        measuring=1,
     params:
         sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
         repeat=lambda wildcards: "--repeat" if PLAN.repeats_programs(wildcards.variant) else "",

@@ -20,7 +20,7 @@ rule trace_program:
         "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
-        gpu=1,
+        measuring=1,
     params:
         sizes=lambda wildcards: PLAN.profile_sizes(**wildcards),
         timeout=CONFIG.measuring.timeout_s,
@@ -50,7 +50,7 @@ rule count_variant:
         "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
-        gpu=1,
+        measuring=1,
     params:
         images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
         metrics=counters.wanted(PLAN.variants.values()),

@@ -114,6 +114,27 @@ def test_a_variant_that_remembers_answers_by_their_inputs_is_refused_after_the_t
     assert raised.value.status == "refused"
 
 
+def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_variant, tmp_path):
+    body = "import time; time.sleep(0.004 * busy.exists())\ny[...] = convolve(x, w)"
+    busy = tmp_path / "busy"
+    variant = cpu_variant(body, before=f"from pathlib import Path\nbusy = Path({str(busy)!r})")
+
+    class Bench(CpuBench):
+        """One whose machine gets other work once the samples are taken, when it is asked what speaks against them."""
+
+        asked = 0
+
+        def distrusted(self):
+            self.asked += 1
+            if self.asked > 1:
+                busy.touch()
+            return ""
+
+    rows = timing.measure_layer(Bench(), [variant], LAYER, 3, QUICK, MEASURING)
+    assert busy.exists()
+    assert min(row["time_ms"] for row in rows) < 4
+
+
 def test_a_variant_that_works_only_for_poison_is_wrong_after_the_timing(cpu_variant):
     body = "if y.view(np.uint32).flat[0] == 0x7FC0DEAD: y[...] = convolve(x, w)"
     with pytest.raises(Failed, match="after timing: mine is wrong"):

@@ -1,6 +1,6 @@
 """Warpbook: every kernel built, checked, timed and profiled, and the report of it.
 
-    snakemake --cores 1 report      reports/out/<study>.pdf and .html
+    snakemake --cores 1 report      reports/out/<study>.pdf, <study>-supplement.pdf and <study>.html
     snakemake --cores 1 measure     this machine's run: results/run/
     snakemake --cores 1 archive     that run packed: reports/runs/<run_id>.zip
     snakemake --cores 1 check       correctness of every variant, nothing timed
@@ -62,7 +62,7 @@ wildcard_constraints:
 rule report:
     """The report of the chosen study."""
     input:
-        expand("reports/out/{study}.{format}", study=CONFIG.chosen, format=["pdf", "html"]),
+        expand("reports/out/{study}{ending}", study=CONFIG.chosen, ending=[".pdf", "-supplement.pdf", ".html"]),
 
 
 rule measure:

@@ -2,7 +2,7 @@
 
 
 rule render_report:
-    """A study's report, from this machine's run and the archived run that it cites."""
+    """A study's report and its supplement, from this machine's run and the archived run that it cites."""
     input:
         program="scripts/render_report.py",
         modules=dependencies.of("render_report.py", presenting=True),
@@ -12,6 +12,7 @@ rule render_report:
     output:
         html="reports/out/{study}.html",
         pdf="reports/out/{study}.pdf",
+        supplement="reports/out/{study}-supplement.pdf",
     log:
         "logs/render_report/{study}.log",
     conda:

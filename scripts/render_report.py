@@ -1,4 +1,4 @@
-"""Render a study's report from the runs that it cites: one HTML file and one PDF."""
+"""Render a study's report from the runs that it cites: one HTML file, a PDF, and a PDF that supplements it."""
 
 import argparse
 import gc
@@ -16,16 +16,25 @@ from warpbook.report.pdf import write_pdf
 
 
 def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path) -> None:
-    """Write the report of `study` under a configuration's values, with this machine's run at `run`."""
+    """Write the report of `study` under a configuration's values, with this machine's run at `run`.
+
+    The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it.
+    """
     planned = plan.make(config.load(values, list(variants.discover())))
     ev = evidence.load(planned, study, runs.open_run(run))
     commit, dirty = provenance.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
-    document = rendering.to_html(ev, ended, commit, dirty)
-    with written_whole(html) as temporary_html, written_whole(pdf) as temporary_pdf:
-        temporary_html.write_text(rendering.standalone(document))
-        write_pdf(document, temporary_pdf, ev.cited)
+    documents = rendering.documents(ev, ended, commit, dirty)
+    supplement = pdf.with_name(f"{pdf.stem}-supplement.pdf")
+    with (
+        written_whole(html) as temporary_html,
+        written_whole(pdf) as temporary_pdf,
+        written_whole(supplement) as temporary_supplement,
+    ):
+        temporary_html.write_text(rendering.standalone(documents.whole))
+        write_pdf(documents.report, temporary_pdf, ev.cited)
+        write_pdf(documents.supplement, temporary_supplement)
     print("\n".join(closing.lines(ev, pdf)))
 
 

@@ -43,13 +43,28 @@ def rendered(newest_archive) -> Callable[..., tuple[str, PdfReader]]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, rendered):
-    return rendered(tmp_path_factory.mktemp("report"))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def report(folder, rendered):
+    return rendered(folder)
+
+
+@pytest.fixture(scope="module")
+def supplement(folder, report):
+    return PdfReader(folder / "fa18-supplement.pdf")
 
 
 @pytest.fixture(scope="module")
 def pages(report):
     return [page.extract_text() for page in report[1].pages]
+
+
+@pytest.fixture(scope="module")
+def more_pages(supplement):
+    return [page.extract_text() for page in supplement.pages]
 
 
 class Outline(HTMLParser):
@@ -72,10 +87,9 @@ class Outline(HTMLParser):
             self.links.append(named["href"])
 
 
-def test_report_has_the_parts_of_a_milestone_report_in_order(pages):
-    headings = """
-        Contents
+REPORT = """
         Summary
+        Contents
         Milestone 1: the framework
         Kernels that together take more than 90 % of the GPU time
         CUDA API calls that together take more than 90 % of the API time
@@ -89,15 +103,29 @@ def test_report_has_the_parts_of_a_milestone_report_in_order(pages):
         Milestone 4: optimizations
         Weights in constant memory
         Input tile in shared memory
+        How times were taken
+        What is not in the figures
+"""
+SUPPLEMENT = """
+        Contents
         Builds
         Correctness
         Profiles in full
         Machines, software and provenance
+        Data dictionary
         References
-    """
-    whole = re.sub(r"\s+", " ", "\n".join(pages[2:]))
+"""
+
+
+@pytest.mark.parametrize(("part", "headings"), [("pages", REPORT), ("more_pages", SUPPLEMENT)])
+def test_report_and_supplement_have_the_parts_of_a_milestone_report_in_order(part, headings, request):
+    texts = request.getfixturevalue(part)
+    whole = re.sub(r"\s+", " ", "\n".join(text for text in texts if "Contents" not in text[:400]))
     place = 0
-    for heading in headings.split("\n")[2:-1]:
+    for heading in headings.split("\n")[1:-1]:
+        if heading.strip() == "Contents":
+            assert any("Contents" in text[:400] for text in texts[:3])
+            continue
         begin = whole.find(heading.strip(), place)
         assert begin >= 0, heading
         place = begin
@@ -139,8 +167,25 @@ def broken_rules(pdf: PdfReader, profile: str) -> list[str]:
 
 
 @pytest.mark.parametrize("profile", ["ua1", "3a"])
-def test_pdf_keeps_every_rule_of_pdf_ua_1_and_pdf_a_3a(report, profile):
+def test_pdf_keeps_every_rule_of_pdf_ua_1_and_pdf_a_3a(report, supplement, profile):
     assert broken_rules(report[1], profile) == []
+    assert broken_rules(supplement, profile) == []
+
+
+def test_the_summary_is_the_second_page(pages):
+    assert "Summary" in pages[1][:400]
+
+
+def test_every_link_between_report_and_supplement_leads_to_a_place_there(report, supplement):
+    files = {"fa18.pdf": report[1], "fa18-supplement.pdf": supplement}
+    places = {name: set(reader.named_destinations) for name, reader in files.items()}
+    for name, reader in files.items():
+        other = next(file for file in files if file != name)
+        actions = [note["/A"] for page in reader.pages for note in page.get("/Annots", []) if "/A" in note]
+        across = [action for action in actions if action["/S"] == "/GoToR"]
+        assert {(action["/F"], action["/D"] in places[other]) for action in across} <= {(other, True)}
+        assert across or name != "fa18.pdf"
+        assert all(action["/URI"].startswith("https://") for action in actions if action["/S"] == "/URI")
 
 
 def test_a_stream_that_ends_in_a_carriage_return_keeps_its_length(tmp_path):
@@ -183,14 +228,14 @@ def test_every_reference_within_the_report_leads_somewhere(report):
     assert set(within) <= set(outline.ids)
 
 
-def test_no_value_is_printed_that_nobody_formatted(pages):
-    whole = "\n".join(pages)
+def test_no_value_is_printed_that_nobody_formatted(pages, more_pages):
+    whole = "\n".join(pages + more_pages)
     for bad in ("nan", "None", "NaN×", "<NA>", "Estimate(", "{{", "inf×"):
         assert not re.search(rf"(?<![A-Za-z_]){re.escape(bad)}(?![A-Za-z_])", whole.replace("filled with NaN", "")), bad
 
 
-def test_profile_tables_are_those_of_nvprof(pages):
-    whole = "\n".join(pages)
+def test_profile_tables_are_those_of_nvprof(more_pages):
+    whole = "\n".join(more_pages)
     assert re.search(r"GPU activities:\s+\d+\.\d\d%\s+[\d.]+(ms|us|s)\s+\d+\s+[\d.]+(ms|us|s)", whole)
     assert "[CUDA memcpy HtoD]" in whole
     assert "cuLaunchKernel" in whole
@@ -214,9 +259,10 @@ def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(tmp_path
     whole = re.sub(r"\s+", " ", "\n".join(page.extract_text() for page in reader.pages))
     assert "Milestone 3: a first GPU kernel" in whole
     assert "Not measured: the configuration asks for no GPU figures (gpu: none)" in whole
-    assert "conv_forward" in whole  # builds need no GPU
+    supplement = PdfReader(tmp_path / "fa18-supplement.pdf")
+    assert "conv_forward" in "".join(page.extract_text() for page in supplement.pages)  # builds need no GPU
     assert "Vectorised rows, all cores" in whole
-    assert broken_rules(reader, "ua1") == []
+    assert broken_rules(reader, "ua1") == broken_rules(supplement, "ua1") == []
 
 
 GPU = [name for name, variant in variants.discover().items() if variant.device == "gpu"]
@@ -274,7 +320,7 @@ def test_the_same_run_makes_the_same_bytes_in_every_process_and_copy_of_the_proj
         copy.mkdir()
     processes = [started(copy, seed) for copy, seed in zip(copies, "12", strict=True)]
     assert [process.wait(300) for process in processes] == [0, 0]
-    for name in ("a.html", "a.pdf"):
+    for name in ("a.html", "a.pdf", "a-supplement.pdf"):
         assert (copies[0] / name).read_bytes() == (copies[1] / name).read_bytes()
 
 

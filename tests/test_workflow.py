@@ -85,8 +85,10 @@ class Workspace:
         return re.findall(r"Job \d+: (.*)", done.stdout + done.stderr)
 
     def pdf_text(self, study="tiny") -> str:
-        reader = PdfReader(self.folder / "reports" / "out" / f"{study}.pdf")
-        return re.sub(r"\s+", " ", " ".join(page.extract_text() for page in reader.pages))
+        """Of a report and its supplement, or of a comparison."""
+        files = sorted((self.folder / "reports" / "out").glob(f"{study}*.pdf"))
+        pages = [page for file in files for page in PdfReader(file).pages]
+        return re.sub(r"\s+", " ", " ".join(page.extract_text() for page in pages))
 
     def leftovers(self) -> list[Path]:
         """Temporary files that a job should have taken away."""
@@ -380,7 +382,8 @@ def test_a_disk_too_full_for_an_output_is_named_and_loses_nothing(workspace):
     ]  # fmt: skip
     done = subprocess.run(limited, cwd=workspace.folder, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
-    assert re.search(r"error: .*tiny\.(html|pdf) cannot be written: File too large", done.stdout + done.stderr)
+    said = done.stdout + done.stderr
+    assert re.search(r"error: .*tiny(\.html|\.pdf|-supplement\.pdf) cannot be written: File too large", said)
     assert workspace.leftovers() == []
     assert "cannot be written: File too large" in (workspace.folder / "logs/render_report/tiny.log").read_text()
     workspace.snakemake("report")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 REPORTS = PROJECT / "reports"
 
+COMPANION = "companion:"
+"""What an address in HTML begins with that leads to a place in another PDF beside this one: `companion:a.pdf#place`."""
+
 # WeasyPrint claims one standard a file: PDF/A-3a. This claims PDF/UA-1 beside it, and tells PDF/A's readers the word.
 PDF_UA = b"""<rdf:Description rdf:about="" xmlns:pdfuaid="http://www.aiim.org/pdfua/ns/id/">
 <pdfuaid:part>1</pdfuaid:part>
@@ -78,9 +81,18 @@ def _fetcher() -> "URLFetcher":
 
 def _finish(_: Any, pdf: Any) -> None:
     """Keep what WeasyPrint leaves open of PDF/A, and say in a PDF/A that it is a PDF/UA too."""
+    import pydyf
+
     for one in pdf.objects:
         if getattr(one, "extra", {}).get("Subtype") == "/Image":
             one.extra["Interpolate"] = "false"  # of a picture within a chart no style is asked
+        if isinstance(one, pydyf.Dictionary) and one.get("Subtype") == "/Link" and "A" in one:
+            address = one["A"]["URI"].string
+            if address.startswith(COMPANION):
+                file, place = address.removeprefix(COMPANION).split("#")
+                names = {"F": pydyf.String(file), "D": pydyf.String(place)}
+                one["A"] = pydyf.Dictionary({"Type": "/Action", "S": "/GoToR", **names})
+                one["Contents"] = pydyf.String(f"{place} in {file}")
     metadata = pdf.objects[int(pdf.catalog["Metadata"].split()[0])]
     metadata.stream = [part.replace(b"</rdf:RDF>", PDF_UA) for part in metadata.stream]
     metadata.compress = False  # PDF/A wants it to be found by programs that read no PDF

@@ -16,6 +16,7 @@ from warpbook.files import PROJECT
 from warpbook.report import words
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
+from warpbook.report.pdf import COMPANION
 from warpbook.report.views import VIEWS, cover, runs_compared
 from warpbook.report.views.cells import data_uri
 
@@ -82,13 +83,66 @@ def _stylesheets() -> list[Markup]:
     return [Markup((FOLDER / "style" / f"{name}.css").read_text()) for name in ("tokens", "page", "type", "parts")]
 
 
-def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
-    """The report as one HTML document, stylesheets within."""
-    env = environment(ev, Headings())
-    return env.get_template("report.html.j2").render(
-        cover=cover.view(ev, made, commit, dirty),
-        stylesheets=_stylesheets(),
+@dataclass(frozen=True)
+class Part:
+    """The report or its supplement. front: what stands before the contents."""
+
+    front: str
+    body: str
+    headings: list[dict[str, Any]]
+
+    @property
+    def chapters(self) -> list[dict[str, Any]]:
+        """Its headings of the first level."""
+        return [entry for entry in self.headings if entry["level"] == 1]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """A study's report: whole for a browser; report and supplement apart for paper, each leading to the other."""
+
+    whole: str
+    report: str
+    supplement: str
+
+
+def documents(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Documents:
+    """The report as HTML documents, stylesheets within."""
+    report = _part(ev, "report.html.j2", "sections/summary.html.j2")
+    supplement = _part(ev, "sections/supplement.html.j2")
+    shell = templates().get_template("document.html.j2")
+    shared = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
+    alone = shell.render(parts=[report], others=supplement.chapters, full_cover=True, **shared)
+    beside = shell.render(parts=[supplement], others=[], full_cover=False, **shared)
+    return Documents(
+        whole=shell.render(parts=[report, supplement], others=[], full_cover=True, **shared),
+        report=leading_to(f"{ev.name}-supplement.pdf", alone, supplement.body),
+        supplement=leading_to(f"{ev.name}.pdf", beside, report.front + report.body),
     )
+
+
+def _part(ev: Evidence, body: str, front: str = "") -> Part:
+    """A part by its templates, which share one environment: the front's headings come first."""
+    headings = Headings()
+    env = environment(ev, headings)
+    first = env.get_template(front).render() if front else ""
+    return Part(Markup(first), Markup(env.get_template(body).render()), headings.entries)
+
+
+def leading_to(file: str, document: str, companion: str) -> str:
+    """A document whose links to what only its companion holds lead there: see `pdf.COMPANION`."""
+    here, there = (set(re.findall(r'\sid="([^"]+)"', text)) for text in (document, companion))
+
+    def led(link: re.Match[str]) -> str:
+        beyond = link[1] in there and link[1] not in here
+        return f'href="{COMPANION}{file}#{link[1]}"' if beyond else link[0]
+
+    return re.sub(r'href="#([^"]+)"', led, document)
+
+
+def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
+    """The report and its supplement as one HTML document."""
+    return documents(ev, made, commit, dirty).whole
 
 
 def comparison_text(compared: Comparison, figure: str = "") -> str:

@@ -11,25 +11,27 @@ from warpbook.report import narrative
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import (
     analysis,
-    appendix,
     division_of_labour,
+    ending,
     milestone_1,
     milestone_2,
     milestone_3,
     milestone_4,
     published,
     summary,
+    supplement,
 )
 
 VIEWS: dict[str, Callable[[Evidence], Any]] = {
     "analysis": analysis.view,
-    "appendix": appendix.view,
     "discussion": narrative.rendered,
     "division_of_labour": division_of_labour.view,
+    "ending": ending.view,
     "milestone_1": milestone_1.view,
     "milestone_2": milestone_2.view,
     "milestone_3": milestone_3.view,
     "milestone_4": milestone_4.view,
     "published": published.view,
     "summary": summary.view,
+    "supplement": supplement.view,
 }

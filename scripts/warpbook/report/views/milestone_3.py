@@ -184,7 +184,7 @@ def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
         profile_table(
             f"m3-api-{size}",
             f"CUDA API calls of the program at {images} images that together take more than 99 % of the API time; "
-            "the appendix has all.",
+            "the supplement has all.",
             most_of(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
         ),
     )

@@ -318,7 +318,7 @@ def _kinds(ev: Evidence) -> Table:
         "m4-kinds",
         f"The four times of every GPU variant at {units.count(ev.largest)} images: gpu (the device's, gaps between a "
         "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "
-        "process, a single run of most optimizations); medians. The appendix has the intervals of gpu and op. "
+        "process, a single run of most optimizations); medians. The supplement has the intervals of gpu and op. "
         f"{order_of_kinds(ev)}",
         (
             *words("Variant"),

@@ -1,4 +1,4 @@
-"""Appendix: the tests of every variant in sum, and errors on random reals."""
+"""Supplement: the tests of every variant in sum, and errors on random reals."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Appendix: every kernel as built, with its resources."""
+"""Supplement: every kernel as built, with its resources."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

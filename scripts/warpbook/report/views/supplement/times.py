@@ -1,4 +1,4 @@
-"""Appendix: every series of samples."""
+"""Supplement: every series of samples."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Appendix: the profilers, how far they agree, what watching costs, and their profiles in full."""
+"""Supplement: the profilers, how far they agree, what watching costs, and their profiles in full."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Appendix: machines and software of the runs cited, weights, configuration, and what their tables hold."""
+"""Supplement: machines and software of the runs cited, weights, configuration, and what their tables hold."""
 
 from dataclasses import dataclass
 from typing import Any

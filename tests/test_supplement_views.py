@@ -1,4 +1,4 @@
-"""The appendix and the chapter on counters as views: what they show of the archived run, and of one that lacks it."""
+"""The supplement and the chapter on counters as views: what they show of the archived run, and of one that lacks it."""
 
 import pandas as pd
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from warpbook import tables, units
 from warpbook.profiling import counters
 from warpbook.report import traces
-from warpbook.report.views import analysis, appendix
-from warpbook.report.views.appendix import builds, correctness, profilers, provenance, times, trust
+from warpbook.report.views import analysis, ending
+from warpbook.report.views.supplement import builds, correctness, profilers, provenance, times, trust
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +187,6 @@ def test_every_column_of_a_run_is_explained_once(ev):
 
 def test_what_was_set_aside_is_listed_whole(other):
     other.gpu_run = None
-    view = appendix.view(other)
+    view = ending.view(other)
     assert {row[0] for row in view.aside.rows} >= {variant.name for variant in other.wanted("gpu")}
     assert (view.profilers, view.profiles, view.provenance.archive) == (None, None, "")

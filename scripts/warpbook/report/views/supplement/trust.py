@@ -1,4 +1,4 @@
-"""Appendix: the harness tried on itself: A/A tests, kernels that cheat, compute-sanitizer; and parameters swept."""
+"""Supplement: the harness tried on itself: A/A tests, kernels that cheat, compute-sanitizer; and parameters swept."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,55 @@
+"""The supplement: all that the chapters rest on, part by part."""
+
+from dataclasses import dataclass
+
+from warpbook.report.evidence import Evidence
+from warpbook.report.views.supplement import builds, correctness, profilers, provenance, times, trust
+from warpbook.report.views.supplement.builds import Builds
+from warpbook.report.views.supplement.correctness import Correctness
+from warpbook.report.views.supplement.profilers import Profilers, Profiles
+from warpbook.report.views.supplement.provenance import Dictionary, Provenance
+from warpbook.report.views.supplement.times import Times
+from warpbook.report.views.supplement.trust import Sweep, Trust
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a variant's header refers to."""
+
+    variant: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Supplement:
+    """One part a heading. why_no_gpu: why there are no GPU figures."""
+
+    builds: Builds
+    correctness: Correctness
+    times: Times
+    trust: Trust
+    sweeps: tuple[Sweep, ...]
+    profilers: Profilers | None
+    profiles: Profiles | None
+    why_no_gpu: str
+    provenance: Provenance
+    dictionary: Dictionary
+    references: tuple[Reference, ...]
+
+
+def view(ev: Evidence) -> Supplement:
+    """Of any study."""
+    variants = ev.wanted("gpu") + ev.wanted("cpu")
+    return Supplement(
+        builds=builds.view(ev),
+        correctness=correctness.view(ev),
+        times=times.view(ev),
+        trust=trust.view(ev),
+        sweeps=trust.sweeps(ev),
+        profilers=profilers.view(ev),
+        profiles=profilers.profiles(ev),
+        why_no_gpu=ev.source.why,
+        provenance=provenance.view(ev),
+        dictionary=provenance.dictionary(),
+        references=tuple(Reference(one.name, one.header.reference) for one in variants if one.header.reference),
+    )

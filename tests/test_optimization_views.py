@@ -127,6 +127,12 @@ def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_peers_have_none(ev)
     assert resources.of_main_kernel(ev, "cudnn_fp32") is None
 
 
+def test_a_variant_whose_main_kernel_was_not_built_has_no_resources(evidence_of, newest_archive):
+    ev = evidence_of(newest_archive)
+    ev.builds.table = ev.builds.table.replace({"kernel": {"conv_forward": "another"}})
+    assert resources.of_main_kernel(ev, "direct") is None
+
+
 def test_what_became_of_a_counter_is_told_with_its_readings_or_why_there_are_none(ev, evidence_of, newest_archive):
     variants = ev.plan.variants
     assert " before and " in watched(ev, variants["constant_weights"])

@@ -22,17 +22,18 @@ class Resources:
 
 
 def of_main_kernel(ev: Evidence, variant: str) -> Resources | None:
-    """None for peers and failures.
+    """None for peers, failures, and where the main kernel was not built.
 
     The main kernel is the one that took most of the profiled program; without a profile it is the one of the
     variant's header.
     """
     kernels = ev.builds.kernels(variant)
-    if kernels.empty:
-        return None
     traced = [launch for launch in _launches(ev, variant) if launch.name in set(kernels.kernel)]
     main = max(traced, key=lambda launch: launch.total_ns).name if traced else ev.plan.variants[variant].kernel
-    row = kernels[kernels.kernel == main.partition("<")[0]].iloc[0]
+    of_main = kernels[kernels.kernel == main.partition("<")[0]]
+    if of_main.empty:
+        return None
+    row = of_main.iloc[0]
     share, limiter = occupancy(ev, row) or (None, "unknown")
     return Resources(main, ev.arch, int(row.registers), int(row.shared_bytes), int(row.spill_bytes), share, limiter)
 

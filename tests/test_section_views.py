@@ -154,7 +154,19 @@ def test_cpu_variants_have_op_times_at_each_size_and_gains_over_the_loop_nest(ev
     assert column(view.op_times, "Layer") == ["conv1", "conv2"] * 4
     assert [gain.variant for gain in view.discussion.gains] == ["im2col_blas", "onnxruntime", "simd"]
     assert [layer for layer, _ in view.discussion.gains[0].layers] == ["conv1", "conv2"]
-    assert view.output.startswith("* Running /usr/bin/time python scripts/infer.py --network fa18 --variant loop_nest")
+    options = "--network fa18 --variant loop_nest --device cpu"
+    commands = [output.splitlines()[0] for output in view.outputs]
+    assert commands == [
+        f"* Running /usr/bin/time python scripts/infer.py {options} {n}" for n in (10000, 1000, 100, 10)
+    ]
+
+
+def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study):
+    outputs = milestone_3.view(study("fa17-final")).kernel.outputs
+    ends = [output.splitlines()[0].partition("--device gpu ")[2] for output in outputs]
+    assert ends == ["10000", "--weights low 10000", "1000", "100", "10"]
+    assert "Model: fa17-high" in outputs[0]
+    assert "Model: fa17-low" in outputs[1]
 
 
 def test_the_rate_of_a_layer_is_its_operations_over_its_time(ev):

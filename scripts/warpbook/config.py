@@ -102,13 +102,17 @@ def _arch(name: str) -> str:
 
 
 class Study(_Model):
-    """One network, its dataset sizes, the variants to compare and the sections of its report."""
+    """One network, its dataset sizes, the variants to compare, the sections of its report and what these must hold."""
 
     title: str
     step: str = Field("Milestone", description="what the report calls a stage of the work")
+    framework_step: int = Field(1, ge=1, description="the stage of the work that the framework's chapter is about")
     network: Annotated[str, AfterValidator(_network)]
     sizes: Annotated[list[Annotated[int, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)]
     sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
+    deliverables: dict[str, str] = Field(
+        default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
+    )
     variants: list[str] | None = None
     programs: list[str] | None = Field(
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"

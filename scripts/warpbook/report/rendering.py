@@ -19,6 +19,7 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
 from warpbook.report.views import VIEWS, cover, runs_compared
 from warpbook.report.views.cells import data_uri
+from warpbook.report.views.deliverables import SUPPLEMENT
 
 FOLDER = PROJECT / "reports"
 
@@ -108,8 +109,8 @@ class Documents:
 
 def documents(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Documents:
     """The report as HTML documents, stylesheets within."""
-    report = _part(ev, "report.html.j2", "sections/summary.html.j2")
     supplement = _part(ev, "sections/supplement.html.j2")
+    report = _checked(ev, _part(ev, "report.html.j2", "sections/summary.html.j2"), supplement)
     shell = templates().get_template("document.html.j2")
     shared = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
     alone = shell.render(parts=[report], others=supplement.chapters, full_cover=True, **shared)
@@ -127,6 +128,16 @@ def _part(ev: Evidence, body: str, front: str = "") -> Part:
     env = environment(ev, headings)
     first = env.get_template(front).render() if front else ""
     return Part(Markup(first), Markup(env.get_template(body).render()), headings.entries)
+
+
+def _checked(ev: Evidence, report: Part, supplement: Part) -> Part:
+    """The report with its last page, which says where it, or its supplement, has each deliverable."""
+    titles = {entry["id"]: f"{entry['number']} {entry['title']}".strip() for entry in report.headings}
+    titles |= {entry["id"]: f"{SUPPLEMENT}{entry['number']} {entry['title']}" for entry in supplement.headings}
+    body = report.front + report.body + supplement.body
+    headings = Headings(report.headings)
+    last = environment(ev, headings).get_template("sections/deliverables.html.j2").render(titles=titles, body=body)
+    return Part(report.front, report.body + Markup(last), headings.entries)
 
 
 def leading_to(file: str, document: str, companion: str) -> str:

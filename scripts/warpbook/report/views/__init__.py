@@ -1,6 +1,7 @@
 """Views: what the report's sections say, computed from the evidence as frozen values that templates only place.
 
-A section `sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`. A view is a frozen dataclass of tables,
+A section `sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`, called with the evidence; the list of
+deliverables, which is about the report itself, with its headings and body too. A view is a frozen dataclass of tables,
 figures, words and conditions; `parts` are what it is made of, `cells` the only place that writes markup into a cell.
 """
 
@@ -8,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from warpbook.report import narrative
-from warpbook.report.evidence import Evidence
 from warpbook.report.views import (
     analysis,
+    deliverables,
     division_of_labour,
     ending,
     milestone_1,
@@ -22,8 +23,9 @@ from warpbook.report.views import (
     supplement,
 )
 
-VIEWS: dict[str, Callable[[Evidence], Any]] = {
+VIEWS: dict[str, Callable[..., Any]] = {
     "analysis": analysis.view,
+    "deliverables": deliverables.view,
     "discussion": narrative.rendered,
     "division_of_labour": division_of_labour.view,
     "ending": ending.view,

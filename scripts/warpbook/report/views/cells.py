@@ -68,3 +68,8 @@ def picture(kind: str, svg: str, alt: str) -> Markup:
 def link(id: str, words: str) -> Markup:
     """Words that lead to another place in the report."""
     return Markup('<a href="#{}">{}</a>').format(id, words)
+
+
+def page(id: str) -> Markup:
+    """The number of the page on which a place is, as a link; the stylesheet counts pages, where there are any."""
+    return Markup('<a class="page" href="#{}"></a>').format(id)

@@ -50,7 +50,7 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Milestone1:
-    """problem: why there is no profile."""
+    """step: which stage of the work it is; problem: why there is no profile."""
 
     step: str
     images: str
@@ -65,7 +65,7 @@ def view(ev: Evidence) -> Milestone1:
     frameworks = {device: ev.programs.framework(device) for device in DEVICES}
     problem = _problem(ev, frameworks["gpu"])
     return Milestone1(
-        step=ev.study.step,
+        step=f"{ev.study.step} {ev.study.framework_step}",
         images=units.count(ev.largest),
         programs=tuple(_program(ev, device, framework) for device, framework in frameworks.items()),
         times=_times(ev, [framework for framework in frameworks.values() if framework]),

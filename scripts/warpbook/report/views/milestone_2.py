@@ -7,7 +7,7 @@ from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cells
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
-from warpbook.report.views.program_output import printed
+from warpbook.report.views.program_output import all_printed
 from warpbook.variants import Variant
 
 
@@ -47,15 +47,15 @@ class Discussion:
 
 @dataclass(frozen=True)
 class Milestone2:
-    """output: what the program printed, empty where it was not run, which `no_weights` explains where it can."""
+    """outputs: what the program printed at each size, none where it was not run, and then `why_not_run`."""
 
     step: str
     device: str
     images: str
     network: str
     ideas: tuple[Idea, ...]
-    output: str
-    no_weights: bool
+    outputs: tuple[str, ...]
+    why_not_run: str
     programs: Table | None
     op_times: Table
     figure: Figure | None
@@ -72,13 +72,21 @@ def view(ev: Evidence) -> Milestone2:
         images=units.count(ev.largest),
         network=ev.network.name,
         ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.wanted("cpu")),
-        output=printed(ev, naive, ev.largest) if naive else "",
-        no_weights=not ev.plan.weight_sets(ev.network.name),
+        outputs=all_printed(ev, naive) if naive else (),
+        why_not_run=_why_not_run(ev),
         programs=_programs(ev),
         op_times=_op_times(ev, measured),
         figure=_figure(ev, measured) if measured else None,
         discussion=_discussion(ev, naive, best) if naive and best else None,
     )
+
+
+def _why_not_run(ev: Evidence) -> str:
+    if not ev.plan.weight_sets(ev.network.name):
+        return f"the weights of {ev.network.name} are not in weights/; scripts/import_weights.py imports them"
+    if ev.network.name not in ev.local.record["networks"]:
+        return f"this machine's run {ev.local.run_id} is not about {ev.network.name}"
+    return f"no program of the loop nest ended well in the run {ev.local.run_id}; the last chapter says why"
 
 
 def _idea(ev: Evidence, variant: Variant, measured: bool) -> Idea:

@@ -9,16 +9,17 @@ from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
 from warpbook.report.views import cells
 from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
 from warpbook.report.views.profiles import launch_table, profile_table
-from warpbook.report.views.program_output import printed
+from warpbook.report.views.program_output import all_printed
 from warpbook.units import MISSING
 from warpbook.variants import Variant
 
 
 @dataclass(frozen=True)
 class SizeProfile:
-    """The profile at one size; `problem` says why there is none."""
+    """The profile at one size; `problem` says why there is none. places: the ids of its two tables."""
 
     images: str
+    places: tuple[str, str]
     problem: str
     activities: Table | None
     calls: Table | None
@@ -70,7 +71,8 @@ class Limit:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The first GPU kernel. copied: the first layer's time with copies; copied_ratio: that over its op time."""
+    """The first GPU kernel. outputs: what its program printed at each size; unprofiled: why there is no profile at the
+    largest. copied: the first layer's time with copies; copied_ratio: that over its op time."""
 
     name: str
     title: str
@@ -78,9 +80,10 @@ class Kernel:
     expect: str
     unsaid: str
     run_id: str
-    output: str
+    outputs: tuple[str, ...]
     sizes: Table
     profiles: tuple[SizeProfile, ...]
+    unprofiled: str
     timeline: Timeline | None
     launches: Table | None
     op_times: Table
@@ -96,18 +99,25 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Milestone3:
-    """source: where GPU figures come from, or why there are none."""
+    """source: where GPU figures come from, or why there are none. places: the ids of what a kernel's figures fill."""
 
     step: str
     device: str
     source: str
+    places: tuple[str, ...]
     kernel: Kernel | None
 
 
 def view(ev: Evidence) -> Milestone3:
     """The first GPU kernel of a study."""
     kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
-    return Milestone3(ev.study.step, ev.device_name("gpu"), ev.source.why, kernel)
+    tables = (place for size in reversed(ev.sizes) for place in _places(size))
+    places = ("m3-output", "m3-table", *tables, "m3-timeline-figure", "m3-kernel-table", "m3-cpu-gpu", "m3-discussion")
+    return Milestone3(ev.study.step, ev.device_name("gpu"), ev.source.why, places, kernel)
+
+
+def _places(size: int) -> tuple[str, str]:
+    return f"m3-gpu-{size}", f"m3-api-{size}"
 
 
 def _kernel(ev: Evidence, naive: Variant) -> Kernel:
@@ -121,9 +131,10 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         expect=naive.header.expect,
         unsaid=naive.unsaid,
         run_id=ev.gpu_run.run_id,
-        output=printed(ev, naive, ev.largest),
+        outputs=all_printed(ev, naive),
         sizes=_sizes(ev, naive),
         profiles=tuple(_profile(ev, naive, size) for size in reversed(ev.sizes)),
+        unprofiled=ev.profiles.problem(naive.name, ev.largest),
         timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
         launches=_launches(ev, naive),
         op_times=_op_times(ev, naive),
@@ -170,19 +181,20 @@ def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
 
 
 def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
-    images, problem = units.count(size), ev.profiles.problem(naive.name, size)
+    images, places, problem = units.count(size), _places(size), ev.profiles.problem(naive.name, size)
     if problem:
-        return SizeProfile(images, problem, None, None)
+        return SizeProfile(images, places, problem, None, None)
     return SizeProfile(
         images,
+        places,
         "",
         profile_table(
-            f"m3-gpu-{size}",
+            places[0],
             f"GPU activities of the program at {images} images. Share: of the device's busy time.",
             ev.profiles.rows(naive.name, size, GPU_KINDS),
         ),
         profile_table(
-            f"m3-api-{size}",
+            places[1],
             f"CUDA API calls of the program at {images} images that together take more than 99 % of the API time; "
             "the supplement has all.",
             most_of(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),

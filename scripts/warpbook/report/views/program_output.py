@@ -5,15 +5,28 @@ from warpbook.report.evidence import Evidence
 from warpbook.variants import Variant
 
 
-def printed(ev: Evidence, variant: Variant, size: int) -> str:
+def printed(ev: Evidence, variant: Variant, size: int, weight_set: str = "") -> str:
     """The command, the output and GNU time's line of that of a program's runs whose elapsed time is the median's; empty
-    where the program was not run."""
-    runs = ev.programs.runs(variant.name, size)
+    where the program was not run. weight_set: the network's first by default."""
+    runs = ev.programs.runs(variant.name, size, weight_set or None)
     if runs.empty:
         return ""
     row = runs.sort_values("elapsed_s").iloc[(len(runs) - 1) // 2]
     options = f"--network {ev.network.name} --variant {variant.name} --device {variant.device}"
+    weights = f" --weights {weight_set}" if weight_set else ""
     return (
-        f"* Running /usr/bin/time python scripts/infer.py {options} {size}\n"
+        f"* Running /usr/bin/time python scripts/infer.py {options}{weights} {size}\n"
         f"{row.output}{units.gnu_time(row.user_s, row.system_s, row.elapsed_s, row.max_rss_kib)}"
     )
+
+
+def all_printed(ev: Evidence, variant: Variant) -> tuple[str, ...]:
+    """The same at each size that was run, the largest first, and there with each other weight set."""
+    largest = [printed(ev, variant, ev.largest), *(printed(ev, variant, ev.largest, name) for name in other_sets(ev))]
+    smaller = [printed(ev, variant, size) for size in reversed(ev.sizes[:-1])]
+    return tuple(filter(None, [*largest, *smaller]))
+
+
+def other_sets(ev: Evidence) -> tuple[str, ...]:
+    """The network's weight sets besides its first, with which figures are quoted."""
+    return ev.network.weight_sets[1:]

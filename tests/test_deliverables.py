@@ -1,0 +1,85 @@
+"""The deliverables of each study: each in its report, with a link, or the report is not rendered."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+from markupsafe import Markup
+
+from warpbook import config, plan, runs, variants
+from warpbook.errors import UserError
+from warpbook.report import rendering
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import deliverables
+
+VALUES = yaml.safe_load(config.FILE.read_text())
+STUDIES = list(VALUES["studies"])
+
+
+@pytest.fixture(scope="module")
+def run(newest_archive) -> runs.Run:
+    return runs.open_run(newest_archive)
+
+
+@pytest.fixture(scope="module")
+def document(run):
+    """The HTML of a study's report, with the archived run in the place of this machine's."""
+
+    def render(study: str, **changes) -> str:
+        values = VALUES | {"study": study, "measuring": run.record["measuring"]} | changes
+        planned = plan.make(config.load(values, list(variants.discover())))
+        ev = Evidence(planned, study, run)
+        if ev.gpu_run:
+            ev.gpu_run = run  # whose tables are read once for all studies
+        return rendering.to_html(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
+
+    return render
+
+
+def check_list(document: str) -> list[tuple[str, str, str]]:
+    """(deliverable, the id that it links to, its state) of each row of a report's check list."""
+    table = document[document.index('id="deliverables-table"') :].partition("</table>")[0]
+    rows = re.findall(r'<th scope="row"[^>]*>(.*?)</th>.*?href="#([^"]*)".*?<td[^>]*>([^<]*)</td>\s*</tr>', table, re.S)
+    return [(Markup(name).unescape(), target, Markup(state).unescape()) for name, target, state in rows]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_deliverable_of_a_study_is_in_its_report_where_the_last_page_says(document, study):
+    text = document(study)
+    listed = check_list(text)
+    assert [name for name, *_ in listed] == list(VALUES["studies"][study]["deliverables"])
+    ids = set(re.findall(r'<[a-z0-9]+ [^<>]*?\bid="([^"]+)"', text))
+    assert {target for _, target, _ in listed} <= ids
+    assert all(state == "shown" or state.startswith("Not measured: ") for *_, state in listed)
+    (*_, last), supplement = (re.findall(r'<h1 id="([^"]+)"', part) for part in text.split('<h1 id="supplement-', 1))
+    assert last == "deliverables" and supplement
+
+
+def test_a_deliverable_that_the_report_lacks_fails_the_rendering_with_its_name_and_place(document):
+    studies = {**VALUES["studies"], "fa18-m1": {**VALUES["studies"]["fa18-m1"], "deliverables": {
+        "Framework on the GPU": "m1-gpu", "List of kernels": "m1-kernel"}}}  # fmt: skip
+    with pytest.raises(UserError) as refused:
+        document("fa18-m1", studies=studies)
+    assert "the report of fa18-m1 lacks" in str(refused.value)
+    assert "List of kernels: no place is called 'm1-kernel': did you mean 'm1-kernels'?" in str(refused.value)
+    assert "Framework on the GPU" not in str(refused.value)
+
+
+def test_what_could_not_be_measured_is_not_missing_but_listed_with_its_reason(document):
+    listed = {name: state for name, _, state in check_list(document("fa18", gpu="none"))}
+    reason = "Not measured: the configuration asks for no GPU figures (gpu: none)."
+    assert listed["Kernels over 90 % of the GPU time"] == reason
+    assert listed["First GPU kernel, API calls at 100 images"] == reason
+    assert "gpu: none" in listed["Constant memory for the weights"]
+    assert listed["Kernels and API calls told apart"] == "shown"
+
+
+def test_a_place_without_content_gives_the_words_of_the_note_that_says_why():
+    body = """<h1 id="one">One</h1><p>Text.</p><div class="note" id="no-a" data-lacks="a b"><p>No <em>GPU</em>
+        <br>here.</p></div><p id="c">After.</p><h2 id="two">Two</h2><img id="d" alt="Bars.">"""
+    places = deliverables.Places(body, ["one", "two"])
+    assert (places.target("a"), places.target("b"), places.lacking("b")) == ("no-a", "no-a", "No GPU here.")
+    assert (places.target("c"), places.lacking("c"), places.heading_of["c"]) == ("c", "", "one")
+    assert (places.target("d"), places.heading_of["d"]) == ("d", "two")
+    assert places.target("e") == ""

@@ -44,9 +44,9 @@ class BeforeAndAfter:
 
 
 def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
-    """None where the two programs were not traced at a common size."""
+    """None where the two programs were not traced at a common size, or each layer is a single kernel in both."""
     pairs = traces.sides(ev, variant)
-    if not pairs:
+    if all(len(side.kernels) == 1 for pair in pairs for side in pair):
         return None
     names, size = traces.kernel_names(pairs), pairs[0][0].size
     lanes = int(pairs[0][1].kernels.stream.nunique())

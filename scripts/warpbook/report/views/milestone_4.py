@@ -10,6 +10,7 @@ from typing import Any
 from warpbook import units
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.excerpts import Excerpt, excerpt
 from warpbook.report.views import cells, resources
 from warpbook.report.views.kernels import BeforeAndAfter, before_and_after
 from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
@@ -23,10 +24,11 @@ ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguou
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an optimization did. tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
+    """What an optimization did. on_gpu: the speedup of the GPU time, gaps between kernels included; tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
     `elsewhere_verdict`, unlike at the largest."""
 
     speedup: Cell
+    on_gpu: Cell
     verdict: Cell
     judged: int
     tally: str
@@ -63,7 +65,8 @@ class Optimization:
     unsaid: str
     problems: tuple[str, ...]
     outcome: Outcome | None
-    table: Table | None
+    figure: Figure | None
+    change: Excerpt | None
     kernels: BeforeAndAfter | None
     built: Built | None
 
@@ -160,7 +163,8 @@ def _optimization(ev: Evidence, variant: Variant, at_largest: Speedup | None) ->
         unsaid=variant.unsaid,
         problems=problems,
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
-        table=_op_times(ev, variant, speedups) if measured else None,
+        figure=_gains(ev, variant) if measured else None,
+        change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
         kernels=before_and_after(ev, variant),
         built=_built(ev, variant),
     )
@@ -180,6 +184,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
     return Outcome(
         speedup=cells.sped(at_largest),
+        on_gpu=cells.sped(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         verdict=cells.verdict(at_largest),
         judged=verdicts.total(),
         tally=", ".join(
@@ -191,34 +196,17 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     )
 
 
-def _op_times(ev: Evidence, variant: Variant, speedups: Speedups) -> Table:
-    span = figures.intervals.interval_span([speedup for speedup in speedups.values() if speedup])
-    name, same_within = variant.name, ev.config.measuring.same_within
-    return Table(
-        f"m4-table-{name}",
-        f"Op times before ({variant.header.builds_on}) and after ({name}), their speedup and verdict, and the speedup "
-        "of the GPU time, gaps between kernels included. A speedup is the median over rounds of the two's ratio.",
-        (
-            *words("Layer"),
-            *numbers("Images", "Before", "After", "Speedup"),
-            _axis(span),
-            *words("Verdict"),
-            *numbers("GPU time"),
-        ),
-        tuple(
-            (
-                layer,
-                units.count(size),
-                cells.timed(ev.times.before(name, layer, size)),
-                cells.timed(ev.times.op(name, layer, size)),
-                cells.sped(speedup),
-                cells.interval(speedup, span, same_within),
-                cells.verdict(speedup),
-                cells.sped(ev.times.speedup(name, layer, size, kind="gpu")),
-            )
-            for (layer, size), speedup in speedups.items()
-        ),
-        "dense",
+def _gains(ev: Evidence, variant: Variant) -> Figure:
+    baseline = variant.header.builds_on
+    told = [
+        f"{layer} {', '.join(f'{units.ratio(one.ratio.value)} at {units.count(size)}' for size, one in found.items())}"
+        for layer, found in figures.gains.by_size(ev, variant).items()
+    ]
+    return Figure(
+        f"m4-gain-{variant.name}",
+        figures.gains.speedup_by_layer(ev, variant),
+        f"Speedup of {variant.name} over {baseline}: {'; '.join(told)} images.",
+        f"Speedup over {baseline}, 95\u202f% intervals.",
     )
 
 

@@ -1,0 +1,169 @@
+"""What a variant changes in the source that it builds on: the lines that matter, highlighted."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from markupsafe import Markup
+from pygments.lexers.c_cpp import CppLexer
+from pygments.lexers.c_like import CudaLexer
+from pygments.lexers.python import PythonLexer
+from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
+
+from warpbook.variants import Variant
+
+MOST_LINES = 14
+"""Lines of an excerpt, what is left out not counted."""
+
+GAP = "⋯"
+ADDED, REMOVED = "+", "\N{MINUS SIGN}"
+_NEAR = 1  # unchanged lines that are shown at an end of a longer stretch of them
+_SHOWN = (Comment, Keyword, Name.Builtin, Number)
+_LEXERS = {".cu": CudaLexer, ".cpp": CppLexer, ".py": PythonLexer}
+_WORD = re.compile(r"\w+")
+_NO_CODE = re.compile(r"\s*(//.*|#.*|[{}\s;]*)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """sign: + for one that the variant adds, − for one that it drops, a space for one that stays, ⋯ for a gap."""
+
+    sign: str
+    code: Markup
+
+    @property
+    def kind(self) -> str:
+        """Its class in the stylesheet."""
+        return {ADDED: "added", REMOVED: "removed", GAP: "gap"}.get(self.sign, "kept")
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A difference in short. file, over: the names of the two files; more: lines changed elsewhere."""
+
+    file: str
+    over: str
+    lines: tuple[Line, ...]
+    more: int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A line of the whole difference. number: of the line in its own file; weight: how much it tells."""
+
+    sign: str
+    number: int
+    weight: float
+
+
+def excerpt(variant: Variant, baseline: Variant) -> Excerpt | None:
+    """The stretch of at most `MOST_LINES` lines that tells most of what `variant` changes in `baseline`.
+
+    Of the kernels' code, headers apart; where that is the same, of the constants that it is compiled with, else of the
+    launchers'. None where nothing differs.
+    """
+    sides = [(variant.code, baseline.code, ".cu")] if variant.cuda_source and baseline.cuda_source else []
+    if variant.code == baseline.code or variant.defines != baseline.defines:
+        sides.append(("\n".join(variant.defines), "\n".join(baseline.defines), ".cu"))
+    sides.append((variant.launcher_code, baseline.launcher_code, ".py"))
+    for after, before, ending in sides:
+        found = _stretch(before, after)
+        if found:
+            entries, more = found
+            lines = tuple(_highlighted(entries, before, after, ending))
+            return Excerpt(f"{variant.name}{ending}", f"{baseline.name}{ending}", lines, more)
+    return None
+
+
+def _stretch(before: str, after: str) -> tuple[list[_Entry], int] | None:
+    """The entries that are shown, and how many changed lines are not; None where no code differs."""
+    entries = _with_gaps(list(_difference(before, after)))
+    if not any(entry.weight for entry in entries):
+        return None
+    # Gaps are free: they are no lines of code.
+    ends = [_end(entries, start) for start in range(len(entries))]
+    weights = [sum(entry.weight for entry in entries[start:end]) for start, end in enumerate(ends)]
+    start = max(range(len(entries)), key=lambda place: (weights[place], -place))
+    shown = entries[start : ends[start]]
+    while not shown[-1].weight and len(shown) > 1 and shown[-1].sign == GAP:
+        shown.pop()
+    changed = sum(entry.sign in (ADDED, REMOVED) for entry in entries)
+    return shown, changed - sum(entry.sign in (ADDED, REMOVED) for entry in shown)
+
+
+def _end(entries: list[_Entry], start: int) -> int:
+    """Where a stretch from `start` ends that has as many lines as may be."""
+    lines = 0
+    for place in range(start, len(entries)):
+        lines += entries[place].sign != GAP
+        if lines > MOST_LINES:
+            return place
+    return len(entries)
+
+
+def _difference(before: str, after: str) -> Iterator[_Entry]:
+    """Every line of code of both; comments, brackets alone and empty lines are left out, and indentation is no change."""
+    old, new = (_lines_of_code(text) for text in (before, after))
+    known, kept = set(_WORD.findall(before)), set(_WORD.findall(after))
+    matcher = SequenceMatcher(None, [text for _, text in old], [text for _, text in new], autojunk=False)
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        if kind == "equal":
+            yield from (_Entry(" ", number, 0.0) for number, _ in new[new_start:new_end])
+            continue
+        for number, text in old[old_start:old_end]:
+            yield _Entry(REMOVED, number, 1 + len(set(_WORD.findall(text)) - kept))
+        for number, text in new[new_start:new_end]:
+            yield _Entry(ADDED, number, 1 + 2 * len(set(_WORD.findall(text)) - known))
+
+
+def _lines_of_code(text: str) -> list[tuple[int, str]]:
+    """(number, words) of every line that says something to the compiler."""
+    lines = enumerate(text.splitlines())
+    return [(number, " ".join(line.split())) for number, line in lines if not _NO_CODE.fullmatch(line)]
+
+
+def _with_gaps(entries: list[_Entry]) -> list[_Entry]:
+    """Long stretches of unchanged lines as a gap between their ends."""
+    shown: list[_Entry] = []
+    changed = [place for place, entry in enumerate(entries) if entry.sign != " "]
+    near = {place + step for place in changed for step in range(-_NEAR, _NEAR + 1)}
+    for place, entry in enumerate(entries):
+        if place in near:
+            shown.append(entry)
+        elif shown and shown[-1].sign != GAP:
+            shown.append(_Entry(GAP, -1, 0.0))
+    return shown
+
+
+def _highlighted(entries: list[_Entry], before: str, after: str, ending: str) -> Iterator[Line]:
+    """Lines without the indentation that all share."""
+    texts = {REMOVED: before.splitlines()}
+    code = {sign: texts.get(sign, after.splitlines()) for sign in (ADDED, REMOVED, " ")}
+    marked = {sign: coloured(before if sign == REMOVED else after, ending) for sign in (ADDED, REMOVED)}
+    shown = [code[entry.sign][entry.number] for entry in entries if entry.sign != GAP]
+    indent = min(len(line) - len(line.lstrip()) for line in shown)
+    for entry in entries:
+        if entry.sign == GAP:
+            yield Line(GAP, Markup(""))
+        else:
+            yield Line(entry.sign, Markup(marked.get(entry.sign, marked[ADDED])[entry.number][indent:]))
+
+
+def coloured(text: str, ending: str) -> list[Markup]:
+    """Each line of a source as HTML, its comments, keywords and numbers in spans of Pygments' classes.
+
+    Indentation stays as it is written, before any span.
+    """
+    lines: list[Markup] = [Markup("")]
+    for kind, value in _LEXERS[ending](stripnl=False, ensurenl=False).get_tokens(text):
+        for place, piece in enumerate(value.split("\n")):
+            if place:
+                lines.append(Markup(""))
+            if any(kind in shown for shown in _SHOWN):
+                blank = piece[: len(piece) - len(piece.lstrip())]
+                said = Markup('<span class="{}">{}</span>').format(STANDARD_TYPES[kind], piece.lstrip())
+                lines[-1] += blank + (said if piece.strip() else "")
+            else:
+                lines[-1] += piece
+    return lines

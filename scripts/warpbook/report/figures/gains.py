@@ -1,0 +1,84 @@
+"""What optimizations gain: one over dataset sizes, and chains of them step by step."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.figures.style import (
+    INK,
+    MARKERS,
+    OURS,
+    RULE,
+    as_ratio,
+    line,
+    size_axis,
+    svg,
+    value_axis,
+)
+from warpbook.variants import Variant
+
+SMALL_IN = 2.36  # beside an excerpt of code
+
+
+def by_size(ev: Evidence, variant: Variant) -> dict[str, dict[int, Speedup]]:
+    """Speedups of a variant over what it builds on, by layer and size, where there are any."""
+    found = {
+        layer: {size: ev.times.speedup(variant.name, layer, size) for size in ev.sizes} for layer in ev.layer_names
+    }
+    sound = {
+        layer: {size: speedup for size, speedup in speedups.items() if speedup} for layer, speedups in found.items()
+    }
+    return {layer: speedups for layer, speedups in sound.items() if speedups}
+
+
+def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
+    """What one variant gains over what it builds on, each layer for itself, against dataset size; for half a column.
+
+    Grey: what is called the same. Hollow: not timed in turn.
+    """
+    figure = Figure(figsize=(SMALL_IN, 0.66 * SMALL_IN))
+    axes = figure.add_axes((0.15, 0.2, 0.69, 0.76))
+    same = ev.config.measuring.same_within
+    axes.axhspan(1 - same, 1 + same, color=RULE, linewidth=0)
+    axes.axhline(1, color=INK, linewidth=0.8)
+    reach, ends = [1 - 2 * same, 1 + 2 * same], []
+    for place, (layer, speedups) in enumerate(by_size(ev, variant).items()):
+        colour, marker = OURS[place], MARKERS[place]
+        line(axes, {size: one.ratio for size, one in speedups.items()}, (colour, marker))
+        apart = {size: one.ratio.value for size, one in speedups.items() if not one.paired}
+        axes.plot(list(apart), list(apart.values()), marker, color=colour, markerfacecolor="white")
+        for one in speedups.values():
+            reach += [end for end in (one.ratio.value, one.ratio.low, one.ratio.high) if end == end]
+        ends.append(([one.ratio.value for one in speedups.values()][-1], layer, colour))
+    _gain_axis(axes, min(reach), max(reach))
+    size_axis(axes, ev.sizes)
+    value_axis(axes, "y")
+    _name_ends(axes, ends)
+    return svg(figure)
+
+
+def _gain_axis(axes: Axes, low: float, high: float) -> None:
+    """An axis of ratios, logarithmic where they are far apart."""
+    if high > 2.5 * low:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=6))
+        margin = (high / low) ** 0.08
+        axes.set_ylim(low / margin, high * margin)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        margin = (high - low) * 0.08
+        axes.set_ylim(low - margin, high + margin)
+    axes.yaxis.set_major_formatter(FuncFormatter(as_ratio))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Name lines (value, name, colour) to the right of the axes, moved apart where they would cover each other."""
+    bottom, top = (axes.transAxes.transform((0, end))[1] for end in (0, 1))
+    lowest_free = bottom
+    for value, name, colour in sorted(ends):
+        y = max(axes.transData.transform((1, value))[1], lowest_free)
+        lowest_free = y + 9 * axes.figure.dpi / 72
+        height = (y - bottom) / (top - bottom)
+        axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)

@@ -8,6 +8,7 @@ import pytest
 from warpbook import tables, units
 from warpbook.report import traces
 from warpbook.report.views import kernels, milestone_4, resources
+from warpbook.report.views.supplement import kinds
 from warpbook.report.views.watched import watched
 
 
@@ -74,20 +75,21 @@ def test_a_chain_s_first_row_has_nothing_to_be_held_against(ev, chapter):
         assert table.rows[0][-2:] == ("–", "1×")
 
 
-def test_the_four_kinds_of_every_measured_variant_stand_in_one_table(ev, chapter):
-    table = chapter.hardware.kinds
+def test_the_four_kinds_of_every_measured_variant_stand_in_one_table(ev):
+    table = kinds.view(ev)
     assert [row[0] for row in table.rows] == sorted(variant.name for variant in ev.ranking.measured("gpu"))
     assert len(table.head) == 1 + 3 * len(ev.layers) + 1
 
 
-def test_an_optimization_whose_figures_are_stale_says_so_and_has_neither_table_nor_outcome(
+def test_an_optimization_whose_figures_are_stale_says_so_and_has_neither_chart_nor_outcome(
     archive, evidence_of, rewritten
 ):
-    found = milestone_4.view(evidence_of(rewritten(archive, "run.json", without(["constant_weights"]))))
+    other = evidence_of(rewritten(archive, "run.json", without(["constant_weights"])))
+    found = milestone_4.view(other)
     (one,) = (one for one in found.optimizations if one.name == "constant_weights")
     assert one.problems[0].startswith("stale: recorded in ")
-    assert (one.outcome, one.table, one.kernels) == (None, None, None)
-    assert "constant_weights" not in [row[0] for row in found.hardware.kinds.rows]
+    assert (one.outcome, one.figure, one.kernels) == (None, None, None)
+    assert "constant_weights" not in [row[0] for row in kinds.view(other).rows]
 
 
 def test_without_a_gpu_s_figures_the_chapter_keeps_its_ideas_alone(archive, evidence_of):
@@ -99,7 +101,7 @@ def test_without_a_gpu_s_figures_the_chapter_keeps_its_ideas_alone(archive, evid
 
 
 def test_the_four_kinds_of_time_keep_their_order(ev):
-    assert milestone_4.order_of_kinds(ev).startswith("The order gpu ≤ op ≤ layer ≤ program holds")
+    assert kinds.order_of_kinds(ev).startswith("The order gpu ≤ op ≤ layer ≤ program holds")
 
 
 def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(newest_archive, evidence_of):
@@ -107,7 +109,27 @@ def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(newest_archi
     samples = ev.times.samples
     around = (samples.variant == "direct") & (samples.layer == "conv1") & (samples.kind == "layer")
     samples.loc[around, "time_ms"] = 1e-6
-    assert "broken for direct on conv1" in milestone_4.order_of_kinds(ev)
+    assert "broken for direct on conv1" in kinds.order_of_kinds(ev)
+
+
+def test_every_measured_optimization_has_a_chart_of_every_layer_whose_words_say_what_it_shows(ev, measured):
+    for one in measured:
+        words = one.figure.alt
+        for layer in ev.layer_names:
+            for size in ev.sizes:
+                shown = units.ratio(ev.times.speedup(one.name, layer, size).ratio.value)
+                assert f"{shown} at {units.count(size)}" in words.partition(f"{layer} ")[2]
+
+
+def test_every_optimization_shows_what_it_changes_in_the_code_of_its_baseline(chapter):
+    for one in chapter.optimizations:
+        assert one.change.file.startswith(one.name) and one.change.over.startswith(one.baseline)
+        assert {"+", "\N{MINUS SIGN}"} & {line.sign for line in one.change.lines}
+
+
+def test_programs_of_one_kernel_a_layer_are_not_drawn_on_a_time_axis(ev):
+    assert kernels.before_and_after(ev, ev.plan.variants["constant_kernel_size"]) is None
+    assert kernels.before_and_after(ev, ev.plan.variants["unroll_gemm"]) is not None
 
 
 def test_kernels_before_and_after_share_one_axis_and_a_key_where_there_are_several(ev):

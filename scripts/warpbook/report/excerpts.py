@@ -103,7 +103,7 @@ def _end(entries: list[_Entry], start: int) -> int:
 
 
 def _difference(before: str, after: str) -> Iterator[_Entry]:
-    """Every line of code of both; comments, brackets alone and empty lines are left out, and indentation is no change."""
+    """Every line of code of both. Comments, brackets alone and empty lines are left out; indentation is no change."""
     old, new = (_lines_of_code(text) for text in (before, after))
     known, kept = set(_WORD.findall(before)), set(_WORD.findall(after))
     matcher = SequenceMatcher(None, [text for _, text in old], [text for _, text in new], autojunk=False)

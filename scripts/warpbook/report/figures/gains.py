@@ -37,8 +37,8 @@ def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
 
     Grey: what is called the same. Hollow: not timed in turn.
     """
-    figure = Figure(figsize=(SMALL_IN, 0.66 * SMALL_IN))
-    axes = figure.add_axes((0.15, 0.2, 0.69, 0.76))
+    figure = Figure(figsize=(SMALL_IN, 0.7 * SMALL_IN))
+    axes = figure.add_axes((0.17, 0.25, 0.68, 0.71))
     same = ev.config.measuring.same_within
     axes.axhspan(1 - same, 1 + same, color=RULE, linewidth=0)
     axes.axhline(1, color=INK, linewidth=0.8)

@@ -22,10 +22,12 @@ Counted = tuple[Variant, ConvLayer, CountedCall]
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted, with `images` images."""
+    """What was counted, with `images` images. few: what bounds the variants that the rest are held against; kernels and
+    bounds: of all, for the supplement."""
 
     images: str
     roofline: Figure
+    few: Table
     kernels: Table
     bounds: Table
 
@@ -49,7 +51,8 @@ def _counts(ev: Evidence, counted: list[Counted]) -> Counts:
     images = units.count(counted[0][2].images)
     numbered = {name: place for place, name in enumerate(dict.fromkeys(one.name for one, *_ in counted), 1)}
     labels = {name: f"{number}\u00a0{name}" for name, number in numbered.items()}
-    return Counts(images, _roofline(ev, counted), _kernels(ev, counted, labels, images), _bounds(counted, labels))
+    few = _few(ev, counted, labels)
+    return Counts(images, _roofline(ev, counted), few, _kernels(ev, counted, labels, images), _bounds(counted, labels))
 
 
 def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
@@ -65,9 +68,9 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
         "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
-        "of each variant's call, not the longest alone; numbered as in the table below. Counted are the FP32 "
-        f"operations done, those on padding too{hollow}. Reading alone is faster than copying, so that a point may lie "
-        "above the slope.",
+        "of each variant's call, not the longest alone; numbered as below and in the supplement. Counted "
+        f"are the FP32 operations done, those on padding too{hollow}. Reading alone is faster than copying, so that a "
+        "point may lie above the slope.",
     )
 
 
@@ -140,6 +143,26 @@ def _bounds(counted: list[Counted], labels: dict[str, str]) -> Table:
         tuple(
             (labels[variant.name], layer.name, counters.bound(call.longest) or MISSING)
             for variant, layer, call in counted
+        ),
+        "sentences",
+    )
+
+
+def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
+    ranking = ev.ranking
+    named = [ranking.naive, *(ranking.chain(ranking.best) if ranking.best else []), ranking.best_rounded]
+    names = dict.fromkeys(one.name for one in [*named, ranking.best_peer] if one)
+    places = {name: place for place, name in enumerate(names)}
+    shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
+    return Table(
+        "analysis-few",
+        "What bounds the first kernel, each step from it to the best, and the fastest library, by rule: the unit "
+        f"nearest its peak bounds a kernel from {counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; "
+        "below, latency does.",
+        words("Variant", "Layer", "What bounds it"),
+        tuple(
+            (labels[variant.name], layer.name, counters.bound(call.longest) or MISSING)
+            for variant, layer, call in shown
         ),
         "sentences",
     )

@@ -1,7 +1,6 @@
 """The chapter on optimizations: each with its idea, expectation and measured effect, and all against the hardware."""
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguou
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an optimization did. on_gpu: the speedup of the GPU time, gaps between kernels included; tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
-    `elsewhere_verdict`, unlike at the largest."""
+    """What an optimization did. on_gpu: the speedup of the GPU time, gaps between kernels included; tally: verdicts
+    over all `judged` layers and sizes; elsewhere: sizes at which it is `elsewhere_verdict`, unlike at the largest."""
 
     speedup: Cell
     on_gpu: Cell
@@ -73,12 +72,11 @@ class Optimization:
 
 @dataclass(frozen=True)
 class Hardware:
-    """All variants against the lower bound: what it is made of, a figure and the four kinds of time."""
+    """All variants against the lower bound: what it is made of, and a figure."""
 
     copy_gb_per_s: str
     peak_tflop_per_s: str
     figure: Figure
-    kinds: Table
 
 
 @dataclass(frozen=True)
@@ -287,49 +285,4 @@ def _hardware(ev: Evidence) -> Hardware:
             f"Kernel time over the direct method's lower bound in FP32, {images} images on {ev.device_name('gpu')}, "
             "logarithmic, in order of the op time of all layers.",
         ),
-        kinds=_kinds(ev),
     )
-
-
-def _kinds(ev: Evidence) -> Table:
-    rows = []
-    for variant in sorted(ev.ranking.measured("gpu"), key=lambda one: one.name):
-        times = (
-            ev.times.op(variant.name, layer, ev.largest, kind=kind)
-            for layer in ev.layer_names
-            for kind in ("gpu", "op", "layer")
-        )
-        runs = ev.programs.runs(variant.name, ev.largest)
-        program = MISSING if runs.empty else units.seconds(float(runs.elapsed_s.median()))
-        rows.append((variant.name, *(units.time(one.value) if one else MISSING for one in times), program))
-    return Table(
-        "m4-kinds",
-        f"The four times of every GPU variant at {units.count(ev.largest)} images: gpu (the device's, gaps between a "
-        "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "
-        "process, a single run of most optimizations); medians. The supplement has the intervals of gpu and op. "
-        f"{order_of_kinds(ev)}",
-        (
-            *words("Variant"),
-            *numbers(*(f"{layer} {kind}" for layer in ev.layer_names for kind in ("gpu", "op", "layer"))),
-            *numbers("Program, s"),
-        ),
-        tuple(rows),
-    )
-
-
-def order_of_kinds(ev: Evidence) -> str:
-    """Whether gpu <= op <= layer <= program holds for every variant at the largest size, as a sentence."""
-    broken = []
-    for variant in ev.ranking.measured("gpu"):
-        runs = ev.programs.runs(variant.name, ev.largest)
-        program_ms = float(runs.elapsed_s.median()) * 1e3 if len(runs) else math.inf
-        for layer in ev.layer_names:
-            times = [ev.times.op(variant.name, layer, ev.largest, kind=kind) for kind in ("gpu", "op", "layer")]
-            spans = [(one.low, one.high) if math.isfinite(one.low) else (one.value, one.value) for one in times if one]
-            spans.append((program_ms, program_ms))
-            # Two series of their own: only intervals that do not overlap contradict the order.
-            if any(before[0] > after[1] for before, after in itertools.pairwise(spans)):
-                broken.append(f"{variant.name} on {layer}")
-    if broken:
-        return f"The order gpu ≤ op ≤ layer ≤ program is broken for {', '.join(broken)}: do not trust these times."
-    return "The order gpu ≤ op ≤ layer ≤ program holds for every one, as far as their intervals tell them apart."

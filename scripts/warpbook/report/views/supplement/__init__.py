@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.supplement import builds, correctness, profilers, provenance, times, trust
+from warpbook.report.views import analysis
+from warpbook.report.views.analysis import Counts
+from warpbook.report.views.parts import Table
+from warpbook.report.views.supplement import builds, correctness, kinds, profilers, provenance, times, trust
 from warpbook.report.views.supplement.builds import Builds
 from warpbook.report.views.supplement.correctness import Correctness
 from warpbook.report.views.supplement.profilers import Profilers, Profiles
@@ -21,12 +24,24 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The CUDA C++ of a variant, its header apart, and the identity of all that decides its machine code."""
+
+    variant: str
+    file: str
+    sha256: str
+    code: str
+
+
+@dataclass(frozen=True)
 class Supplement:
     """One part a heading. why_no_gpu: why there are no GPU figures."""
 
     builds: Builds
     correctness: Correctness
     times: Times
+    kinds: Table | None
+    counters: Counts | None
     trust: Trust
     sweeps: tuple[Sweep, ...]
     profilers: Profilers | None
@@ -34,16 +49,19 @@ class Supplement:
     why_no_gpu: str
     provenance: Provenance
     dictionary: Dictionary
+    sources: tuple[Source, ...]
     references: tuple[Reference, ...]
 
 
 def view(ev: Evidence) -> Supplement:
     """Of any study."""
-    variants = ev.wanted("gpu") + ev.wanted("cpu")
+    variants, counted = ev.wanted("gpu") + ev.wanted("cpu"), analysis.view(ev)
     return Supplement(
         builds=builds.view(ev),
         correctness=correctness.view(ev),
         times=times.view(ev),
+        kinds=kinds.view(ev),
+        counters=counted.counts if counted else None,
         trust=trust.view(ev),
         sweeps=trust.sweeps(ev),
         profilers=profilers.view(ev),
@@ -51,5 +69,10 @@ def view(ev: Evidence) -> Supplement:
         why_no_gpu=ev.source.why,
         provenance=provenance.view(ev),
         dictionary=provenance.dictionary(),
+        sources=tuple(
+            Source(one.name, one.cuda_source.name, one.source_sha256, one.code.strip())
+            for one in ev.wanted("gpu")
+            if one.cuda_source
+        ),
         references=tuple(Reference(one.name, one.header.reference) for one in variants if one.header.reference),
     )

@@ -1,0 +1,78 @@
+"""What a variant changes in its baseline's source, in a few highlighted lines."""
+
+import re
+
+import pytest
+
+from warpbook import variants
+from warpbook.report import excerpts
+from warpbook.report.excerpts import ADDED, GAP, MOST_LINES, REMOVED
+
+KNOWN = variants.discover()
+BUILT_ON = {name: one.header.builds_on for name, one in KNOWN.items() if one.cuda_source and one.header.builds_on}
+
+
+def shown(found) -> list[tuple[str, str]]:
+    return [(line.sign, line.code.striptags()) for line in found.lines]
+
+
+@pytest.fixture
+def change(cuda_variant, tmp_path):
+    """The excerpt of what one code makes of another."""
+
+    def made(old: str, new: str, **headers: str):
+        sides = (cuda_variant(code, name=name, header=headers.get(name, "")) for name, code in
+                 (("before", old), ("after", new)))  # fmt: skip
+        baseline, variant = sides
+        return excerpts.excerpt(variant, baseline)
+
+    return made
+
+
+def test_a_changed_line_stands_between_its_neighbours(change):
+    found = change("int a;\nint b;\nint c;\nint d;\n", "int a;\nint b;\nint x;\nint d;\n")
+    assert shown(found) == [(" ", "int b;"), (REMOVED, "int c;"), (ADDED, "int x;"), (" ", "int d;")]
+    assert (found.file, found.over, found.more) == ("after.cu", "before.cu", 0)
+
+
+def test_comments_brackets_and_indentation_are_no_change(change):
+    found = change("int a;\nif (a)\n    b();\n", "int a;\n// why\nif (a)\n{\n  b();\n}\n")
+    assert found is None
+
+
+def test_what_is_far_between_two_changes_is_a_gap(change):
+    same = "".join(f"int kept_{place};\n" for place in range(9))
+    found = change(f"int a;\n{same}int b;\n", f"int x;\n{same}int y;\n")
+    assert [sign for sign, _ in shown(found)] == [REMOVED, ADDED, " ", GAP, " ", REMOVED, ADDED]
+
+
+def test_of_a_long_change_the_stretch_with_most_new_words_is_shown_and_the_rest_counted(change):
+    dull = "".join(f"a[{place}] = 0;\n" for place in range(40))
+    found = change("int a[40];\n", f"int a[40];\n{dull}stage(patch, taps, barrier);\nwait(barrier);\n")
+    assert len(found.lines) == MOST_LINES
+    assert (ADDED, "stage(patch, taps, barrier);") in shown(found)
+    assert found.more == 42 - MOST_LINES
+
+
+def test_where_the_code_is_the_same_the_constants_are_compared(change):
+    launch = "launch: {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16}}\nconstants: "
+    found = change("int a;\n", "int a;\n", before=f"{launch}{{TILE: 16}}\n", after=f"{launch}{{TILE: 32}}\n")
+    assert shown(found) == [(REMOVED, "-DTILE=16"), (ADDED, "-DTILE=32")]
+
+
+def test_code_is_escaped_and_its_keywords_bear_pygments_classes(change):
+    found = change("int a;\n", "int a;\nfor (int i = 0; i < 3; ++i) a <<= 1;\n")
+    code = found.lines[-1].code
+    assert '<span class="k">for</span>' in code
+    assert "&lt;" in code and "<span" in code and " < " not in re.sub("<[^>]+>", "", code)
+
+
+@pytest.mark.parametrize("name", BUILT_ON)
+def test_every_kernel_s_excerpt_is_made_of_lines_of_the_two_sources(name):
+    found = excerpts.excerpt(KNOWN[name], KNOWN[BUILT_ON[name]])
+    own = {ADDED: KNOWN[name], REMOVED: KNOWN[BUILT_ON[name]], " ": KNOWN[name]}
+    assert 1 <= sum(line.sign != GAP for line in found.lines) <= MOST_LINES
+    for sign, text in shown(found):
+        if sign != GAP:
+            whole = own[sign].code + own[sign].launcher_code + "\n".join(own[sign].defines)
+            assert " ".join(text.split()) in " ".join(whole.split())

@@ -189,4 +189,5 @@ def test_what_was_set_aside_is_listed_whole(other):
     other.gpu_run = None
     view = ending.view(other)
     assert {row[0] for row in view.aside.rows} >= {variant.name for variant in other.wanted("gpu")}
-    assert (view.profilers, view.profiles, view.provenance.archive) == (None, None, "")
+    assert (profilers.view(other), profilers.profiles(other)) == (None, None)
+    assert view.archive == provenance.view(other).archive == ""

@@ -1,8 +1,8 @@
-"""Kernels compiled; needs no GPU."""
+"""Kernels and C++ compiled; needs no GPU."""
 
 
 rule build_variant:
-    """One variant for every architecture: a cubin each, and a row for each kernel."""
+    """One variant for every architecture, C++ for this machine: a cubin each, and a row for each kernel."""
     input:
         program="scripts/build_variant.py",
         modules=dependencies.of("build_variant.py"),
@@ -16,9 +16,10 @@ rule build_variant:
         "../requirements/conda.yaml"
     params:
         architectures=PLAN.architectures,
+        sandbox=CONFIG.sandbox,
         rerun_on_columns=dependencies.columns(tables.BUILDS),
     message:
         "Building {wildcards.variant}"
     shell:
         "python3 {input.program:q} --variant {wildcards.variant:q} --architectures {params.architectures:q}"
-        " --out {output.builds:q} 2> >(tee {log:q} >&2)"
+        " --sandbox {params.sandbox:q} --out {output.builds:q} 2> >(tee {log:q} >&2)"

@@ -1,4 +1,4 @@
-"""Compile one variant for every architecture; the rows of a variant that does not compile say why."""
+"""Compile one variant for every architecture, C++ for this machine; rows of what does not compile say why."""
 
 import argparse
 import sys
@@ -6,19 +6,21 @@ from pathlib import Path
 
 from warpbook import locks, variants
 from warpbook.errors import exit_status
-from warpbook.harness import building
+from warpbook.harness import building, sandbox
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--architectures", nargs="+", required=True)
+    parser.add_argument("--sandbox", choices=("auto", "none"), default="auto", help="where C++ is compiled")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    variant, sandboxed = variants.read(arguments.variant), sandbox.chosen(arguments.sandbox)
     with locks.machine(shared=True):
-        builds = building.build_all(variants.read(arguments.variant), arguments.architectures, arguments.out)
+        builds = building.build_all(variant, arguments.architectures, arguments.out, sandboxed)
     for made in builds:
-        if made.cubin is None:
+        if not made.ok:
             print(f"{made.variant} for {made.arch}: {made.log}")
 
 

@@ -22,7 +22,8 @@ def main() -> int:
         broken = builds[~builds.ok]
         failed += len(broken)
         for row in builds[builds.ok].itertuples():
-            resources = f"{row.registers} registers, {row.shared_bytes} bytes shared"
+            kernel = f"{row.registers} registers, {row.shared_bytes} bytes shared"
+            resources = str(row.compiler) if row.registers is pd.NA else kernel
             print(f"built   {row.variant:24} {row.arch:8} {row.kernel}: {resources}")
         for row in broken.itertuples():
             print(f"FAILED  {row.variant:24} {row.arch:8} {row.log}")

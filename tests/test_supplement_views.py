@@ -59,6 +59,17 @@ def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev
     assert cell(table, row, "Shared, B") == str(built.shared_bytes.max())
 
 
+def test_cpp_for_the_processor_is_listed_with_its_compiler_and_options(ev, other):
+    assert builds.view(ev).host is None
+    table = other.builds.table
+    named = {"variant": "register_blocked", "arch": "x86_64", "compiler": "g++ 12.2.0", "options": "-O3"}
+    other.builds.host = table.head(2).assign(**named, ok=[True, False], log=["", "error: expected a ;"])
+    view = builds.view(other)
+    assert [row[:4] for row in view.host.rows] == [("register_blocked", "x86_64", "g++ 12.2.0", "-O3")] * 2
+    assert [row[4] for row in view.host.rows] == ["yes", "no"]
+    assert ("register_blocked", "x86_64", "error: expected a ;") in view.failed.rows
+
+
 def test_a_failed_build_is_listed_with_the_compiler_s_words_and_not_among_the_built(other):
     frame = other.builds.table.copy()
     frame.loc[frame.variant == "direct", ["ok", "log"]] = [False, "error: expected a ;" + "x" * 1000]

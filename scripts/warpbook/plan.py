@@ -98,11 +98,14 @@ class Plan:
 
     @property
     def built(self) -> list[str]:
-        """Variants with CUDA C++ to build, or for the GPU and with files that could not be read."""
+        """Variants to build: with CUDA C++, for the GPU and with files that could not be read, or with C++ where the
+        CPU is measured on."""
         return [
             name
             for name, variant in self.variants.items()
-            if variant.cuda_source or (variant.problem and variant.device == "gpu")
+            if variant.cuda_source
+            or (variant.problem and variant.device == "gpu")
+            or (variant.cpp_source and "cpu" in self.devices)
         ]
 
     def program_sizes(self, network: str, variant: str) -> list[int]:

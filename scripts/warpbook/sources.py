@@ -37,7 +37,7 @@ def text_of(path: Path) -> str:
 
 
 def read_cuda(path: Path) -> Source:
-    """CUDA C++ source: its first comment is its header where it holds facts, else it is part of the code."""
+    """C++, CUDA's or the host's: its first comment is its header where it holds facts, else it is part of the code."""
     text, problem = _decoded(path)
     stripped = text.lstrip()
     if stripped.startswith("/*") and "*/" in stripped:

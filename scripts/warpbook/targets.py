@@ -130,9 +130,9 @@ class Targets:
         return [str(path.relative_to(PROJECT)) for path in self.plan.variants[variant].files]
 
     def files_of(self, variant: str) -> list[str]:
-        """What a variant's measurement is made from: its source files, and its builds where it has CUDA C++."""
+        """What a variant's measurement is made from: its source files, and its builds where it is compiled."""
         known = self.plan.variants[variant]
-        built = known.cuda_source and known.device in self.plan.devices
+        built = (known.cuda_source or known.cpp_source) and known.device in self.plan.devices
         return [*self.sources(variant), *([f"results/builds/{variant}"] if built else [])]
 
     def _baseline(self, variant: str) -> Variant | None:

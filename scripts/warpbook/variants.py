@@ -1,9 +1,10 @@
 """The variants in kernels/: their files, headers and launches.
 
 A variant is one file: `kernels/<name>.cu` for a GPU variant, with `kernels/<name>.py` beside it only where one grid
-of one kernel is not enough, or `kernels/<name>.py` alone for a CPU variant or a peer library. A variant's facts are
-YAML in the first comment (the docstring of a .py alone), or in `kernels/<name>.yaml` beside a file that nobody wants to
-touch; `headers.Header` lists them.
+of one kernel is not enough; for a CPU variant or a peer library `kernels/<name>.py` alone, or `kernels/<name>.cpp` with
+`extern "C" void conv_forward`, which takes what the kernels take. A variant's facts are YAML in the first comment (the
+docstring of a .py alone), or in `kernels/<name>.yaml` beside a file that nobody wants to touch; `headers.Header` lists
+them.
 """
 
 import hashlib
@@ -30,8 +31,8 @@ from warpbook.headers import Header
 from warpbook.networks import ConvLayer
 
 FOLDER = PROJECT / "kernels"
-BASELINE = "direct"
-"""What a CUDA variant is compared with that says neither its idea nor what it builds on."""
+BASELINE, CPU_BASELINE = "direct", "loop_nest"
+"""What a CUDA variant, and a C++ one, is compared with that says neither its idea nor what it builds on."""
 
 USUAL_KERNEL = "conv_forward"
 """The kernel's name where nothing else is said; its arguments are `launches.ARGUMENTS`."""
@@ -59,6 +60,7 @@ class Variant:
 
     name: str
     cuda_source: Path | None
+    cpp_source: Path | None
     launcher: Path | None
     facts: Path | None
     """The YAML file beside a source that says what its header does not."""
@@ -88,7 +90,7 @@ class Variant:
 
     @property
     def files(self) -> list[Path]:
-        return [path for path in (self.cuda_source, self.launcher, self.facts) if path]
+        return [path for path in (self.cuda_source, self.cpp_source, self.launcher, self.facts) if path]
 
     @cached_property
     def kernel(self) -> str:
@@ -173,6 +175,7 @@ class Variant:
         Scratch memory, streams and plans are made here, outside any timing.
         """
         operation: Operation
+        assert self.cpp_source is None  # which is compiled first: `harness.host` prepares it
         if self.cuda_source is None:
             operation = self.module.prepare(layer, images)
             return operation
@@ -214,46 +217,47 @@ def launch_arguments(layer: ConvLayer, images: int) -> tuple[Any, ...]:
 
 def read(name: str, folder: Path = FOLDER) -> Variant:
     """One variant. A file that cannot be read makes a variant with a `problem`, so that the others go on."""
-    cuda, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".py", ".yaml"))
+    cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".cpp", ".py", ".yaml"))
     host = sources.read_python(python) if python else sources.Source("", "")
-    described = sources.read_cuda(cuda) if cuda else host
+    compiled = cuda or cpp
+    described = sources.read_cuda(compiled) if compiled else host
     beside = sources.read_facts(facts) if facts else sources.Source("", "")
-    said_by = cuda or python or facts or folder / f"{name}.cu"
+    said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
+    usual = {"device": "cpu"} if cpp else {}
     try:
         content = headers.content_of(described.header) if described.header.strip() else {}
         if facts:
             said_by = facts
             completing = headers.content_of(beside.header) if beside.header.strip() else {}
             content, keys = headers.joined(content, completing), frozenset(map(str, completing))
-        header, problem = Header.model_validate(content), ""
-        if (
-            not content.keys() & {"idea", "builds_on"}
-            and cuda
-            and name != BASELINE
-            and _file(folder / f"{BASELINE}.cu")
-        ):
-            header = header.model_copy(update={"builds_on": BASELINE})
-        if cuda is None and python is None:
-            problem = f"there is no {name}.cu and no {name}.py beside it"
-        elif cuda is None and not content:
+        header, problem = Header.model_validate(usual | content), ""
+        baseline = folder / (f"{BASELINE}.cu" if cuda else f"{CPU_BASELINE}.py")
+        if not content.keys() & {"idea", "builds_on"} and compiled and name != baseline.stem and _file(baseline):
+            header = header.model_copy(update={"builds_on": baseline.stem})
+        if compiled is None and python is None:
+            problem = f"there is no {name}.cu, {name}.cpp or {name}.py beside it"
+        elif compiled is None and not content:
             problem = "the header is not YAML of the form `key: value`"
         elif cuda and python is None:
             problem = _not_launched(name, header, described.code)
         if header.device == "cpu" and cuda:
             problem = "CUDA C++ runs on the GPU, the header says `device: cpu`"
+        if cpp:
+            problem = _not_host_code(header, cuda or python)
         if not _NAME.fullmatch(name):
             problem = _NAMING
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
-        header, problem = Header.model_validate({"title": name}), headers.first_words(error)
+        header, problem = Header.model_validate(usual | {"title": name}), headers.first_words(error)
     return Variant(
         name,
         cuda,
+        cpp,
         python,
         facts,
         header,
         keys,
-        described.code if cuda else "",
+        described.code if compiled else "",
         host.code,
         described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
     )
@@ -275,6 +279,18 @@ def _not_launched(name: str, header: Header, code: str) -> str:
     return ""
 
 
+def _not_host_code(header: Header, beside: Path | None) -> str:
+    """Why C++ for the processor, and what its header says, is no CPU variant; empty where it is one."""
+    if beside:
+        return f"{beside.name} has the same name, and a variant is one of them; rename one"
+    if header.device == "gpu":
+        return "C++ runs on the CPU, the header says `device: gpu`; a kernel is CUDA C++, in a file that ends in .cu"
+    said = {"launch", "grid", "threads", "arguments", "kernel", "shared_bytes", "split"} & header.model_fields_set
+    if said:
+        return f"`{min(said)}` is of a kernel on the GPU; C++ for the CPU exports conv_forward and launches nothing"
+    return ""
+
+
 def _file(path: Path) -> Path | None:
     return path if path.is_file() else None
 
@@ -282,7 +298,7 @@ def _file(path: Path) -> Path | None:
 def _is_source(path: Path) -> bool:
     """Whether a file in the variants' folder belongs to a variant. Raises UserError where its name could not even be
     shown; hidden files, folders, pipes and links to nothing are nobody's variant."""
-    if path.suffix not in (".cu", ".py", ".yaml") or path.name.startswith(".") or not path.is_file():
+    if path.suffix not in (".cu", ".cpp", ".py", ".yaml") or path.name.startswith(".") or not path.is_file():
         return False
     if not re.fullmatch(SHOWN, path.stem):
         raise UserError(f"{str(path)!r}: {_NAMING}")

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from warpbook import reference
+from warpbook.harness import host
 from warpbook.networks import ConvLayer
 from warpbook.variants import Operation, Variant
 
@@ -113,7 +114,7 @@ class CpuBench:
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
-        return variant.prepare(layer, images)
+        return host.prepare(variant, layer, images)
 
     def guarded(self, shape: tuple[int, ...]) -> Guarded:
         words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, MARGIN, np.uint32)

@@ -1,4 +1,4 @@
-"""CUDA C++ compiled to cubins with NVRTC, which needs no GPU; its log is kept."""
+"""Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU, C++ to a library of the host's; logs are kept."""
 
 import contextlib
 import hashlib
@@ -12,27 +12,29 @@ from typing import Any
 from warpbook import devices, launches, sources, tables
 from warpbook.errors import UserError
 from warpbook.files import PROJECT, written_whole
+from warpbook.harness import host
+from warpbook.harness.host import COMPILE_BYTES, COMPILE_S
 from warpbook.harness.supervision import Failed, bound, supervised
-from warpbook.variants import Variant
+from warpbook.variants import USUAL_KERNEL, Variant
 
 FOLDER = Path("results/builds")
 PROJECT_CUBINS = PROJECT / "results" / "cubins"
 OPTIONS = ("--std=c++17", "-lineinfo")
 
 
-# A source may ask a compiler for anything (`#include "/dev/zero"`). No shipped kernel takes a tenth of these.
-COMPILE_BYTES = 2 << 30
-COMPILE_S = 300
-
-
 @dataclass(frozen=True)
 class Build:
-    """One variant built for one architecture: the cubin, or None with the compiler's words, and rows of BUILDS."""
+    """One variant built for one architecture: rows of BUILDS, the compiler's words in them, and the cubin; None where
+    it does not compile, or is the host's C++."""
 
     variant: str
     arch: str
     cubin: bytes | None
     rows: tuple[dict[str, Any], ...]
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.rows[0]["ok"])
 
     @property
     def log(self) -> str:
@@ -42,6 +44,11 @@ class Build:
 def compiler_options(arch: str, defines: list[str]) -> list[str]:
     """NVRTC's options, without the path of this machine's CUDA headers."""
     return [f"--gpu-architecture={arch}", *OPTIONS, *defines]
+
+
+def options_of(variant: Variant, arch: str) -> str:
+    """The options that a variant is compiled with for an architecture, as BUILDS holds them."""
+    return " ".join(host.options(variant) if variant.cpp_source else compiler_options(arch, variant.defines))
 
 
 def _version() -> tuple[int, int]:
@@ -184,13 +191,6 @@ def complaints(log: str) -> str:
 
 def build(variant: Variant, arch: str) -> Build:
     """Compile one variant for one architecture. A variant that does not compile gives a row that says why."""
-    shared = {
-        "variant": variant.name,
-        "arch": arch,
-        "source_sha256": variant.source_sha256,
-        "options": " ".join(compiler_options(arch, variant.defines)),
-        "compiler": compiler(),
-    }
     cubin, log = None, variant.problem
     if not variant.problem:
         if not supported(arch):
@@ -215,18 +215,46 @@ def build(variant: Variant, arch: str) -> Build:
         plain = sources.plain_name(kernel["kernel"])
         if sources.symbol_of(plain, names) == kernel["kernel"]:
             kernel["kernel"] = plain
-    if cubin is None:
-        nothing = dict.fromkeys(("registers", "shared_bytes", "local_bytes", "spill_bytes"))
-        kernels = [{"kernel": "", **nothing}]
-    rows = tuple({**shared, **kernel, "ok": cubin is not None, "log": complaints(log)} for kernel in kernels)
-    ordered = tuple({name: row[name] for name in tables.BUILDS.columns} for row in rows)
-    return Build(variant.name, arch, cubin, ordered)
+    rows = _rows(variant, arch, compiler(), cubin is not None, complaints(log), kernels if cubin else [{"kernel": ""}])
+    return Build(variant.name, arch, cubin, rows)
 
 
-def build_all(variant: Variant, architectures: list[str], folder: Path) -> list[Build]:
+def _rows(
+    variant: Variant, arch: str, compiler: str, ok: bool, log: str, kernels: list[dict[str, Any]]
+) -> tuple[dict[str, Any], ...]:
+    """Rows of BUILDS, one for each kernel, without a value where its compiler tells none."""
+    shared = {
+        "variant": variant.name,
+        "arch": arch,
+        "source_sha256": variant.source_sha256,
+        "options": options_of(variant, arch),
+        "compiler": compiler,
+        "ok": ok,
+        "log": log,
+    }
+    return tuple({name: {**shared, **kernel}.get(name) for name in tables.BUILDS.columns} for kernel in kernels)
+
+
+def build_host(variant: Variant, sandboxed: bool) -> Build:
+    """Compile a C++ variant for this machine. One that does not compile gives a row that says why."""
+    log, arch = variant.problem, host.architecture()
+    if not log:
+        try:
+            host.library(variant, sandboxed)
+        except UserError as error:
+            log = str(error)
+    kernel = "" if log else USUAL_KERNEL
+    rows = _rows(variant, arch, host.compiler_version(), not log, log, [{"kernel": kernel}])
+    return Build(variant.name, arch, None, rows)
+
+
+def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxed: bool = False) -> list[Build]:
     """Build a variant for every architecture that it is for into `folder`: `<arch>.cubin` for each that compiles, and
-    builds.csv."""
-    builds = [build(variant, arch) for arch in architectures if variant.made_for(arch)]
+    builds.csv. C++ is for this machine's alone."""
+    if variant.cpp_source:
+        builds = [build_host(variant, sandboxed)]
+    else:
+        builds = [build(variant, arch) for arch in architectures if variant.made_for(arch)]
     with written_whole(folder) as temporary:
         temporary.mkdir()
         for made in builds:
@@ -243,7 +271,7 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
     """
     stored = folder / variant.name
     if (stored / f"{arch}.cubin").exists():
-        identity = (True, variant.source_sha256, " ".join(compiler_options(arch, variant.defines)))
+        identity = (True, variant.source_sha256, options_of(variant, arch))
         rows = [row for row in tables.BUILDS.rows(stored / "builds.csv") if row["arch"] == arch]
         if rows and all((row["ok"], row["source_sha256"], row["options"]) == identity for row in rows):
             return (stored / f"{arch}.cubin").read_bytes()

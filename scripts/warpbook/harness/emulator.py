@@ -19,9 +19,8 @@ import numpy as np
 
 from warpbook import devices, sources
 from warpbook.errors import UserError
-from warpbook.harness import building, sandbox
-from warpbook.harness.building import COMPILE_BYTES, COMPILE_S
-from warpbook.harness.supervision import Failed, bound, run_to_end
+from warpbook.harness import building, host
+from warpbook.harness.supervision import Failed
 from warpbook.variants import Variant
 
 HEADER = Path(__file__).with_name("emulator.h")
@@ -129,20 +128,7 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     path.write_text(to_host(building.checked_source(variant), variant.cuda_source.name, list(kernels)))
     library = folder / f"{variant.name}.so"
     command = [str(compiler()), *FLAGS, *variant.defines, str(path), "-o", str(library)]
-    environment = {**os.environ, "TMPDIR": str(folder)}  # a compiler that is killed leaves its files
-    if sandboxed:
-        command, environment = sandbox.wrapped(command, writable=[folder]), {}
-    refused = f"{variant.name} does not compile for the emulator"
-    try:
-        bounded = functools.partial(bound, COMPILE_BYTES, COMPILE_S)
-        status, _, words = run_to_end(command, COMPILE_S, environment, bounded)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"{refused}: the compiler was still running after {COMPILE_S} s") from None
-    if status:
-        lines = words.splitlines()
-        errors = [line for line in lines if re.search("error|out of memory", line)] or lines or ["no words"]
-        memory = f" (it may take {COMPILE_BYTES >> 30} GiB)" if "out of memory" in errors[0] else ""
-        raise UserError(f"{refused}: {errors[0]}{memory}")
+    host.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator")
     return library
 
 

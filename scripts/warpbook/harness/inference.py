@@ -5,10 +5,12 @@ grow with the dataset; on the GPU a layer takes all images at once, as the cours
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter  # by name: a launcher may replace it in its module
 
 import numpy as np
 
+from warpbook.harness import host
 from warpbook.harness.bench import CPU_CHUNK
 from warpbook.networks import Network
 from warpbook.variants import Variant
@@ -17,14 +19,15 @@ Predict = Callable[[np.ndarray], tuple[np.ndarray, list[float]]]
 """Images (n, 1, side, side) uint8 to (labels (n,), seconds spent in each convolution; empty where nobody can tell)."""
 
 
-def load(variant: Variant, network: Network, parameters: dict[str, np.ndarray]) -> Predict:
-    """Inference with this variant; a framework that brings whole networks runs its own."""
-    if variant.header.peer and hasattr(variant.module, "load"):
+def load(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None = None) -> Predict:
+    """Inference with this variant, `library` the one of its C++ where it is compiled already; a framework that brings
+    whole networks runs its own."""
+    if variant.header.peer and variant.launcher and hasattr(variant.module, "load"):
         framework = variant.module.load(network, parameters)
         return lambda images: (framework(images.astype(np.float32)), [])
     if variant.device == "gpu":
         return _load_gpu(variant, network, parameters)
-    return _load_cpu(variant, network, parameters)
+    return _load_cpu(variant, network, parameters, library)
 
 
 def max_pool_tanh(x: np.ndarray) -> np.ndarray:
@@ -34,13 +37,13 @@ def max_pool_tanh(x: np.ndarray) -> np.ndarray:
     return pooled
 
 
-def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray]) -> Predict:
+def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None) -> Predict:
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = [0.0] * len(network.convs)
         labels = np.empty(len(images), np.uint8)
         # The last chunk may be shorter, and an operation is prepared for its number of images.
         lengths = {min(CPU_CHUNK, len(images)), len(images) % CPU_CHUNK or CPU_CHUNK}
-        operations = {(n, conv): variant.prepare(conv, n) for n in lengths for conv in network.convs}
+        operations = {(n, conv): host.prepare(variant, conv, n, library) for n in lengths for conv in network.convs}
         for start in range(0, len(images), CPU_CHUNK):
             x = images[start : start + CPU_CHUNK].astype(np.float32)
             for number, conv in enumerate(network.convs):

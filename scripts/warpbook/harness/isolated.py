@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.harness import emulator, sandbox, worker
+from warpbook.harness import emulator, host, sandbox, worker
 from warpbook.harness.bench import CpuBench
 from warpbook.harness.supervision import Failed, how_it_ended, leave_with
 from warpbook.networks import ConvLayer, Network
@@ -126,6 +126,10 @@ class IsolatedBench(CpuBench):
         if self._folder:
             command.append(str(emulator.compile_host(self._variant, self._folder, self._sandboxed)))
             readable, extra = [source, self._folder], emulator.sanitizing()
+        elif self._variant.cpp_source:
+            built = host.library(self._variant, self._sandboxed)
+            command.append(str(built))
+            readable = [source, built]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **extra}
         parent = os.getpid()
 

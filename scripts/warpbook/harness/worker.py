@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from warpbook import networks, variants
-from warpbook.harness import checking, emulator, inference
+from warpbook.harness import checking, emulator, host, inference
 from warpbook.harness.bench import GUARD_WORDS
 from warpbook.harness.supervision import Failed
 from warpbook.networks import ConvLayer
@@ -42,6 +42,7 @@ class Worker:
     def __init__(self, variant: Variant, library: Path | None):
         self._variant = variant
         self._library = library
+        self._emulated = variant.device == "gpu"
 
     def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
         self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
@@ -55,11 +56,11 @@ class Worker:
         ]
         self._returned = np.frombuffer(memory, np.float64, math.prod(shapes[2]), 4 * places[3]).reshape(shapes[2])
         # Those of the emulator have exactly their size, so that the sanitizer knows their ends.
-        self._called = [emulator.allocated(shape) for shape in shapes] if self._library else self._shared
+        self._called = [emulator.allocated(shape) for shape in shapes] if self._emulated else self._shared
         return {}
 
     def call(self) -> dict[str, Any]:
-        if self._library:
+        if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 called[...] = shared
         with checking.faults_named(self._variant, "called"):
@@ -68,7 +69,7 @@ class Worker:
             if result is not None:
                 result = np.asarray(result, np.float64)
         checking.refuse_replacements(self._variant)
-        if self._library:
+        if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 shared[...] = called
         if result is None:
@@ -83,13 +84,14 @@ class Worker:
         )
         named = dict(zip((name for name, *_ in arrays[1:]), parameters, strict=True))
         with checking.faults_named(self._variant, "inferring"):
-            labels, _ = inference.load(self._variant, networks.find(network), named)(images)
+            labels, _ = inference.load(self._variant, networks.find(network), named, self._library)(images)
             return {"labels": [int(label) for label in labels]}
 
     def _prepared(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:
         with checking.faults_named(self._variant, "prepared"):
-            if self._library is None:
-                return self._variant.prepare(layer, images)
+            if not self._emulated:
+                return host.prepare(self._variant, layer, images, self._library)
+            assert self._library
             kernels = emulator.Kernels(self._library, self._variant.header.constants, reverse)
             return self._variant.prepare(layer, images, kernels)
 

@@ -164,8 +164,9 @@ class Comparison:
             base, head = self._built(variant)
             for kernel, arch in base.index:
                 for name in RESOURCES:
-                    amounts = (int(side.loc[(kernel, arch), name]) for side in (base, head))
-                    rows.append((variant, kernel, name, *amounts, arch))
+                    amounts = [side.loc[(kernel, arch), name] for side in (base, head)]
+                    if not any(map(pd.isna, amounts)):  # the host's compiler tells none
+                        rows.append((variant, kernel, name, *map(int, amounts), arch))
         return [row for row in rows if row[3] != row[4]]
 
     @cached_property

@@ -10,19 +10,28 @@ from warpbook.report.evidence.scope import Scope
 
 
 class Builds:
-    """Builds of the variants that the study compares; they need no GPU."""
+    """Builds of the variants that the study compares; they need no GPU. table: those for a GPU."""
 
     def __init__(self, scope: Scope):
         self._scope = scope
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        frame = self._scope.local.table(tables.BUILDS)
-        return frame[frame.variant.isin([variant.name for variant in self._scope.wanted("gpu")])]
+        return self._of("gpu")
 
-    @property
+    @cached_property
+    def host(self) -> pd.DataFrame:
+        """Those of C++ for this machine's processor."""
+        return self._of("cpu")
+
+    def _of(self, device: str) -> pd.DataFrame:
+        frame = self._scope.local.table(tables.BUILDS)
+        return frame[frame.variant.isin([variant.name for variant in self._scope.wanted(device)])]
+
+    @cached_property
     def failed(self) -> pd.DataFrame:
-        return self.table[~self.table.ok]
+        every = pd.concat([self.table, self.host])
+        return every[~every.ok]
 
     def kernels(self, variant: str) -> pd.DataFrame:
         """A variant's kernels as built for the architecture of the GPU cited."""

@@ -37,7 +37,7 @@ class Selection:
         builds = run.table(tables.BUILDS)
         builds = builds[builds.variant == variant.name]
         for arch, options in zip(builds.arch, builds.options, strict=True):
-            if options != " ".join(building.compiler_options(arch, variant.defines)):
+            if options != building.options_of(variant, arch):
                 return f"the compile options differ: it was built with `{options}`"
         return ""
 

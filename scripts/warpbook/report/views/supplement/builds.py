@@ -18,16 +18,20 @@ LOG_LENGTH = 400
 
 @dataclass(frozen=True)
 class Builds:
-    """failed: None where every build succeeded; options: what every kernel is compiled with."""
+    """host: C++ for the processor, None where the study compares none; failed: None where every build succeeded;
+    options: what every kernel is compiled with."""
 
     table: Table
+    host: Table | None
     failed: Table | None
     options: str
 
 
 def view(ev: Evidence) -> Builds:
     """Builds made on this machine."""
-    return Builds(_table(ev), None if ev.builds.failed.empty else _failed(ev), " ".join(building.OPTIONS))
+    host = None if ev.builds.host.empty else _host(ev)
+    failed = None if ev.builds.failed.empty else _failed(ev)
+    return Builds(_table(ev), host, failed, " ".join(building.OPTIONS))
 
 
 def _table(ev: Evidence) -> Table:
@@ -61,6 +65,19 @@ def _row(ev: Evidence, archs: list[str], place: tuple[Hashable, ...], group: pd.
         *map(str, most),
         units.percent(share, 0),
         limiter,
+    )
+
+
+def _host(ev: Evidence) -> Table:
+    rows = ev.builds.host
+    built = rows.ok.map({True: "yes", False: "no"})
+    return Table(
+        "a-builds-host",
+        "C++ for the processor, compiled by this machine's compiler for any processor of its architecture; what a "
+        "variant uses beyond that it finds at run time.",
+        words("Variant", "For", "Compiler", "Options", "Built"),
+        tuple(zip(rows.variant, rows.arch, rows.compiler, rows.options, built, strict=True)),
+        "wide",
     )
 
 

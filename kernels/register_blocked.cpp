@@ -1,0 +1,265 @@
+/*
+title:     Blocks of maps and columns in registers
+idea:      A block of outputs, some maps by some vectors of columns, stays in registers through
+           all C*K*K taps, so that partial sums never reach memory; a vector of inputs serves
+           all maps of the block, a broadcast weight all its columns. Where rows do not fill
+           vectors, an image is copied K times first, each copy one column further and its rows
+           cut to the width of the outputs. A map of outputs is then one long row, whose blocks
+           go across the ends of rows. AVX-512, AVX2 or what every processor has is found at
+           run time.
+expect:    simd loads and stores partial sums K times for each channel and wastes lanes at row
+           ends. A block of 8 maps and 3 vectors loads 11 times for 24 multiply-adds, so two
+           pipes of FMA should be the limit where C*K*K is in the hundreds. With one channel a
+           block ends after 25 or 49 taps, and storing it should show.
+builds_on: simd
+reference: https://doi.org/10.1145/1356052.1356053
+constants: {LANES_AT_MOST: 16}     # of a vector; 8 stops at AVX2, 4 at what every processor has
+*/
+
+#ifndef LANES
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include <omp.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+// What a call is about, and where a tap's inputs lie once an image is staged.
+struct Layer {
+    const float *x, *w;
+    float* y;
+    int N, C, H, W, M, K;
+    int H_out = H - K + 1, W_out = W - K + 1, taps = C * K * K;
+};
+
+using Convolve = void(const Layer&);
+
+}  // namespace
+
+// The rest of this file, once for each kind of instructions.
+#define INSTRUCTIONS portable
+#define TARGET
+#define LANES 4
+#define REGISTERS 16
+#include __FILE__
+
+#if defined(__x86_64__)
+#define INSTRUCTIONS avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#define LANES 8
+#define REGISTERS 16
+#include __FILE__
+
+#define INSTRUCTIONS avx512
+#define TARGET __attribute__((target("avx512f")))
+#define LANES 16
+#define REGISTERS 32
+#include __FILE__
+#endif
+
+static Convolve* fastest()
+{
+#if defined(__x86_64__)
+    if (LANES_AT_MOST >= 16 && __builtin_cpu_supports("avx512f")) return avx512::convolve;
+    if (LANES_AT_MOST >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::convolve;
+#endif
+    return portable::convolve;
+}
+
+// x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.
+extern "C" void conv_forward(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)
+{
+    static Convolve* const convolve = fastest();
+    convolve({x, w, y, N, C, H, W, M, K});
+}
+
+#else
+
+namespace {
+namespace INSTRUCTIONS {
+
+typedef float Vector __attribute__((vector_size(LANES * sizeof(float))));
+
+TARGET inline Vector load(const float* from)
+{
+    Vector values;
+    std::memcpy(&values, from, sizeof values);
+    return values;
+}
+
+TARGET inline void store(float* to, Vector values) { std::memcpy(to, &values, sizeof values); }
+
+// The first `count` lanes alone; memory behind them is not touched.
+#if LANES == 16
+TARGET inline Vector load(const float* from, int count)
+{
+    return (Vector)_mm512_maskz_loadu_ps((1u << count) - 1, from);
+}
+
+TARGET inline void store(float* to, Vector values, int count)
+{
+    _mm512_mask_storeu_ps(to, (1u << count) - 1, (__m512)values);
+}
+#elif LANES == 8
+TARGET inline __m256i first(int count)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TARGET inline Vector load(const float* from, int count) { return (Vector)_mm256_maskload_ps(from, first(count)); }
+
+TARGET inline void store(float* to, Vector values, int count) { _mm256_maskstore_ps(to, first(count), (__m256)values); }
+#else
+inline Vector load(const float* from, int count)
+{
+    Vector values = {};
+    for (int i = 0; i < count; ++i) values[i] = from[i];
+    return values;
+}
+
+inline void store(float* to, Vector values, int count)
+{
+    for (int i = 0; i < count; ++i) to[i] = values[i];
+}
+#endif
+
+// One block of outputs. The inputs of a tap begin at from + offsets[tap], its weights for the maps lie side by side;
+// `count` columns are stored, and the maps of y are `map` apart.
+template <int MAPS, int VECTORS>
+TARGET void block(
+    const float* from, const int* offsets, int taps, const float* weights, float* y, std::ptrdiff_t map, int count)
+{
+    Vector sums[MAPS][VECTORS] = {};
+    for (int tap = 0; tap < taps; ++tap, weights += MAPS) {
+        Vector inputs[VECTORS];
+        for (int v = 0; v < VECTORS; ++v) inputs[v] = load(from + offsets[tap] + v * LANES);
+        for (int m = 0; m < MAPS; ++m)
+            for (int v = 0; v < VECTORS; ++v) sums[m][v] += weights[m] * inputs[v];
+    }
+    constexpr int last = VECTORS - 1;
+#pragma GCC unroll 8  // or the sums go through memory, to be indexed
+    for (int m = 0; m < MAPS; ++m, y += map) {
+#pragma GCC unroll 8
+        for (int v = 0; v < last; ++v) store(y + v * LANES, sums[m][v]);
+        if (count == VECTORS * LANES) store(y + last * LANES, sums[m][last]);
+        else store(y + last * LANES, sums[m][last], count - last * LANES);
+    }
+}
+
+using Block = void(const float*, const int*, int, const float*, float*, std::ptrdiff_t, int);
+
+constexpr int MAPS_AT_MOST = REGISTERS / 4;
+
+// Registers hold the sums, a vector of inputs for each column of them, and a weight.
+constexpr int vectors_at_most(int maps) { return std::min((REGISTERS - 1) / (maps + 1), 6); }
+
+template <int MAPS, int VECTORS>
+constexpr Block* sized = block<MAPS, std::min(VECTORS, vectors_at_most(MAPS))>;
+
+template <int MAPS>
+constexpr Block* blocks_of[] = {
+    sized<MAPS, 1>, sized<MAPS, 2>, sized<MAPS, 3>, sized<MAPS, 4>, sized<MAPS, 5>, sized<MAPS, 6>,
+};
+
+constexpr Block* const* blocks[] = {
+    blocks_of<1>, blocks_of<2>, blocks_of<3>, blocks_of<4>,
+#if REGISTERS == 32
+    blocks_of<5>, blocks_of<6>, blocks_of<7>, blocks_of<8>,
+#endif
+};
+
+// K copies of `rows` rows of an image's channel, each a column further than the one before, cut to W_out columns.
+TARGET void stage_shifted(const Layer& layer, const float* from, int rows, float* to, std::ptrdiff_t plane)
+{
+    for (int q = 0; q < layer.K; ++q) {
+        const float* row = from + q;
+        float* column = to + q * plane;
+        for (int h = 0; h < rows; ++h, row += layer.W, column += layer.W_out) {
+            int v = 0;
+            for (; v + LANES <= layer.W_out; v += LANES) store(column + v, load(row + v));
+            if (v < layer.W_out) store(column + v, load(row + v, layer.W_out - v), layer.W_out - v);
+        }
+    }
+}
+
+TARGET void convolve(const Layer& layer)
+{
+    const auto [x, w, y, N, C, H, W, M, K, H_out, W_out, taps] = layer;
+
+    // Blocks within rows waste the last vector's lanes; across their ends they cost the copies. In multiply-adds of
+    // vectors, of which a copied vector costs about four:
+    const double within = double(M) * taps * H_out * ceil_div(W_out, LANES);
+    const double copying = 4.0 * C * K * H * ceil_div(W_out, LANES);
+    const bool shifted = double(M) * taps * ceil_div(H_out * W_out, LANES) + copying < within;
+
+    // A task is an image, or bands of its rows where there are few images for the threads.
+    const int bands = std::min(H_out, ceil_div(4 * omp_get_max_threads(), N));
+    const int band_rows = ceil_div(H_out, bands);
+
+    // Staged: C planes of the image's rows, or C*K of them shifted; blocks read up to a vector behind their columns.
+    const int planes = shifted ? C * K : C, pitch = shifted ? W_out : W;
+    const int plane = ceil_div((band_rows + K - 1) * pitch, 16) * 16 + 16;
+    std::vector<int> offsets;
+    for (int c = 0; c < C; ++c)
+        for (int q = 0; q < K; ++q)
+            for (int p = 0; p < K; ++p)
+                offsets.push_back((shifted ? (c * K + q) * plane : c * plane + q) + p * pitch);
+
+    const int groups = ceil_div(M, MAPS_AT_MOST);
+    const auto first_map = [M = M, groups](int group) { return M * group / groups; };
+    std::vector<float> weights;
+    for (int group = 0; group < groups; ++group)
+        for (int c = 0; c < C; ++c)
+            for (int q = 0; q < K; ++q)
+                for (int p = 0; p < K; ++p)
+                    for (int m = first_map(group); m < first_map(group + 1); ++m)
+                        weights.push_back(w[((m * C + c) * K + p) * K + q]);
+
+#pragma omp parallel for schedule(dynamic)
+    for (int task = 0; task < N * bands; ++task) {
+        const int n = task / bands, h0 = task % bands * band_rows, rows = std::min(band_rows, H_out - h0);
+        if (rows <= 0) continue;
+
+        thread_local std::vector<float> memory;  // zeros behind what is staged: no lane computes with subnormal waste
+        const std::size_t needed = std::size_t(planes) * plane + 8 * LANES;
+        if (memory.size() < needed) memory.assign(needed, 0.0f);
+        float* const staged = memory.data();
+        for (int c = 0; c < C; ++c) {
+            const float* const from = x + ((std::ptrdiff_t(n) * C + c) * H + h0) * W;
+            if (shifted) stage_shifted(layer, from, rows + K - 1, staged + c * K * plane, plane);
+            else std::memcpy(staged + c * plane, from, sizeof(float) * (rows + K - 1) * W);
+        }
+
+        const int lines = shifted ? 1 : rows, length = shifted ? rows * W_out : W_out;
+        for (int group = 0; group < groups; ++group) {
+            const int m = first_map(group), maps = first_map(group + 1) - m;
+            const int vectors = ceil_div(length, LANES), steps = ceil_div(vectors, vectors_at_most(maps));
+            const int step = ceil_div(vectors, steps) * LANES;
+            float* const out = y + ((std::ptrdiff_t(n) * M + m) * H_out + h0) * W_out;
+            for (int line = 0; line < lines; ++line)
+                for (int i = 0; i < length; i += step) {
+                    const int count = std::min(length - i, step);
+                    blocks[maps - 1][ceil_div(count, LANES) - 1](
+                        staged + line * pitch + i, offsets.data(), taps, weights.data() + m * taps,
+                        out + line * W_out + i, std::ptrdiff_t(H_out) * W_out, count);
+                }
+        }
+    }
+}
+
+}  // namespace INSTRUCTIONS
+}  // namespace
+
+#undef INSTRUCTIONS
+#undef TARGET
+#undef LANES
+#undef REGISTERS
+#endif

@@ -169,7 +169,8 @@ def test_facts_beside_a_source_that_cannot_be_read_are_named(cuda_variant, tmp_p
 
 def test_facts_beside_nothing_are_a_failed_variant(tmp_path):
     (tmp_path / "mine.yaml").write_text(LAUNCH)
-    assert variants.discover(tmp_path)["mine"].problem == "mine.yaml: there is no mine.cu, mine.cpp or mine.py beside it"
+    (variant,) = variants.discover(tmp_path).values()
+    assert variant.problem == "mine.yaml: there is no mine.cu, mine.cpp or mine.py beside it"
 
 
 def test_the_number_of_weights_can_be_limited(cuda_variant):

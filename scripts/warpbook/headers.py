@@ -9,76 +9,17 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    NonNegativeInt,
     PositiveInt,
     ValidationError,
     model_validator,
 )
 
 from warpbook import devices, expressions, launches
+from warpbook.claims import Amount, Claim
 from warpbook.errors import nearest
 from warpbook.launches import Expression, Launch, OutputsPerBlock
+from warpbook.limits import Bounds, Limits
 from warpbook.networks import ConvLayer
-
-
-class Bounds(BaseModel):
-    """Values of one extent that a variant is for. A bare number in a header is `at_most`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    at_least: NonNegativeInt = 0
-    at_most: PositiveInt | None = None
-    exactly: PositiveInt | None = Field(default=None, alias="is")
-    multiple_of: PositiveInt = 1
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bare(cls, content: Any) -> Any:
-        return {"at_most": content} if isinstance(content, int) else content
-
-    @model_validator(mode="after")
-    def _possible(self) -> "Bounds":
-        least, most = max(self.at_least, 1), self.at_most
-        if self.exactly is not None and (self.at_least or most is not None or self.multiple_of != 1):
-            raise ValueError("`is` stands alone")
-        if most is not None and most // self.multiple_of * self.multiple_of < least:
-            raise ValueError("no number is within these bounds")
-        return self
-
-    def broken_by(self, extent: int) -> str:
-        """Which bound an extent breaks, after its value: `exceeds its limit 5`. Empty where it breaks none."""
-        if self.exactly is not None and extent != self.exactly:
-            return f"must be {self.exactly}"
-        if self.at_most is not None and extent > self.at_most:
-            return f"exceeds its limit {self.at_most}"
-        if extent < self.at_least:
-            return f"is below its limit {self.at_least}"
-        return f"must be a multiple of {self.multiple_of}" if extent % self.multiple_of else ""
-
-
-class Limits(BaseModel):
-    """Layers that a variant is for: bounds of extents, and layers by name (conv1) or shape (6x30x30 * 16@5x5)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    N: Bounds = Bounds()
-    C: Bounds = Bounds()
-    H: Bounds = Bounds()
-    W: Bounds = Bounds()
-    M: Bounds = Bounds()
-    K: Bounds = Bounds()
-    H_out: Bounds = Bounds()
-    W_out: Bounds = Bounds()
-    weights: Bounds = Bounds()
-    layers: list[str] = Field(default_factory=list)
-
-    def broken_by(self, layer: ConvLayer, images: int) -> str:
-        """Which limit a layer breaks: value and limit. Empty where it breaks none."""
-        if self.layers and not {layer.name, str(layer)} & set(self.layers):
-            return f"the layer {layer.name} is none that it is for: {', '.join(self.layers)}"
-        values = launches.extents(layer, images) | {"weights": layer.M * layer.accumulation}
-        for name in Limits.model_fields:
-            if name != "layers" and (words := getattr(self, name).broken_by(values[name])):
-                return f"{'M*C*K*K' if name == 'weights' else name} = {values[name]} {words}"
-        return ""
 
 
 class Split(BaseModel):
@@ -96,6 +37,7 @@ class Header(BaseModel):
     title: str = ""
     idea: str = ""
     expect: str = Field("", description="effect expected of the idea, written before measuring")
+    claims: list[Claim] = Field(default_factory=list, description="what of `expect` and `check` figures can decide")
     builds_on: str = Field("", description="variant that it is compared with; empty for a starting point")
     combines: list[str] = Field(default_factory=list, description="variants whose ideas it joins: compared with each")
     check: str = Field("", description="hardware counter that should move, and how")
@@ -227,6 +169,10 @@ def _keys_at(place: tuple[int | str, ...]) -> list[str]:
     """Keys that are valid beside a misspelt one."""
     if place[0] == "limits":
         fields = Limits.model_fields if len(place) == 2 else Bounds.model_fields
+    elif place[0] == "claims":
+        fields = {3: Claim.model_fields, 4: {"by": Amount.model_fields}.get(str(place[-2]), Limits.model_fields)}.get(
+            len(place), Bounds.model_fields
+        )
     elif place[0] == "launch":
         fields = Launch.model_fields if len(place) == 2 else OutputsPerBlock.model_fields
     else:

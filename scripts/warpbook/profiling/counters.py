@@ -72,9 +72,11 @@ def metric_of(check: str) -> str:
 
 
 def wanted(variants: Iterable[Variant]) -> list[str]:
-    """The counters to read of every launch: those always read, and those that any variant's header names."""
-    named = {metric_of(variant.header.check) for variant in variants} - {""}
-    return [*ALWAYS, *sorted(named - set(ALWAYS))]
+    """The counters to read of every launch: those always read, and those that any variant's header or claim names."""
+    read = list(variants)
+    named = {metric_of(variant.header.check) for variant in read}
+    claimed = {claim.counter for variant in read for claim in variant.header.claims}
+    return [*ALWAYS, *sorted((named | claimed) - {"", *ALWAYS})]
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,32 @@ def bound(launch: CountedLaunch) -> str:
 
 def _percent(value: float) -> str:
     return units.percent(value / 100, 0)
+
+
+NAMES = {
+    "smsp__inst_executed_op_global_ld.sum": "load instructions from global memory, a warp's as one",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "sectors of 32 bytes loaded from global memory",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "sectors stored to global memory",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum": "sectors of atomics on global memory",
+    "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": "sectors stored to local memory",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "wavefronts of loads from shared memory",
+    "lts__t_sectors_op_write.sum": "sectors written to L2",
+    "smsp__thread_inst_executed_per_inst_executed.ratio": "threads active an instruction",
+    "sm__inst_executed_pipe_tensor.sum": "tensor-core instructions",
+    INSTRUCTIONS: "instructions, a warp's as one",
+    FFMA: "FP32 multiply-adds, a thread's as one",
+    DRAM_BYTES: "bytes moved by DRAM",
+    SM: "throughput of the multiprocessors",
+    DRAM: "throughput of DRAM",
+    L1: "throughput of L1 and shared memory",
+    L2: "throughput of L2",
+}
+"""Counters for what they count: sectors are no load instructions."""
+
+
+def named(metric: str) -> str:
+    """What a counter counts, in words; its own name where there are none."""
+    return NAMES.get(metric, metric)
 
 
 def amount(value: float, metric: str) -> str:

@@ -9,6 +9,7 @@ from warpbook.errors import UserError
 from warpbook.plan import Plan
 from warpbook.report.evidence.builds import Builds
 from warpbook.report.evidence.checks import Checks, Tally
+from warpbook.report.evidence.claims import Claims
 from warpbook.report.evidence.counters import Counters
 from warpbook.report.evidence.problems import Problems
 from warpbook.report.evidence.profiles import API_KINDS, GPU_KINDS, KernelLaunches, ProfileRow, Profiles, most_of
@@ -49,6 +50,7 @@ class Evidence(Scope):
         self.ranking = Ranking(self, self.times)
         self.profiles = Profiles(self, self.selection)
         self.counters = Counters(self, self.selection, self.ranking)
+        self.claims = Claims(self, self.times, self.counters, self.builds, self.checks, self.profiles, self.problems)
         self.published = Published(self, self.times, self.programs)
         self.trust = Trust(self, self.selection)
 

@@ -134,6 +134,15 @@ class Profiles:
             )
         return rows
 
+    def main_kernel(self, variant: str, among: set[str]) -> str:
+        """Which of some kernels took most of the program at the largest size that was traced; empty where none did."""
+        for size in reversed(self._scope.sizes):
+            launches = self.launches(variant, size)
+            if launches:
+                traced = [launch for launch in launches if launch.name in among]
+                return max(traced, key=lambda launch: launch.total_ns).name if traced else ""
+        return ""
+
     def _static_bytes(self, variant: str) -> "pd.Series[Any]":
         """Static shared memory by kernel, as built for the GPU's run."""
         run = self._scope.gpu_run

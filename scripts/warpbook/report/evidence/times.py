@@ -1,6 +1,6 @@
 """Times and speedups from the samples of the runs cited."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,6 +9,7 @@ import pandas as pd
 from warpbook import bounds, estimates, summaries, tables
 from warpbook.estimates import Estimate
 from warpbook.networks import ConvLayer
+from warpbook.report.evidence.drift import Drift, Key
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
 
@@ -16,7 +17,6 @@ STATE = {"gpu": "cold", "cpu": "hot"}
 """The state that figures are quoted in: a GPU call finds its data in memory, not in the cache; a CPU call repeats."""
 
 Series = np.ndarray
-Key = tuple[str, str, str, int, str, str]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,14 @@ class Speedup:
     ratio: Estimate
     paired: bool
     verdict: str
+    drift: float = 0.0
+    """How far the two may differ for having been timed in two jobs; the verdict allows for it."""
+
+    @property
+    def within_drift(self) -> Estimate:
+        """The ratio with its interval widened by the drift."""
+        ratio = self.ratio
+        return Estimate(ratio.value, ratio.low / (1 + self.drift), ratio.high * (1 + self.drift), ratio.n)
 
 
 class Times:
@@ -42,6 +50,11 @@ class Times:
     def _by_series(self) -> dict[Key, Series]:
         """Times by (job, variant, layer, size, state, kind), NaN where no figure, so that pairs stay in step."""
         return summaries.by_series(self.samples, ["job", "variant", "layer", "size", "state", "kind"])
+
+    @cached_property
+    def drift(self) -> Drift:
+        """How far baselines differ between jobs."""
+        return Drift(self._scope, self._by_series, STATE)
 
     @cached_property
     def refused_samples(self) -> int:
@@ -105,11 +118,11 @@ class Times:
             return None
         pairs = self._pairs(variant, over, layer, size, kind)
         if pairs:
-            return self._judged(estimates.paired_ratio(*pairs), paired=True)
+            return self._paired(estimates.paired_ratio(*pairs))
         base, mine = (self._sound(name, layer, size, kind) for name in (over, variant))
         if not len(base) or not len(mine):
             return None
-        return self._judged(estimates.unpaired_ratio(base, mine), paired=False)
+        return self._apart(estimates.unpaired_ratio(base, mine), over, size)
 
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """The same for the sum over all layers."""
@@ -122,14 +135,23 @@ class Times:
         pairs = [pair for layer in layers if (pair := self._pairs(variant, over, layer, size, kind))]
         if len(pairs) == len(layers):
             base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
-            return self._judged(estimates.ratio_of_sums(base, mine, paired=True), paired=True)
+            return self._paired(estimates.ratio_of_sums(base, mine, paired=True))
         base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
         if not base_series or not series:
             return None
-        return self._judged(estimates.ratio_of_sums(base_series, series, paired=False), paired=False)
+        return self._apart(estimates.ratio_of_sums(base_series, series, paired=False), over, size)
 
-    def _judged(self, ratio: Estimate, paired: bool) -> Speedup:
-        return Speedup(ratio, paired, estimates.verdict(ratio, self._scope.config.measuring.same_within))
+    def _verdict(self, ratio: Estimate) -> str:
+        return estimates.verdict(ratio, self._scope.config.measuring.same_within)
+
+    def _paired(self, ratio: Estimate) -> Speedup:
+        return Speedup(ratio, True, self._verdict(ratio))
+
+    def _apart(self, ratio: Estimate, over: str, size: int) -> Speedup:
+        """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
+        drift = self.drift.limit(over, size)
+        apart = Speedup(ratio, False, "", drift)
+        return replace(apart, verdict=self._verdict(apart.within_drift))
 
     def fp32_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
         """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""

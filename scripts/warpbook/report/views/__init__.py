@@ -11,6 +11,7 @@ from typing import Any
 from warpbook.report import narrative
 from warpbook.report.views import (
     analysis,
+    claims,
     deliverables,
     division_of_labour,
     ending,
@@ -25,6 +26,7 @@ from warpbook.report.views import (
 
 VIEWS: dict[str, Callable[..., Any]] = {
     "analysis": analysis.view,
+    "claims": claims.view,
     "deliverables": deliverables.view,
     "discussion": narrative.rendered,
     "division_of_labour": division_of_labour.view,

@@ -73,3 +73,8 @@ def link(id: str, words: str) -> Markup:
 def page(id: str) -> Markup:
     """The number of the page on which a place is, as a link; the stylesheet counts pages, where there are any."""
     return Markup('<a class="page" href="#{}"></a>').format(id)
+
+
+def claim_verdict(verdict: str) -> Markup:
+    """A claim's verdict in its colour."""
+    return Markup('<span class="{}">{}</span>').format(verdict.replace(" ", "-"), verdict)

@@ -10,7 +10,7 @@ from warpbook import units
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.excerpts import Excerpt, excerpt
-from warpbook.report.views import cells, resources
+from warpbook.report.views import cells, claims, resources
 from warpbook.report.views.kernels import BeforeAndAfter, before_and_after
 from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
 from warpbook.report.views.watched import watched
@@ -66,6 +66,7 @@ class Optimization:
     outcome: Outcome | None
     figure: Figure | None
     change: Excerpt | None
+    claims: Table | None
     kernels: BeforeAndAfter | None
     built: Built | None
 
@@ -163,6 +164,7 @@ def _optimization(ev: Evidence, variant: Variant, at_largest: Speedup | None) ->
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         figure=_gains(ev, variant) if measured else None,
         change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
+        claims=claims.of(ev, variant.name),
         kernels=before_and_after(ev, variant),
         built=_built(ev, variant),
     )
@@ -226,7 +228,7 @@ def _built(ev: Evidence, variant: Variant) -> Built | None:
         occupancy_before="unknown"
         if before.occupancy is None
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
-        check=variant.header.check,
+        check="" if variant.header.claims else variant.header.check,
         watched=watched(ev, variant) if variant.header.check else "",
     )
 

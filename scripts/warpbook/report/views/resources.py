@@ -28,8 +28,7 @@ def of_main_kernel(ev: Evidence, variant: str) -> Resources | None:
     variant's header.
     """
     kernels = ev.builds.kernels(variant)
-    traced = [launch for launch in _launches(ev, variant) if launch.name in set(kernels.kernel)]
-    main = max(traced, key=lambda launch: launch.total_ns).name if traced else ev.plan.variants[variant].kernel
+    main = ev.profiles.main_kernel(variant, set(kernels.kernel)) or ev.plan.variants[variant].kernel
     of_main = kernels[kernels.kernel == main.partition("<")[0]]
     if of_main.empty:
         return None

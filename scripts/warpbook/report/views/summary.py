@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from warpbook import units
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import cells
+from warpbook.report.views import cells, claims
 from warpbook.report.views.parts import Cell, Fact, Figure
 from warpbook.units import MISSING
 from warpbook.variants import Variant
@@ -45,6 +45,7 @@ class Kernels:
     fruitful: tuple[str, ...]
     fruitless: tuple[str, ...]
     optimizations_told: bool
+    claims: claims.Tally | None
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,7 @@ def _kernels(ev: Evidence, best: Variant) -> Kernels:
         fruitful=tuple(name for name, verdict in judged.items() if verdict == "faster"),
         fruitless=tuple(name for name, verdict in judged.items() if verdict != "faster"),
         optimizations_told="milestone_4" in ev.study.sections,
+        claims=claims.tally(ev),
     )
 
 

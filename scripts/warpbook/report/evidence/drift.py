@@ -1,0 +1,64 @@
+"""How far a variant's time differs between jobs of one run: what a comparison not taken in turn cannot tell."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from warpbook.report.evidence.scope import Scope
+
+Key = tuple[str, str, str, int, str, str]
+"""job, variant, layer, size, state, kind"""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A variant's op time in another's job over that in its own, less 1."""
+
+    variant: str
+    job: str
+    layer: str
+    size: int
+    device: str
+    change: float
+
+
+class Drift:
+    """Differences of the variants that were timed in several jobs, baselines all of them."""
+
+    def __init__(self, scope: Scope, series: dict[Key, np.ndarray], states: dict[str, str]):
+        self._scope, self._series, self._states = scope, series, states
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """One for each layer and size at which a variant was timed in its own job and in another's."""
+        found = []
+        for (job, variant, layer, size, state, kind), times in self._series.items():
+            known = self._scope.plan.variants.get(variant)
+            if job == variant or known is None or job not in self._scope.plan.variants or kind != "op":
+                continue
+            own = self._series.get((variant, variant, layer, size, state, kind))
+            if own is not None and state == self._states[known.device]:
+                change = float(np.nanmedian(times) / np.nanmedian(own)) - 1
+                found.append(Difference(variant, job, layer, size, known.device, change))
+        return found
+
+    def of(self, device: str, size: int | None = None) -> list[float]:
+        """How far op times of a device's variants differ between jobs, without sign, at a size where one is named.
+
+        Libraries are left out: one may choose another algorithm in each process.
+        """
+        return [
+            abs(one.change)
+            for one in self.differences
+            if one.device == device
+            and size in (None, one.size)
+            and not self._scope.plan.variants[one.variant].header.peer
+        ]
+
+    def limit(self, variant: str, size: int) -> float:
+        """The drift that a comparison with a variant in a job of its own has to allow for: the largest seen of any at
+        that size, or of that variant at any size."""
+        device = self._scope.plan.variants[variant].device
+        own = [abs(one.change) for one in self.differences if one.variant == variant]
+        return max([*self.of(device, size), *own], default=0.0)

@@ -1,0 +1,179 @@
+"""Claims: what a header may say of them, and what the archived run makes of those that ship."""
+
+import math
+
+import pytest
+
+from warpbook import variants
+from warpbook.claims import Claim
+from warpbook.estimates import Estimate
+from warpbook.profiling import counters
+from warpbook.report.evidence import claims as judging
+from warpbook.report.views import claims as claims_view
+from warpbook.report.views import milestone_4, summary
+
+SHIPPED = variants.discover()
+
+
+@pytest.fixture(scope="module")
+def ev(evidence_of, newest_archive):
+    return evidence_of(newest_archive)
+
+
+@pytest.fixture(scope="module")
+def chapter(ev):
+    return milestone_4.view(ev)
+
+
+def said_of(ev, variant, words):
+    """The verdict on the claim of a variant that quotes these words; the last where several do."""
+    return [one for one in ev.claims.of(variant) if words in one.claim.says][-1]
+
+
+@pytest.mark.parametrize("name", SHIPPED, ids=str)
+def test_every_shipped_expectation_makes_claims_in_its_own_words(name):
+    header = SHIPPED[name].header
+    prose = " ".join(f"{header.expect} {header.check}".split())
+    assert header.claims
+    for claim in header.claims:
+        assert claim.says in prose
+
+
+def test_claims_stand_in_a_header_or_beside_it_and_are_no_part_of_the_identity(cuda_variant, tmp_path):
+    code = 'extern "C" __global__ void conv_forward() {}'
+    plain = cuda_variant(code)
+    claiming = cuda_variant(code, header="claims: [{quantity: registers, change: rises, by: 10 %}]\n")
+    assert claiming.header.claims[0].by.at_least == 0.1
+    cuda_variant(code)
+    (tmp_path / "mine.yaml").write_text("claims:\n  - {quantity: op_time, change: stays, by: 5 %}\n")
+    beside = variants.read("mine", tmp_path)
+    assert not beside.problem
+    assert beside.header.claims[0].by.at_most == 0.05
+    assert plain.source_sha256 == claiming.source_sha256 == beside.source_sha256
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ("{quantity: op_tim, change: falls}", "'op_tim' is no quantity: did you mean 'op_time'"),
+        ("{quantty: op_time, change: falls}", "unknown key 'claims.0.quantty': did you mean 'quantity'"),
+        ("{quantity: op_time, change: falls, where: {c: {is: 1}}}", "unknown key 'claims.0.where.c'"),
+        ("{quantity: op_time}", "say its `change` against the baseline, or its `value`"),
+        ("{quantity: times_bound, change: falls}", "times_bound is of the variant alone"),
+        ("{quantity: registers, change: stays}", "what stays does so within some amount"),
+        ("{quantity: op_time, change: stays, by: 5 %, more_than: {C: {is: 1}}}", "`more_than` goes with"),
+        ("{quantity: a__b.sum, change: falls, by: {count: N * Q}}", "'Q' is no extent"),
+        ("{says: it is quick}", "why it is `undecidable`"),
+    ],
+)
+def test_a_claim_that_says_nothing_testable_is_named_with_the_reason(cuda_variant, claim, words):
+    made = cuda_variant('extern "C" __global__ void conv_forward() {}', header=f"claims: [{claim}]\n")
+    assert words in made.problem
+
+
+def test_counters_that_claims_name_are_read():
+    read = counters.wanted(SHIPPED.values())
+    assert "smsp__inst_executed_op_global_ld.sum" in read
+    assert len(read) == len(set(read))
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ("channel_atomics", "most on first layers"),
+        ("fft", "the transforms cost more than they save"),
+        ("restrict_unroll", "Registers grow"),
+        ("channel_tree", "shorter calls where a few images"),
+        ("tensor_cores", "little is gained"),
+    ],
+)
+def test_expectations_that_failed_are_refuted_with_their_figures(ev, chapter, variant, words):
+    judged = said_of(ev, variant, words)
+    assert judged.verdict == "refuted"
+    assert judged.figures
+    assert claims_view.figures(judged)
+    section = next(one for one in chapter.optimizations if one.name == variant)
+    assert any("refuted" in row[2] and words in row[0] for row in section.claims.rows)
+    assert any(row[0] == variant and words in row[1] for row in claims_view.view(ev).failed.rows)
+    assert variant in claims_view.tally(ev).refuted
+
+
+def test_load_instructions_are_told_from_sectors(ev):
+    by_instruction = next(one for one in ev.claims.of("constant_weights") if "op_global_ld" in one.claim.quantity)
+    if "smsp__inst_executed_op_global_ld.sum" not in set(ev.counters.table.metric):
+        assert by_instruction.verdict == "not testable"
+        assert "did not read load instructions" in by_instruction.reason
+    # A warp's load of one weight is one sector: as many go as there are warps and taps.
+    one_a_warp_and_tap = said_of(ev, "constant_weights", "Up to half of the global load instructions")
+    assert one_a_warp_and_tap.verdict == "held"
+    assert [figure.claimed for figure in one_a_warp_and_tap.figures] == [180_000_000, 624_000_000]
+    assert said_of(ev, "coarsened", "Nearly half of the load instructions").verdict == "held"
+
+
+def test_a_claim_about_what_the_study_lacks_is_not_testable_and_says_so(ev):
+    judged = said_of(ev, "fft", "more for K = 7 than for 5")
+    assert judged.verdict == "not testable"
+    assert judged.reason == "the study has no layer or size with K = 7"
+
+
+def test_without_counters_claims_about_them_are_not_testable(archive, rewritten, evidence_of):
+    rewritten(archive, "counters.csv", lambda content: content.splitlines(keepends=True)[0])
+    variant = SHIPPED["shared_input"]
+    judged = evidence_of(archive).claims.judge(variant, variant.header.claims[0])
+    assert judged.verdict == "not testable"
+    assert judged.reason == "hardware counters were not read of shared_input in this study"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "claim", "verdict"),
+    [
+        (0.70, 0.75, {"change": "falls"}, judging.HELD),
+        (0.70, 0.75, {"change": "falls", "by": "20 %"}, judging.HELD),
+        (0.70, 0.75, {"change": "falls", "by": "50 %"}, judging.SHORT),
+        (0.70, 0.75, {"change": "falls", "by": {"at_most": "10 %"}}, judging.SHORT),
+        (0.70, 0.75, {"change": "falls", "by": "27 %"}, judging.OPEN),
+        (0.70, 0.75, {"change": "rises"}, judging.REFUTED),
+        (0.70, 0.75, {"change": "stays", "by": "10 %"}, judging.REFUTED),
+        (0.97, 1.02, {"change": "stays", "by": "5 %"}, judging.HELD),
+        (0.80, 1.03, {"change": "falls"}, judging.OPEN),
+        (0.80, 1.03, {"change": "stays", "by": "5 %"}, judging.OPEN),
+        (0.995, 0.998, {"change": "falls"}, judging.REFUTED),
+        (1.30, 1.40, {"change": "falls"}, judging.REFUTED),
+        (1.30, 1.40, {"change": "rises", "by": "20 %"}, judging.HELD),
+        (math.nan, math.nan, {"change": "falls"}, judging.OPEN),
+    ],
+)
+def test_a_verdict_follows_from_where_the_whole_interval_lies(low, high, claim, verdict):
+    made = Claim.model_validate({"quantity": "op_time", **claim})
+    assert judging.says(made, Estimate((low * high) ** 0.5, low, high, 9), 0.01) == verdict
+
+
+def test_a_comparison_not_taken_in_turn_concludes_nothing_that_drift_between_jobs_could_make(ev):
+    apart = [
+        speedup
+        for variant in ev.ranking.measured("gpu")
+        if variant.header.builds_on and (speedup := ev.times.total_speedup(variant.name, ev.largest)).paired is False
+    ]
+    assert apart
+    for speedup in apart:
+        assert speedup.drift > 0
+        if speedup.verdict == "faster":
+            assert speedup.ratio.low > 1 + speedup.drift
+    assert ev.times.total_speedup("unroll_gemm_streams", ev.largest).verdict == "ambiguous"
+
+
+def test_drift_is_of_a_variant_in_its_own_job_and_in_another_s(ev):
+    differences = ev.times.drift.differences
+    assert {one.variant for one in differences} >= {"direct", "unroll_gemm"}
+    assert all(one.variant != one.job for one in differences)
+    assert 0 < ev.times.drift.limit("direct", ev.largest) < 0.1
+
+
+def test_the_summary_names_the_variants_of_which_a_claim_was_refuted(ev):
+    assert summary.view(ev).kernels.claims.refuted == claims_view.tally(ev).refuted != ()
+
+
+def test_the_chapter_counts_every_claim_once(ev):
+    total = claims_view.view(ev).tally
+    assert total.claims == len(ev.claims.judged)
+    assert sum(int(part.split()[0]) for part in total.verdicts.split(", ")) == total.claims

@@ -121,7 +121,7 @@ def test_without_counters_claims_about_them_are_not_testable(archive, rewritten,
     variant = SHIPPED["shared_input"]
     judged = evidence_of(archive).claims.judge(variant, variant.header.claims[0])
     assert judged.verdict == "not testable"
-    assert judged.reason == "hardware counters were not read of shared_input in this study"
+    assert judged.reason == "hardware counters were not read in this run"
 
 
 @pytest.mark.parametrize(

@@ -490,11 +490,9 @@ def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(docu
     words = plain(whole)
     assert "Kernel by kernel: what bounds each" in words
     assert "hardware counters were not read" not in words
-    assert (
-        "To watch, as written beforehand: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against direct. "
-        "At 1000 images:" in words
+    assert re.search(
+        r"sectors of 32 bytes loaded from global memory falls by at least 50 %\s*refuted\s*conv1 \d+ → \d+", words
     )
-    assert re.search(r"\d+ before and \d+ after on conv1 \([+-]\d+.%\), not as expected", words)
     assert "Bound in part by" in words or "Bound by latency" in words
     assert "Roofline: operations a second" in words
     for bad in ("nan", "None", "<NA>"):
@@ -525,4 +523,4 @@ def test_a_counter_that_never_had_a_reading_and_a_layer_without_any_are_named(do
 def test_a_run_without_counters_has_no_such_chapter_and_says_so_where_a_counter_is_named(document):
     words = plain(document([]))
     assert "Kernel by kernel: what bounds each" not in words
-    assert "hardware counters were not read in this run." in words
+    assert "hardware counters were not read in this run" in words

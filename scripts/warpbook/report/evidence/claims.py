@@ -245,8 +245,16 @@ class Claims:
     def _counted(self, variant: str, layer: ConvLayer) -> counters.CountedCall:
         call = self._counters.calls.get((variant, layer.name))
         if call is None:
-            raise Undecided(f"hardware counters were not read of {variant} in this study")
+            raise Undecided(self._why_not_counted(variant))
         return call
+
+    def _why_not_counted(self, variant: str) -> str:
+        if self._counters.table.empty:
+            return "hardware counters were not read in this run"
+        failed = self._counters.failed((variant,))
+        if len(failed):
+            return f"it was not read: {failed.reason.iloc[0]}"
+        return f"no counters of {variant} were read on this network"
 
     def _counter(self, metric: str, variant: Variant, over: str, layer: ConvLayer) -> Figure:
         after = self._counted(variant.name, layer)

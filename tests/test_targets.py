@@ -84,7 +84,11 @@ def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
 
 def test_a_baseline_is_measured_with_and_a_starting_point_has_none():
     made = targets()
-    assert made.baseline_files("constant_weights") == ["kernels/direct.cu", "results/builds/direct"]
+    assert made.baseline_files("constant_weights") == [
+        "kernels/direct.cu",
+        "kernels/direct.yaml",
+        "results/builds/direct",
+    ]
     assert made.baseline_check("gpu", "fa18", "constant_weights") == ["results/parts/correctness/gpu/fa18/direct.csv"]
     assert made.baseline_files("direct") == made.baseline_check("gpu", "fa18", "direct") == []
     assert made.baseline_profile("cupti", "fa18", "constant_weights") == [

@@ -29,6 +29,8 @@ from warpbook.targets import Targets
 configfile: "config.yaml"
 
 
+# The programs read the networks of config.yaml, or what the command line set over them.
+os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})
 try:
     CONFIG = configuration.load(config, list(variants.discover()))
     PLAN = plan.make(CONFIG)
@@ -51,7 +53,7 @@ MEASURING_THREADS = {"cpu": workflow.cores, "gpu": workflow.cores if workflow.co
 
 
 wildcard_constraints:
-    network="|".join(networks.NETWORKS),
+    network="|".join(CONFIG.networks),
     weights="[a-z]+",
     device="cpu|gpu|emulator",
     tool="|".join(profilers.TRACERS),

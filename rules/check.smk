@@ -7,7 +7,7 @@ rule check_variant:
         program="scripts/check_variant.py",
         modules=lambda wildcards: dependencies.of("check_variant.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
-        images="results/data/{network}.npz",
+        images=lambda wildcards: TARGETS.images(wildcards.network),
         labels=lambda wildcards: TARGETS.labels(wildcards.network),
     output:
         correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
@@ -23,6 +23,7 @@ rule check_variant:
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
         rerun_on_columns=dependencies.columns(tables.CORRECTNESS),
+        rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
         rerun_on_installing=lambda wildcards: PLAN.variants[wildcards.variant].missing,
     message:

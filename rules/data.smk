@@ -12,6 +12,8 @@ rule prepare_data:
         "logs/prepare_data/{network}.log",
     conda:
         "../requirements/conda.yaml"
+    params:
+        rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
     message:
         "Fashion-MNIST for {wildcards.network}"
     shell:

@@ -82,7 +82,7 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
         yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
     bench = IsolatedBench(variant, sandboxed, folder)
-    yield from check_places(bench, variant, checking.RAGGED_LAYERS)
+    yield from check_places(bench, variant, checking.ragged_places(variant))
     bench.reversed_order = True
     yield from check_places(bench, variant, ((conv, 1) for conv in network.convs))
 
@@ -94,7 +94,7 @@ def check(
     # A CPU variant gets one chunk at a time: a larger size would only repeat the call.
     tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
-    places = [*checking.RAGGED_LAYERS, *((conv, size) for conv in network.convs for size in tested)]
+    places = [*checking.ragged_places(variant), *((conv, size) for conv in network.convs for size in tested)]
     for rows in check_places(bench, variant, places):
         yield rows
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)

@@ -20,7 +20,7 @@ from warpbook.harness import inference
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
-    parser.add_argument("--network", default="fa18", help=f"one of {', '.join(networks.NETWORKS)}")
+    parser.add_argument("--network", default="fa18", help="a network of config.yaml")
     parser.add_argument("--weights", help="which set of the network's weights; its first by default")
     parser.add_argument("--variant", required=True, help="stem of a file in kernels/")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where the variant runs, checked against the variant")
@@ -50,7 +50,7 @@ def main() -> None:
         gpu.require()
         marked = gpu.marked
 
-    weight_set = arguments.weights or network.weight_sets[0]
+    weight_set = weights.chosen(network, arguments.weights)
     parameters = weights.load(network, weight_set)
 
     print("Loading fashion-mnist data...", end=" ", flush=True)

@@ -33,8 +33,8 @@ def call_everywhere(variant: Variant, tool: str) -> None:
 
     cupy.cuda.set_allocator(None)
     kernels = gpu.kernels_of(variant, gpu.require().arch)
-    layers = [conv for network in networks.NETWORKS.values() for conv in network.convs]
-    for layer in [*(layer for layer, _ in checking.RAGGED_LAYERS), *layers]:
+    layers = [conv for network in networks.known().values() for conv in network.convs]
+    for layer in [*(layer for layer, _ in checking.ragged_places(variant)), *layers]:
         if variant.unsupported(layer, IMAGES):
             continue
         if tool == "racecheck" and layer.flops(IMAGES) / 2 > RACECHECK_PRODUCTS:

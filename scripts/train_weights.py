@@ -1,4 +1,4 @@
-"""Train a network of the course on Fashion-MNIST's 60,000 training images and write weights/<model>.npz.
+"""Train a network of config.yaml on Fashion-MNIST's 60,000 training images and write weights/<model>.npz.
 
     pip install torch
     python scripts/train_weights.py fa18
@@ -25,49 +25,66 @@ MANTISSA_BITS = 6
 LOW_ACCURACY = 0.63
 
 
-class CourseNetwork(nn.Module):
-    """conv1 - tanh - max pool - [conv2 -] flatten - fc1 - tanh - fc2, fed 0..255."""
+class Trained(nn.Module):
+    """A network fed 0 to 255: training divides by 255, which is folded into its first weights when they are written."""
 
     def __init__(self, network: networks.Network):
         super().__init__()
-        self.convs = nn.ModuleList(nn.Conv2d(conv.C, conv.M, conv.K, bias=False) for conv in network.convs)
-        self.fc1 = nn.Linear(network.features, network.hidden)
-        self.fc2 = nn.Linear(network.hidden, network.classes)
+        self.network = network
+        self.named = nn.ModuleDict()
+        for step in network.steps:
+            layer = step.layer
+            if isinstance(layer, networks.ConvLayer):
+                self.named[layer.name] = nn.Conv2d(layer.C, layer.M, layer.K, layer.S, layer.P, bias=False)
+            elif isinstance(layer, networks.DenseLayer):
+                self.named[layer.name] = nn.Linear(layer.inputs, layer.outputs)
+        first = next(iter(network.parameters))
+        self.folded = {name: 255.0 * network.input.scale if name == first else 1.0 for name in network.parameters}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x / 255.0  # folded into conv1 when the weights are written
-        x = nn.functional.max_pool2d(torch.tanh(self.convs[0](x)), 2)
-        for conv in self.convs[1:]:
-            x = conv(x)
-        return self.fc2(torch.tanh(self.fc1(x.flatten(1))))
+        x = x / 255.0
+        for step in self.network.steps:
+            layer = step.layer
+            if isinstance(layer, networks.PoolLayer):
+                pool = nn.functional.max_pool2d if layer.kind == "max" else nn.functional.avg_pool2d
+                x = pool(x, layer.size, ceil_mode=layer.ceil)
+            else:
+                x = self.named[layer.name](x.flatten(1) if isinstance(layer, networks.DenseLayer) else x)
+            x = {"tanh": torch.tanh, "relu": torch.relu, "none": nn.Identity()}[step.activation](x)
+        return x
 
     def parameters_by_name(self) -> dict[str, np.ndarray]:
-        named = {f"conv{number}.weight": conv.weight for number, conv in enumerate(self.convs, start=1)}
-        for name in ("fc1", "fc2"):
-            layer = getattr(self, name)
-            named |= {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
-        arrays = {name: tensor.detach().numpy() for name, tensor in named.items()}
-        return arrays | {"conv1.weight": arrays["conv1.weight"] / 255.0}
+        arrays = {name: tensor.detach().numpy() for name, tensor in self.named.named_parameters()}
+        return {name: arrays[name] / folded for name, folded in self.folded.items()}
+
+    def take(self, parameters: dict[str, np.ndarray]) -> None:
+        """Take over parameters by name, as they are written."""
+        into = dict(self.named.named_parameters())
+        with torch.no_grad():
+            for name, folded in self.folded.items():
+                into[name].copy_(torch.from_numpy(parameters[name].astype(np.float32)) * folded)
 
 
-def accuracy(model: CourseNetwork, images: np.ndarray, labels: np.ndarray) -> float:
-    """Share of images (count, side, side) whose label the model predicts."""
+def accuracy(model: Trained, images: np.ndarray, labels: np.ndarray) -> float:
+    """Share of images (count, channels, height, width), uint8, whose label the model predicts."""
     model.eval()
     right = 0
     with torch.no_grad():
         for start in range(0, len(images), 500):
-            x = torch.from_numpy(images[start : start + 500]).float().unsqueeze(1)
+            x = torch.from_numpy(images[start : start + 500].astype(np.float32))
             right += int((model(x).argmax(1).numpy() == labels[start : start + 500]).sum())
     return right / len(images)
 
 
-def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple[CourseNetwork, dict[str, Any]]:
+def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple[Trained, dict[str, Any]]:
     """A trained model, and how it was trained."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
     images, labels = data.read_idx("train-images-idx3-ubyte.gz"), data.read_idx("train-labels-idx1-ubyte.gz")
-    images = np.concatenate([data.resize(part, network.image) for part in np.array_split(images, 60)])
-    model = CourseNetwork(network)
+    images = np.broadcast_to(
+        data.fitted(images, network)[:, None], (len(images), network.input.channels, *network.image)
+    )
+    model = Trained(network)
     batch = 100
     steps = epochs * len(images) // batch
     if low:
@@ -82,7 +99,7 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
         for start in range(0, len(images), batch):
             model.train()
             chosen = order[start : start + batch]
-            x = torch.from_numpy(images[chosen]).float().unsqueeze(1)
+            x = torch.from_numpy(images[chosen].astype(np.float32))
             target = torch.from_numpy(labels[chosen]).long()
             logits = model(x)
             loss = nn.functional.cross_entropy(logits, target)
@@ -111,7 +128,7 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
         "stopped": f"running accuracy reached {LOW_ACCURACY}" if low else f"after {epochs} epochs, one-cycle schedule",
         "torch": torch.__version__,
         "mantissa_bits": MANTISSA_BITS,
-        "input": "0..255, the division by 255 is folded into conv1",
+        "input": "0..255, the division by 255 is folded into the first weights",
     }
     return model, story
 
@@ -123,24 +140,18 @@ def main() -> None:
     parser.add_argument("--weights", help="which set of the network's weights (fa17: high or low)")
     parser.add_argument("--seed", type=int, default=408)
     parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
-    weight_set = arguments.weights or network.weight_sets[0]
+    weight_set = weights.chosen(network, arguments.weights)
     path = weights.path_of(network, weight_set)
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(arguments.threads)
     model, story = train(network, weight_set == "low", arguments.seed, arguments.epochs)
 
     parameters = {name: weights.rounded(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()}
-    with torch.no_grad():  # the stored weights are judged, which are rounded
-        stored = {name: torch.from_numpy(array.astype(np.float32)) for name, array in parameters.items()}
-        stored["conv1.weight"] = stored["conv1.weight"] * 255.0
-        for number, conv in enumerate(model.convs, start=1):
-            conv.weight.copy_(stored[f"conv{number}.weight"])
-        for name in ("fc1", "fc2"):
-            getattr(model, name).weight.copy_(stored[f"{name}.weight"])
-            getattr(model, name).bias.copy_(stored[f"{name}.bias"])
+    model.take(parameters)  # the stored weights are judged, which are rounded
     images, labels = data.load(network)
-    story["accuracy"] = {str(size): accuracy(model, images[:size, 0], labels[:size]) for size in (10, 100, 1000, 10000)}
+    story["accuracy"] = {str(size): accuracy(model, images[:size], labels[:size]) for size in (10, 100, 1000, 10000)}
     weights.save(parameters, story, path)
     print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, accuracy {story['accuracy']}")
 

@@ -13,15 +13,29 @@ def test_resizing_equals_scikit_image_bit_for_bit():
     # Values of skimage.transform.resize(image / 256.0, (6, 6), mode="constant", cval=0) * 256, truncated.
     image = np.array([[0, 255, 128], [64, 7, 200], [255, 255, 1]], np.uint8)
     expected = np.load(__file__.replace("test_data.py", "data/resized_by_scikit_image.npz"))
-    assert np.array_equal(data.resize(image[None], 6)[0], expected["small"])
+    assert np.array_equal(data.resize(image[None], 6, 6)[0], expected["small"])
     photograph = data.read_idx("t10k-images-idx3-ubyte.gz")[:3]
     for side in (48, 64, 72):
-        assert np.array_equal(data.resize(photograph, side), expected[f"side_{side}"])
+        assert np.array_equal(data.resize(photograph, side, side), expected[f"side_{side}"])
 
 
 def test_images_of_their_own_size_are_left_alone():
     images = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28)
-    assert data.resize(images, 28) is images
+    assert data.resize(images, 28, 28) is images
+
+
+def test_each_edge_is_resized_by_itself():
+    images = np.random.default_rng(7).integers(0, 256, (2, 5, 7), dtype=np.uint8)
+    tall = data.resize(images, 9, 7)
+    assert tall.shape == (2, 9, 7)
+    assert np.array_equal(data.resize(images.transpose(0, 2, 1), 7, 9), tall.transpose(0, 2, 1))
+    assert np.array_equal(data.resize(tall, 9, 7), tall)
+
+
+def test_padding_keeps_the_middle():
+    image = np.arange(1, 7, dtype=np.uint8).reshape(1, 2, 3)
+    assert data.pad(image, 4, 3).tolist() == [[[0, 0, 0], [1, 2, 3], [4, 5, 6], [0, 0, 0]]]
+    assert data.pad(image, 2, 1).tolist() == [[[2], [5]]]
 
 
 def test_cached_images_have_the_network_s_shape(tmp_path, monkeypatch):

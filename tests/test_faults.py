@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from warpbook import config, variants
 from warpbook.files import PROJECT, sha256
@@ -31,6 +32,7 @@ STUDY = {
     "gpu": "none",
     "architectures": ["sm_90"],
     "report": {"title": "A tiny study", "authors": ["Somebody"]},
+    "networks": yaml.safe_load(config.FILE.read_text())["networks"],
     "measuring": {
         "relative_noise": 0.5,
         "same_within": 0.01,

@@ -10,7 +10,6 @@ import pytest
 from warpbook import devices, networks, variants, weights
 from warpbook.files import PROJECT
 from warpbook.harness import inference
-from warpbook.harness.inference import max_pool_tanh
 
 
 def infer(*arguments):
@@ -110,12 +109,6 @@ def test_chunks_do_not_change_the_labels():
     together, _ = predict(images)
     apart = np.concatenate([predict(images[start : start + 30])[0] for start in range(0, 207, 30)])
     assert np.array_equal(together, apart)
-
-
-def test_pooling_before_tanh_gives_what_tanh_before_pooling_does():
-    x = np.random.default_rng(4).standard_normal((2, 3, 6, 8)).astype(np.float32)
-    expected = np.tanh(x).reshape(2, 3, 3, 2, 4, 2).max(axis=(3, 5))
-    assert np.array_equal(max_pool_tanh(x), expected)
 
 
 @pytest.mark.gpu

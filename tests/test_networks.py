@@ -1,16 +1,31 @@
-import pytest
+"""Networks as config.yaml describes them: their shapes, and what is no network."""
 
-from warpbook import networks
+import hashlib
+import json
+
+import pytest
+import yaml
+
+from warpbook import config, networks, runs, variants
 from warpbook.errors import UserError
+from warpbook.networks import Description, Network
+
+KNOWN = list(variants.discover())
+ONE_LAYER = {"input": {"channels": 64, "size": 56}, "layers": [{"conv": {"maps": 64, "taps": 3}}]}
+
+
+def described(layers, size=28, **more):
+    """A network of layers as config.yaml would have it."""
+    return Network("mine", Description.model_validate({"input": {"size": size, **more}, "layers": layers}))
 
 
 @pytest.mark.parametrize(
     ("name", "features", "parameters"),
-    [("fa17", 7200, 5), ("fa18", 10816, 6), ("sp19", 5184, 6), ("fa19", 17496, 6)],
+    [("fa17", 7200, 5), ("fa18", 10816, 6), ("sp19", 5184, 6), ("fa19", 17496, 6), ("ece408", 1296, 6)],
 )
 def test_features_entering_the_first_fc_layer_follow_from_the_shapes(name, features, parameters):
     network = networks.find(name)
-    assert network.features == features
+    assert network.parameters["fc1.weight"][1] == features
     assert len(network.parameters) == parameters
 
 
@@ -20,6 +35,28 @@ def test_second_layer_of_fa18_has_the_course_s_shapes():
     assert layer.y_shape(10) == (10, 16, 26, 26)
 
 
+def test_the_course_s_network_since_2020_has_its_shapes():
+    first, pool, second, ceil_pool, *_ = (step.layer for step in networks.find("ece408").steps)
+    assert (first.gives, pool.gives, second.gives, ceil_pool.gives) == (
+        (4, 80, 80),
+        (4, 40, 40),
+        (16, 34, 34),
+        (16, 9, 9),
+    )
+
+
+def test_stride_padding_and_what_is_left_over_at_an_edge_count_in_the_shapes():
+    layers = [
+        {"conv": {"maps": 3, "taps": 3, "stride": 2, "padding": 1}},
+        {"pool": {"size": 2, "kind": "average", "ceil": True}},
+        {"pool": {"size": 2}},
+    ]
+    conv, ceil, floor = (step.layer for step in described(layers, [17, 22]).steps)
+    assert (conv.gives, ceil.gives, floor.gives) == ((3, 9, 11), (3, 5, 6), (3, 2, 3))
+    assert conv.flops(2) == 2 * 2 * 3 * 9 * 11 * 9
+    assert str(conv) == "1x17x22 * 3@3x3 stride 2 padding 1"
+
+
 def test_bytes_and_operations_count_every_value_and_product_once():
     first, second = networks.find("fa18").convs
     assert second.flops(10_000) == 2 * 10_000 * 16 * 26 * 26 * 150
@@ -27,10 +64,124 @@ def test_bytes_and_operations_count_every_value_and_product_once():
 
 
 def test_shapes_have_an_identity_that_changes_with_them():
-    hashes = {network.shapes_sha256 for network in networks.NETWORKS.values()}
-    assert len(hashes) == len(networks.NETWORKS)
+    hashes = {network.shapes_sha256 for network in networks.known().values()}
+    assert len(hashes) == len(networks.known())
+    conv = {"maps": 3, "taps": 3}
+    changed = [{}, {"stride": 2}, {"padding": 1}, {"activation": "relu"}, {"activation": "tanh"}]
+    assert len({described([{"conv": {**conv, **change}}]).shapes_sha256 for change in changed}) == len(changed)
+    assert described([{"conv": conv}]).shapes_sha256 != described([{"conv": conv}], scale=0.5).shapes_sha256
+
+
+def test_recorded_runs_know_the_networks_of_2017_to_2019_as_they_are_described(newest_archive):
+    recorded = runs.open_run(newest_archive).record["networks"]
+    assert {"fa17", "fa18", "fa19", "sp19"} <= recorded.keys()
+    for name, facts in recorded.items():
+        assert networks.find(name).shapes_sha256 == facts["shapes_sha256"]
+
+
+def test_an_identity_is_that_of_the_text_that_recorded_runs_used():
+    text = "(28, (ConvLayer(name='conv1', C=1, H=28, W=28, M=50, K=5),), 500, 10)"
+    assert networks.find("fa17").shapes_sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_unknown_network_is_refused_with_the_nearest_name():
     with pytest.raises(UserError, match="no network is called 'fa18x': did you mean 'fa18'"):
         networks.find("fa18x")
+
+
+def test_a_workload_of_one_layer_is_five_lines_and_has_no_weights():
+    text = """\
+networks:
+  mine: {input: {channels: 64, size: 56}, layers: [{conv: {maps: 64, taps: 3}}]}
+studies:
+  mine: {title: My layer, network: mine, sizes: [1, 10], sections: [analysis]}
+study: mine
+"""
+    values = yaml.safe_load(config.FILE.read_text()) | yaml.safe_load(text)
+    network = config.load(values, KNOWN).network("mine")
+    assert [str(conv) for conv in network.convs] == ["64x56x56 * 64@3x3"]
+    assert network.weight_sets == ()
+    assert not network.labels_images
+
+
+def test_programs_read_what_a_command_set_over_the_file(monkeypatch):
+    monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": ONE_LAYER}}))
+    assert list(networks.known()) == ["mine"]
+    assert networks.find("mine").convs[0].C == 64
+
+
+def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):
+    wrong = {"mine": ONE_LAYER, "other": {**ONE_LAYER, "layer": 1}}
+    monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": wrong}))
+    with pytest.raises(UserError, match=r"config.yaml:\n  networks.other.layer: unknown key: did you mean 'layers'\?"):
+        networks.find("mine")
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([{"cnv": {}}], "networks.mine.layers.0.cnv: unknown key: did you mean 'conv'?"),
+        ([{"conv": {"map": 3, "taps": 5}}], "networks.mine.layers.0.conv.map: unknown key: did you mean 'maps'?"),
+        ([{"conv": {"maps": 3}}], "networks.mine.layers.0.conv.taps: missing"),
+        ([{"conv": {"maps": 3, "taps": 0}}], "conv.taps: Input should be greater than or equal to 1 (it is 0)"),
+        ([{"conv": {"maps": 3, "taps": 5, "activation": "gelu"}}], "should be 'none', 'tanh' or 'relu' (it is 'gelu')"),
+        ([{}], "networks.mine.layers.0: a layer is one of conv, pool and fc, and this says nothing"),
+        ([{"conv": {"maps": 3, "taps": 5}, "pool": {"size": 2}}], "and this says conv and pool"),
+        ([], "networks.mine.layers: List should have at least 1 item"),
+        (
+            [{"conv": {"maps": 3, "taps": 5}}, {"pool": {"size": 5}}, {"conv": {"maps": 3, "taps": 7}}],
+            "networks.mine: layers.2: conv2 has 7 x 7 taps on 4 x 4 inputs; take fewer taps, or more padding",
+        ),
+        ([{"conv": {"maps": 3, "taps": 5, "padding": 5}}], "conv1 has padding 5 around 5 taps; take at most 4"),
+        ([{"pool": {"size": 29}}], "layers.0: pool1 pools 29 x 29 of 28 x 28; take a smaller size"),
+        (
+            [{"fc": {"outputs": 10}}, {"conv": {"maps": 3, "taps": 1}}],
+            "layers.1: conv1 follows a fully connected layer, which leaves no image; put it before",
+        ),
+        ([{"fc": {"outputs": 10}}], "no layer is a convolution, which is what kernels compute; add conv:"),
+        (
+            [{"conv": {"maps": 3, "taps": 5}}, {"fc": {"outputs": 12}}],
+            "the last layer has 12 outputs, and Fashion-MNIST 10 classes; write 10, or leave fc out",
+        ),
+        (
+            [{"conv": {"maps": 65535, "taps": 255, "padding": 254}}],
+            "layers.0: an image has 5211605340 values there, and the limit is 2147483647",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_network_is_named_with_value_limit_and_remedy(layers, words):
+    values = yaml.safe_load(config.FILE.read_text())
+    values["networks"]["mine"] = {"input": {"size": 28}, "layers": layers}
+    with pytest.raises(UserError) as raised:
+        config.load(values, KNOWN)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"size": "big"}, "networks.mine.input.size: 'big' is no size; write 64, or [48, 72] for 48 rows of 72 pixels"),
+        ({"size": [1, 2, 3]}, "[1, 2, 3] is no size"),
+        ({"size": 0}, "networks.mine.input.size.0: Input should be greater than or equal to 1 (it is 0)"),
+        ({"size": 500}, "images of 500 x 500 pixels are larger than the limit, 100000 pixels; take a smaller size"),
+        ({"size": 28, "scale": 0}, "networks.mine.input.scale: Input should be greater than 0 (it is 0)"),
+        ({"size": 28, "resizing": "nearest"}, "Input should be 'bilinear' or 'pad' (it is 'nearest')"),
+        ({"size": 28, "chanels": 3}, "networks.mine.input.chanels: unknown key: did you mean 'channels'?"),
+    ],
+)
+def test_what_is_no_input_is_named_with_value_limit_and_remedy(given, words):
+    values = yaml.safe_load(config.FILE.read_text())
+    values["networks"]["mine"] = {"input": given, "layers": [{"conv": {"maps": 3, "taps": 5}}, {"fc": {"outputs": 10}}]}
+    with pytest.raises(UserError) as raised:
+        config.load(values, KNOWN)
+    assert words in str(raised.value)
+
+
+def test_names_that_could_be_no_file_s_are_refused():
+    values = yaml.safe_load(config.FILE.read_text())
+    values["networks"]["../mine"] = ONE_LAYER
+    values["networks"]["mine"] = {**ONE_LAYER, "weights": ["High"]}
+    with pytest.raises(UserError) as raised:
+        config.load(values, KNOWN)
+    assert "'../mine' is no name of letters, digits and underscores; rename the network" in str(raised.value)
+    assert "networks.mine.weights: 'High' is no name of its own in small letters" in str(raised.value)

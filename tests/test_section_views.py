@@ -255,7 +255,7 @@ MADE = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 def test_the_cover_names_date_network_devices_code_and_runs(ev):
     view = cover.view(ev, MADE, "0123456789abcdef", dirty=True)
     assert (view.date, view.day) == ("21 November 2026", "2026-11-21")
-    assert view.network == "64×64 images; 6 maps of 5×5, tanh, 2×2 pool, 16 maps of 5×5, FC 140, FC 10"
+    assert view.network == "64×64 images; 6 maps of 5×5, tanh, 2×2 pool, 16 maps of 5×5, FC 140, tanh, FC 10"
     assert view.kicker == "Milestone report"
     assert view.sizes == "10, 100, 1000, 10\u202f000"
     assert view.gpu.startswith(f"NVIDIA H200, from the archived run {ev.gpu_run.run_id}, code of commit ")
@@ -265,7 +265,7 @@ def test_the_cover_names_date_network_devices_code_and_runs(ev):
 
 def test_the_cover_of_one_layer_s_network_names_its_pool_and_a_final_report(study):
     view = cover.view(study("fa17-final"), MADE, "", dirty=None)
-    assert view.network == "28×28 images; 50 maps of 5×5, tanh, 2×2 pool, FC 500, FC 10"
+    assert view.network == "28×28 images; 50 maps of 5×5, tanh, 2×2 pool, FC 500, tanh, FC 10"
     assert view.kicker == "Final report"
 
 

@@ -83,7 +83,7 @@ def test_weights_survive_being_saved_and_loaded(tmp_path, monkeypatch):
 
 def test_missing_weights_are_named_with_the_way_to_import_them(tmp_path, monkeypatch):
     monkeypatch.setattr(weights, "FOLDER", tmp_path)
-    with pytest.raises(UserError, match=r"sp19\.npz does not exist; import .* --network sp19"):
+    with pytest.raises(UserError, match=r"sp19\.npz does not exist; train .* import them .* --network sp19"):
         weights.load(networks.find("sp19"), "trained")
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from pypdf import PdfReader
 
-from warpbook import devices, provenance, runs, tables
+from warpbook import config, devices, provenance, runs, tables
 from warpbook.files import PROJECT
 
 LEFT_BEHIND = shutil.ignore_patterns(
@@ -26,6 +26,7 @@ TINY = {
     "gpu": "none",
     "architectures": ["sm_90"],
     "report": {"title": "A tiny study", "authors": ["Somebody"]},
+    "networks": yaml.safe_load(config.FILE.read_text())["networks"],
     "measuring": {
         "relative_noise": 0.5,
         "same_within": 0.01,

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
-from warpbook import data, networks
+from warpbook import data
 from warpbook.errors import UserError, nearest
 from warpbook.extras import EXTRAS
 from warpbook.files import PROJECT
+from warpbook.networks import Description, Network, name_of
+from warpbook.validation import explained
 
 FILE = PROJECT / "config.yaml"
 SECTIONS = PROJECT / "reports" / "sections"
@@ -63,11 +65,10 @@ def _in_dataset(size: int) -> int:
     return size
 
 
-def _network(name: str) -> str:
-    try:
-        networks.find(name)
-    except UserError as error:
-        raise ValueError(str(error)) from error
+def _network(name: str, info: ValidationInfo) -> str:
+    described = info.context or ()
+    if name not in described:
+        raise ValueError(f"no network is called {name!r}: {nearest(name, list(described))}")
     return name
 
 
@@ -137,6 +138,7 @@ class Config(_Model):
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
     report: Report
     measuring: Measuring
+    networks: dict[Annotated[str, AfterValidator(name_of)], Description]
     studies: dict[str, Study] = Field(min_length=1)
     archive: str = Field("", description="where `archive` puts the packed run; empty: reports/runs")
     base: str = Field("", description="the run that `compare` holds `head` against: an id of reports/runs, or a path")
@@ -148,6 +150,10 @@ class Config(_Model):
         """The studies that this command is about, by name."""
         return self.studies if self.study == "all" else {self.study: self.studies[self.study]}
 
+    def network(self, name: str) -> Network:
+        """One of its networks."""
+        return Network(name, self.networks[name])
+
     @property
     def recorded(self) -> str:
         """What a run records and a report is made by, as JSON: all but what other commands are about, and where
@@ -158,9 +164,11 @@ class Config(_Model):
 def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     """The checked configuration. UserError lists every mistake on a line, with the nearest valid name."""
     try:
-        config = Config.model_validate(dict(values))
+        described = values.get("networks")
+        names = list(described) if isinstance(described, Mapping) else []
+        config = Config.model_validate(dict(values), context=names)
     except ValidationError as error:
-        raise UserError("\n".join(["config.yaml:", *(f"  {_explain(detail)}" for detail in error.errors())])) from error
+        raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explained(error, Config))])) from error
     problems = []
     if config.study not in (*config.studies, "all"):
         problems.append(
@@ -187,25 +195,3 @@ def read(known_variants: list[str], path: Path = FILE) -> Config:
     if not isinstance(values, dict):
         raise UserError(f"{path} is not YAML of the form `key: value`")
     return load(values, known_variants)
-
-
-def _explain(detail: Any) -> str:
-    place = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        return f"{place}: unknown key: {nearest(str(detail['loc'][-1]), _keys_at(detail['loc'][:-1]))}"
-    if detail["type"] == "missing":
-        return f"{place}: missing"
-    message = detail["msg"].removeprefix("Value error, ")
-    shown = "" if detail["type"] == "value_error" else f" (it is {detail['input']!r})"
-    return f"{place}: {message}{shown}"
-
-
-def _keys_at(place: tuple[int | str, ...]) -> list[str]:
-    """The keys that the model knows at a place such as ("studies", "fa18")."""
-    model: Any = Config
-    for part in place:
-        if get_origin(model) is dict:
-            model = get_args(model)[1]
-        else:
-            model = model.model_fields[part].annotation
-    return list(model.model_fields)

@@ -23,6 +23,7 @@ DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 DOWNLOAD_FOLDER = CACHE / "fashion-mnist"
 DOWNLOAD_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 IMAGES = 10_000
+SIDES = (28, 28)
 
 # SHA-256 of the uncompressed idx files, because Debian and the original compress them differently.
 SHA256 = {
@@ -85,26 +86,58 @@ def read_idx(name: str) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
-def resize(images: np.ndarray, side: int) -> np.ndarray:
-    """Images (count, n, n) as (count, side, side), uint8: bilinear, zero outside the image, truncated.
+def resize(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Images (count, n, m) as (count, height, width), uint8: bilinear, zero outside the image, truncated.
 
-    Equal, bit for bit, to scikit-image's `resize(image / 256.0, (side, side), mode="constant", cval=0) * 256`
+    Equal, bit for bit, to scikit-image's `resize(image / 256.0, (height, width), mode="constant", cval=0) * 256`
     truncated to uint8, which made the inputs of the course's models; the order of the operations is part of that.
     """
-    n = images.shape[1]
-    if n == side:
+    if images.shape[1:] == (height, width):
         return images
-    position = (np.arange(side) + 0.5) * (n / side) - 0.5
-    before = np.floor(position).astype(int)
-    weight_after = position - before
-    weight_before = 1 - weight_after
+
+    def taps(old: int, new: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For both neighbours of each new pixel: their places in the padded image, and their weights."""
+        position = (np.arange(new) + 0.5) * (old / new) - 0.5
+        before = np.floor(position).astype(int)
+        weight_after = position - before
+        return [(before + 1, 1 - weight_after), (before + 2, weight_after)]
+
     padded = np.pad(images / 256.0, ((0, 0), (1, 1), (1, 1)))
-    taps = ((before + 1, weight_before), (before + 2, weight_after))
-    result = np.zeros((len(images), side, side))
-    for rows, row_weight in taps:
-        for columns, column_weight in taps:
+    result = np.zeros((len(images), height, width))
+    for rows, row_weight in taps(images.shape[1], height):
+        for columns, column_weight in taps(images.shape[2], width):
             result += padded[:, rows][:, :, columns] * row_weight[:, None] * column_weight
     return (result * 256).astype(np.uint8)
+
+
+def pad(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Images (count, n, m) in the middle of zeros, or their middle: (count, height, width), uint8."""
+    padded = np.zeros((len(images), height, width), np.uint8)
+    into, of = zip(
+        *(_middles(old, new) for old, new in zip(images.shape[1:], (height, width), strict=True)), strict=True
+    )
+    padded[:, into[0], into[1]] = images[:, of[0], of[1]]
+    return padded
+
+
+def _middles(old: int, new: int) -> tuple[slice, slice]:
+    """Where `old` pixels go among `new`, and which of them do."""
+    kept = min(old, new)
+    return slice((new - kept) // 2, (new - kept) // 2 + kept), slice((old - kept) // 2, (old - kept) // 2 + kept)
+
+
+def fitted(images: np.ndarray, network: Network) -> np.ndarray:
+    """Images (count, 28, 28) as a network's (count, height, width), uint8; a thousand at a time, for resizing takes
+    float64."""
+    fit = {"bilinear": resize, "pad": pad}[network.input.resizing]
+    parts = [images[start : start + 1000] for start in range(0, len(images), 1000)]
+    return np.concatenate([fit(part, *network.image) for part in parts])
+
+
+def entering(images: np.ndarray, network: Network, kind: type[np.floating]) -> np.ndarray:
+    """What enters a network of images (count, channels, height, width), uint8: scaled, of a floating-point kind."""
+    values = images.astype(kind, order="C")
+    return values if network.input.scale == 1 else values * kind(network.input.scale)
 
 
 def cached(network: Network) -> Path:
@@ -113,17 +146,18 @@ def cached(network: Network) -> Path:
 
 
 def prepare(network: Network, path: Path) -> None:
-    """Write the t10k images (10000, side, side) and labels (10000,) of a network, uint8."""
+    """Write the t10k images (10000, height, width) and labels (10000,) of a network, uint8."""
     images = read_idx("t10k-images-idx3-ubyte.gz")
     labels = read_idx("t10k-labels-idx1-ubyte.gz")
-    # A thousand at a time: the interpolation works in float64.
-    resized = np.concatenate([resize(part, network.image) for part in np.array_split(images, 10)])
     with written_whole(path) as temporary:
-        np.savez(temporary, images=resized, labels=labels)
+        np.savez(temporary, images=fitted(images, network), labels=labels)
 
 
 def load(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """The t10k images (10000, 1, side, side) and labels (10000,) of a network, uint8; prepared on first use."""
+    """The t10k images (10000, channels, height, width) and labels (10000,) of a network, uint8; prepared on first use.
+
+    Every channel is the same grey image.
+    """
     path = cached(network)
     if not path.exists():
         prepare(network, path)
@@ -132,6 +166,6 @@ def load(network: Network) -> tuple[np.ndarray, np.ndarray]:
             images, labels = content["images"], content["labels"]
     except (OSError, ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged ({error}); delete it and run the command again") from error
-    if images.shape != (IMAGES, network.image, network.image) or labels.shape != (IMAGES,):
+    if images.shape != (IMAGES, *network.image) or labels.shape != (IMAGES,):
         raise UserError(f"{path} holds images {images.shape}, not {network.name}'s; delete it and run again")
-    return images[:, None], labels
+    return np.broadcast_to(images[:, None], (IMAGES, network.input.channels, *network.image)), labels

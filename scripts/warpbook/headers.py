@@ -90,6 +90,19 @@ class Header(BaseModel):
         """Whether it says how its kernel is launched."""
         return bool(self.launch or self.grid)
 
+    def untold(self, layer: ConvLayer) -> dict[str, str]:
+        """What of a layer its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
+
+        It is told what its `arguments` name; a launcher is, or a source is made for, what `limits` name.
+        """
+        named = {name for text in self.arguments for name in expressions.names_in(text)} - set(self.constants)
+        named |= self.limits.model_fields_set
+        return {
+            name: f"{word} {getattr(layer, name)}"
+            for name, (usual, word) in launches.UNUSUAL.items()
+            if getattr(layer, name) != usual and name not in named
+        }
+
     @property
     def block(self) -> tuple[int, ...] | None:
         """Threads of a block, where they are the same for every layer; None where not, or where it does not say."""

@@ -13,7 +13,9 @@ Expression = int | str
 ARGUMENTS: tuple[Expression, ...] = ("x", "w", "y", "N", "C", "H", "W", "M", "K")
 """Arguments of a kernel whose header gives none."""
 ARRAYS = ("x", "w", "y")
-EXTENTS = ("N", "C", "H", "W", "M", "K", "H_out", "W_out")
+EXTENTS = ("N", "C", "H", "W", "M", "K", "H_out", "W_out", "S", "P")
+UNUSUAL = {"S": (1, "stride"), "P": (0, "padding")}
+"""What a kernel is told of only where its header names it: the value that it otherwise takes for granted, in words."""
 
 
 class Shape(NamedTuple):

@@ -64,6 +64,8 @@ class Limits(BaseModel):
     K: Bounds = Bounds()
     H_out: Bounds = Bounds()
     W_out: Bounds = Bounds()
+    S: Bounds = Bounds()
+    P: Bounds = Bounds()
     weights: Bounds = Bounds()
     layers: list[str] = Field(default_factory=list)
 

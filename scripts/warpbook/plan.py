@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from warpbook import devices, networks, profilers, runs, variants, weights
+from warpbook import devices, profilers, runs, variants, weights
 from warpbook.config import Config, Study
 from warpbook.devices import Device
 from warpbook.errors import UserError
@@ -136,7 +136,7 @@ class Plan:
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here; sp19's are imported by whoever has them."""
-        known = networks.find(network)
+        known = self.config.network(network)
         return [name for name in known.weight_sets if weights.path_of(known, name).exists()]
 
     @cached_property

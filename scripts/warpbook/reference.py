@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from warpbook.networks import ConvLayer, Network
+from warpbook import data
+from warpbook.layers import Activation, ConvLayer, DenseLayer, PoolLayer
+from warpbook.networks import Network
 from warpbook.variants import PRECISIONS, Variant
 
 # The rounding error of a long sum grows like a random walk and stays within this many standard deviations.
@@ -13,31 +15,58 @@ from warpbook.variants import PRECISIONS, Variant
 DEVIATIONS = 10
 
 
-def convolve_by_definition(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """y (N, M, H-K+1, W-K+1) in float64 from x (N, C, H, W) and w (M, C, K, K): the course's seven loops, slow and
+def convolve_by_definition(x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 0) -> np.ndarray:
+    """y (N, M, H_out, W_out) in float64 from x (N, C, H, W) and w (M, C, K, K): the course's seven loops, slow and
     obvious."""
     N, C, H, W = x.shape
     M, _, K, _ = w.shape
-    y = np.zeros((N, M, H - K + 1, W - K + 1))
+    H_out, W_out = ((extent + 2 * padding - K) // stride + 1 for extent in (H, W))
+    y = np.zeros((N, M, H_out, W_out))
     for n in range(N):
         for m in range(M):
-            for h in range(H - K + 1):
-                for v in range(W - K + 1):
+            for h in range(H_out):
+                for v in range(W_out):
                     for c in range(C):
                         for p in range(K):
                             for q in range(K):
-                                y[n, m, h, v] += float(x[n, c, h + p, v + q]) * float(w[m, c, p, q])
+                                row, column = h * stride + p - padding, v * stride + q - padding
+                                if 0 <= row < H and 0 <= column < W:
+                                    y[n, m, h, v] += float(x[n, c, row, column]) * float(w[m, c, p, q])
     return y
 
 
-def convolve(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+def convolve(x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 0) -> np.ndarray:
     """The same convolution in float64: each image's windows as the columns of a matrix, and one matrix product."""
-    N, C = x.shape[:2]
-    M, _, K, _ = w.shape
-    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (K, K), axis=(2, 3))
-    H_out, W_out = windows.shape[2:4]
-    columns = windows.transpose(0, 1, 4, 5, 2, 3).reshape(N, C * K * K, H_out * W_out)
-    return (w.reshape(M, -1).astype(np.float64) @ columns).reshape(N, M, H_out, W_out)
+    K = w.shape[2]
+    rows = w.reshape(len(w), -1).astype(np.float64)
+    edge = (padding, padding)
+    results = []
+    for image in x:  # one at a time: its columns take K*K times its memory
+        padded = np.pad(image.astype(np.float64), ((0, 0), edge, edge))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (K, K), axis=(1, 2))[:, ::stride, ::stride]
+        columns = windows.transpose(0, 3, 4, 1, 2).reshape(rows.shape[1], -1)
+        results.append((rows @ columns).reshape(len(w), *windows.shape[1:3]))
+    return np.stack(results)
+
+
+def activate(x: np.ndarray, activation: Activation) -> np.ndarray:
+    """An activation of every value."""
+    if activation == "none":
+        return x
+    active: np.ndarray = np.tanh(x) if activation == "tanh" else np.maximum(x, 0)
+    return active
+
+
+def pool(x: np.ndarray, layer: PoolLayer) -> np.ndarray:
+    """The pooled maps of x (n, C, H, W), window by window."""
+    _, height, width = layer.gives
+    reduce, size = (np.max if layer.kind == "max" else np.mean), layer.size
+    pooled = np.empty((*x.shape[:2], height, width))
+    for row in range(height):
+        for column in range(width):
+            window = x[:, :, row * size : (row + 1) * size, column * size : (column + 1) * size]
+            pooled[:, :, row, column] = reduce(window, axis=(2, 3))
+    return pooled
 
 
 @dataclass(frozen=True)
@@ -55,9 +84,9 @@ class Difference:
     not_finite: int
 
 
-def difference(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Difference:
+def difference(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride: int = 1, padding: int = 0) -> Difference:
     """The difference between y and the float64 convolution of x and w."""
-    expected, magnitude = convolve(x, w), convolve(np.abs(x), np.abs(w))
+    expected, magnitude = convolve(x, w, stride, padding), convolve(np.abs(x), np.abs(w), stride, padding)
     err = np.abs(y - expected)
     finite = np.isfinite(err)
     err, expected, magnitude = err[finite], expected[finite], magnitude[finite]
@@ -89,23 +118,27 @@ def unit_error(layer: ConvLayer, variant: Variant) -> float:
     return summed * accumulation + roundings * operand
 
 
-def logits(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """Logits (n, 10) of images (n, 1, side, side), everything in float64."""
-    x = images.astype(np.float64)
-    for number, conv in enumerate(network.convs):
-        x = convolve(x, parameters[f"{conv.name}.weight"])
-        if number == 0:
-            n, maps, height, width = x.shape
-            x = np.tanh(x.reshape(n, maps, height // 2, 2, width // 2, 2).max(axis=(3, 5)))
-    x = np.tanh(x.reshape(len(x), -1) @ parameters["fc1.weight"].T.astype(np.float64) + parameters["fc1.bias"])
-    outputs: np.ndarray = x @ parameters["fc2.weight"].T.astype(np.float64) + parameters["fc2.bias"]
-    return outputs
+def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+    """What a network gives for images (n, channels, height, width) of 0 to 255, everything in float64: logits (n, 10),
+    or a workload's maps."""
+    x = data.entering(images, network, np.float64)
+    for step in network.steps:
+        layer = step.layer
+        if isinstance(layer, ConvLayer):
+            x = convolve(x, parameters[f"{layer.name}.weight"], layer.S, layer.P)
+        elif isinstance(layer, PoolLayer):
+            x = pool(x, layer)
+        elif isinstance(layer, DenseLayer):
+            w, b = (parameters[f"{layer.name}.{part}"].astype(np.float64) for part in ("weight", "bias"))
+            x = x.reshape(len(x), -1) @ w.T + b
+        x = activate(x, step.activation)
+    return x
 
 
 def labels(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """Predicted labels (n,) of images (n, 1, side, side), computed in float64, a few images at a time."""
+    """Predicted labels (n,) of images (n, channels, height, width), computed in float64, a few images at a time."""
     parts = [images[start : start + 25] for start in range(0, len(images), 25)]
-    return np.concatenate([logits(network, parameters, part).argmax(axis=1) for part in parts]).astype(np.uint8)
+    return np.concatenate([outputs(network, parameters, part).argmax(axis=1) for part in parts]).astype(np.uint8)
 
 
 def labels_allowed_to_differ(variant: Variant, images: int) -> int:

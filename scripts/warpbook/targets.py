@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from warpbook import networks, profilers
+from warpbook import profilers
 from warpbook.extras import EXTRAS, PARTS
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
@@ -156,6 +156,10 @@ class Targets:
         watched = baseline and self.plan.program_sizes(network, baseline.name)
         return [f"{PARTS}/profiles/{tool}/gpu/{network}/{baseline.name}.csv"] if baseline and watched else []
 
+    def images(self, network: str) -> list[str]:
+        """The data set as a network takes it; a workload takes random numbers."""
+        return [f"results/data/{network}.npz"] if self.plan.config.network(network).labels_images else []
+
     def labels(self, network: str) -> list[str]:
         """Reference labels of a network's first weight set, where its weights are here."""
         sets = self.plan.weight_sets(network)
@@ -163,7 +167,7 @@ class Targets:
 
     def weights(self, network: str, weight_set: str) -> str:
         """The file of a weight set."""
-        return f"weights/{networks.find(network).model(weight_set)}.npz"
+        return f"weights/{self.plan.config.network(network).model(weight_set)}.npz"
 
     @cached_property
     def templates(self) -> list[str]:

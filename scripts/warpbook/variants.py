@@ -128,6 +128,10 @@ class Variant:
 
     def unsupported(self, layer: ConvLayer, images: int) -> str:
         """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
+        if untold := self.header.untold(layer):
+            what, names = " and ".join(untold.values()), " and ".join(untold)
+            place = self.place_of("limits" if self.launcher else "arguments")
+            return f"{self.name}: unsupported: {what}, of which it is told nothing; name {names} in {place} if it can"
         if reason := self.header.limits.broken_by(layer, images):
             return f"{self.name}: {reason} ({self.place_of('limits')})"
         if self.header.launched and self.launcher is None:

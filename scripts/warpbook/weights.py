@@ -1,10 +1,12 @@
-"""Trained weights: stored as float16 with a record of their training, or imported from MXNet's .params files.
+"""Trained weights: stored as float16 with a record of their training, or imported from the files of others: MXNet's
+`.params`, `.npz`, and the `.bin` that the course hands out since 2020.
 
 One `weights/<model>.npz` holds a network's parameters by name (`conv1.weight`, `fc1.bias`, ...) and `provenance`, a
 JSON text. Models: `fa17-high` and `fa17-low`, else the network's own name.
 """
 
 import json
+import math
 import struct
 import zipfile
 import zlib
@@ -15,16 +17,28 @@ import numpy as np
 
 from warpbook.errors import UserError, nearest
 from warpbook.files import PROJECT, written_whole
+from warpbook.layers import PoolLayer
 from warpbook.networks import Network
 
 FOLDER = PROJECT / "weights"
 
 
-def path_of(network: Network, weight_set: str) -> Path:
+def chosen(network: Network, weight_set: str | None) -> str:
+    """A set of a network's weights, its usual one where none is named. UserError where there is no such set."""
+    if not network.labels_images:
+        raise UserError(
+            f"{network.name} is a workload without classes: it has no weights, and predicts nothing; end it with "
+            "fc: {outputs: 10} for both"
+        )
+    weight_set = weight_set or network.weight_sets[0]
     if weight_set not in network.weight_sets:
         sets = list(network.weight_sets)
         raise UserError(f"{network.name} has no weights called {weight_set!r}: {nearest(weight_set, sets)}")
-    return FOLDER / f"{network.model(weight_set)}.npz"
+    return weight_set
+
+
+def path_of(network: Network, weight_set: str) -> Path:
+    return FOLDER / f"{network.model(chosen(network, weight_set))}.npz"
 
 
 def load(network: Network, weight_set: str) -> dict[str, np.ndarray]:
@@ -35,8 +49,8 @@ def load(network: Network, weight_set: str) -> dict[str, np.ndarray]:
             parameters = {name: content[name].astype(np.float32) for name in network.parameters}
     except FileNotFoundError as error:
         raise UserError(
-            f"{path} does not exist; import an MXNet model with "
-            f"`python scripts/import_weights.py FILE.params --network {network.name}`"
+            f"{path} does not exist; train them with `python scripts/train_weights.py {network.name}`, or import them "
+            f"with `python scripts/import_weights.py FILE --network {network.name}`"
         ) from error
     except (OSError, ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged or not {network.name}'s ({error})") from error
@@ -138,14 +152,80 @@ def read_mxnet(path: Path) -> dict[str, np.ndarray]:
     return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in zip(names, arrays, strict=True)}
 
 
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Arrays of a NumPy file by name. Raises UserError where it is damaged or holds objects."""
+    try:
+        with np.load(path) as content:
+            return {name: content[name] for name in content.files if content[name].dtype.kind == "f"}
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is damaged, or holds more than arrays ({error})") from error
+
+
+def read_course(path: Path, network: Network) -> dict[str, np.ndarray]:
+    """A network's parameters from the course's file: int32 count of layers, then int32 n and n float32 of each layer,
+    little endian; weights, then biases. Convolutions' biases are left out, as the course leaves them.
+
+    Raises UserError where it is none, or another network's.
+    """
+    reader = _Reader(path.read_bytes(), str(path))
+    layers = []
+    for _ in range(reader.number("i")):
+        count = reader.number("i")
+        if count < 0:
+            raise UserError(f"{path} gives a layer {count} numbers; the file is damaged")
+        layers.append(np.frombuffer(reader.take(4 * count), "<f4"))
+    if rest := len(reader.content) - reader.offset:
+        raise UserError(f"{path} has {rest} bytes behind its last layer; it is no file of the course's weights")
+    held = [numbers for numbers in layers if len(numbers)]
+    wanted = [step.layer for step in network.steps if not isinstance(step.layer, PoolLayer)]
+    shapes = network.parameters
+    needed = [math.prod(shapes[f"{layer.name}.weight"]) + layer.gives[0] for layer in wanted]
+    sizes = [len(numbers) for numbers in held]
+    if sizes != needed:
+        raise UserError(
+            f"{path} holds layers of {_listed(sizes)} numbers, and {network.name} needs {_listed(needed)}; "
+            f"is this {network.name}?"
+        )
+    parameters = {}
+    for layer, numbers in zip(wanted, held, strict=True):
+        for name in (f"{layer.name}.weight", f"{layer.name}.bias"):
+            if name in shapes:
+                count = math.prod(shapes[name])
+                parameters[name], numbers = numbers[:count].reshape(shapes[name]), numbers[count:]
+    return parameters
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or "no"
+
+
+def read(path: Path, network: Network) -> tuple[dict[str, np.ndarray], str]:
+    """A network's float32 parameters from a file of any known form, told by its content, and the form's name.
+
+    Raises UserError where the file cannot be read, or is another network's.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = file.read(8)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    if begin.startswith(b"PK"):
+        return match(read_npz(path), network), "a NumPy file"
+    if path.suffix == ".bin":
+        return match(read_course(path, network), network), "a file of the course"
+    return match(read_mxnet(path), network), "an MXNet file"
+
+
 def match(arrays: dict[str, np.ndarray], network: Network) -> dict[str, np.ndarray]:
-    """A network's parameters as float32, matched by shape with foreign arrays: no two shapes in a network are equal.
+    """A network's parameters as float32: those of their name and shape, else the only array of their shape.
 
     Raises UserError, listing what fits nothing, when a parameter has no array or more than one.
     """
     parameters = {}
     for name, shape in network.parameters.items():
         fitting = [foreign for foreign, array in arrays.items() if array.shape == shape]
+        if name in fitting:
+            fitting = [name]
         if len(fitting) != 1:
             offered = ", ".join(f"{foreign} {array.shape}" for foreign, array in arrays.items())
             raise UserError(

@@ -143,7 +143,7 @@ class CpuBench:
         pass
 
     def compare(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> reference.Difference:
-        return reference.difference(x, w, y)
+        return reference.difference(x, w, y, layer.S, layer.P)
 
     def batches(self, images: int) -> list[int]:
         whole, rest = divmod(images, CPU_CHUNK)

@@ -37,6 +37,12 @@ RAGGED_LAYERS = (
     (ConvLayer("6x13x11 * 16@5x5", 6, 13, 11, 16, 5), 5),
     (ConvLayer("4x5x6 * 1@5x5", 4, 5, 6, 1, 5), 1),
 )
+# Where a stride leaves rows and columns over, and padding is read from all sides.
+RAGGED_STEPS = (
+    (ConvLayer("3x17x22 * 5@4x4 stride 3", 3, 17, 22, 5, 4, 3), 2),
+    (ConvLayer("2x9x14 * 7@5x5 padding 2", 2, 9, 14, 7, 5, 1, 2), 3),
+    (ConvLayer("3x18x11 * 2@3x3 stride 2 padding 1", 3, 18, 11, 2, 3, 2, 1), 5),
+)
 
 NOT_COMPARED: Row = {
     "reference": "",
@@ -46,6 +52,12 @@ NOT_COMPARED: Row = {
     "worst_ratio": None,
     "mismatched_labels": None,
 }
+
+
+def ragged_places(variant: Variant) -> list[tuple[ConvLayer, int]]:
+    """The ragged layers that a variant is tested on, and images of each: with strides and padding where it is told of
+    them."""
+    return [*RAGGED_LAYERS, *(place for place in RAGGED_STEPS if not variant.header.untold(place[0]))]
 
 
 def first_line(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
@@ -218,7 +219,7 @@ class GpuBench:
 
     def compare(self, layer: ConvLayer, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Difference:
         partial = cupy.empty((_BLOCKS, 6), np.float64)
-        extents = [np.int32(extent) for extent in (len(x), layer.C, layer.H, layer.W, layer.M, layer.K)]
+        extents = [np.int32(extent) for extent in (len(x), *astuple(layer)[1:])]
         self._launch("compare", x, w, y, *extents, partial)
         rows = partial.get()
         return Difference(

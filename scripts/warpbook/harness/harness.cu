@@ -64,9 +64,10 @@ struct Difference {
 // Compares y with the float64 convolution of x and w. magnitude is the sum of |x||w| behind an output, its error's natural unit;
 // worst_ratio is the largest error over that unit. One output a thread and step; partial[block] for the host to merge.
 extern "C" __global__ void compare(
-    const float* x, const float* w, const float* y, int N, int C, int H, int W, int M, int K, Difference* partial)
+    const float* x, const float* w, const float* y, int N, int C, int H, int W, int M, int K, int S, int P,
+    Difference* partial)
 {
-    const int H_out = H - K + 1, W_out = W - K + 1;
+    const int H_out = (H + 2 * P - K) / S + 1, W_out = (W + 2 * P - K) / S + 1;
     const word64 outputs = (word64)N * M * H_out * W_out;
     Difference mine = {0, 0, 0, 0, 0, 0};
     for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < outputs; i += (word64)gridDim.x * blockDim.x) {
@@ -78,7 +79,9 @@ extern "C" __global__ void compare(
         for (int c = 0; c < C; ++c)
             for (int p = 0; p < K; ++p)
                 for (int q = 0; q < K; ++q) {
-                    const double product = (double)x[((image * C + c) * H + row + p) * W + column + q]
+                    const int above = row * S + p - P, left = column * S + q - P;
+                    if (above < 0 || above >= H || left < 0 || left >= W) continue;
+                    const double product = (double)x[((image * C + c) * H + above) * W + left]
                                          * (double)w[(((word64)map * C + c) * K + p) * K + q];
                     sum += product;
                     magnitude += fabs(product);

@@ -4,61 +4,116 @@ The other layers are the same for every variant. On the CPU images stream throug
 grow with the dataset; on the GPU a layer takes all images at once, as the course's programs do.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter  # by name: a launcher may replace it in its module
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from warpbook import data
 from warpbook.harness import host
 from warpbook.harness.bench import CPU_CHUNK
+from warpbook.layers import Activation, ConvLayer, DenseLayer, PoolLayer, Step
 from warpbook.networks import Network
 from warpbook.variants import Variant
 
+if TYPE_CHECKING:
+    import cupy
+
 Predict = Callable[[np.ndarray], tuple[np.ndarray, list[float]]]
-"""Images (n, 1, side, side) uint8 to (labels (n,), seconds spent in each convolution; empty where nobody can tell)."""
+"""Images (n, channels, height, width) uint8 to (labels (n,), seconds spent in each convolution; empty where nobody can
+tell)."""
 
 
 def load(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None = None) -> Predict:
     """Inference with this variant, `library` the one of its C++ where it is compiled already; a framework that brings
-    whole networks runs its own."""
-    if variant.header.peer and variant.launcher and hasattr(variant.module, "load"):
-        framework = variant.module.load(network, parameters)
+    a network of this form whole runs its own."""
+    if variant.header.peer and network.of_2017 and variant.launcher and hasattr(variant.module, "load"):
+        framework = variant.module.load(network.of_2017, parameters)
         return lambda images: (framework(images.astype(np.float32)), [])
     if variant.device == "gpu":
         return _load_gpu(variant, network, parameters)
     return _load_cpu(variant, network, parameters, library)
 
 
-def max_pool_tanh(x: np.ndarray) -> np.ndarray:
-    """tanh of the largest of each 2x2 of x (n, maps, H, W), H and W even."""
-    rows = np.maximum(x[:, :, 0::2], x[:, :, 1::2])
-    pooled: np.ndarray = np.tanh(np.maximum(rows[..., 0::2], rows[..., 1::2]))
-    return pooled
+def fused(network: Network) -> Iterator[Step]:
+    """The network's steps where pooling does the activation before it, in one pass over the data.
+
+    After the largest values there are fewer to activate, and as tanh and ReLU grow, they come to the same.
+    """
+    steps = network.steps
+    for previous, step, following in zip((None, *steps[:-1]), steps, (*steps[1:], None), strict=True):
+        if isinstance(step.layer, PoolLayer):
+            yield Step(step.layer, previous.activation if previous else "none")
+        elif following and isinstance(following.layer, PoolLayer):
+            yield Step(step.layer)
+        else:
+            yield step
+
+
+def activate(x: np.ndarray, activation: Activation) -> np.ndarray:
+    """An activation of every value, float32."""
+    if activation == "none":
+        return x
+    active: np.ndarray = np.tanh(x) if activation == "tanh" else np.maximum(x, 0)
+    return active
+
+
+def pool(x: np.ndarray, layer: PoolLayer, activation: Activation) -> np.ndarray:
+    """The pooled maps of x (n, C, H, W), float32, activated: the largest after pooling, averages before."""
+    _, height, width = layer.gives
+    if layer.kind == "max":
+        return activate(_reduced(_reduced(x, layer, height, 2), layer, width, 3), activation)
+    sums = _reduced(_reduced(activate(x, activation), layer, height, 2), layer, width, 3)
+    rows, columns = (
+        np.minimum(layer.size, extent - layer.size * np.arange(count))
+        for extent, count in ((layer.H, height), (layer.W, width))
+    )
+    averages: np.ndarray = sums / np.outer(rows, columns).astype(np.float32)
+    return averages
+
+
+def _reduced(x: np.ndarray, layer: PoolLayer, count: int, axis: int) -> np.ndarray:
+    """Sums or largest values of `count` windows along one axis."""
+    combine, nothing = (np.maximum, -np.inf) if layer.kind == "max" else (np.add, 0)
+    end = count * layer.size
+    if (left_over := end - x.shape[axis]) > 0:
+        x = np.pad(x, [(0, left_over * (each == axis)) for each in range(x.ndim)], constant_values=nothing)
+    ahead = (slice(None),) * axis
+    return functools.reduce(combine, (x[(*ahead, slice(place, end, layer.size))] for place in range(layer.size)))
 
 
 def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None) -> Predict:
+    steps = list(fused(network))
+
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
-        op_s = [0.0] * len(network.convs)
+        op_s = dict.fromkeys(network.convs, 0.0)
         labels = np.empty(len(images), np.uint8)
         # The last chunk may be shorter, and an operation is prepared for its number of images.
         lengths = {min(CPU_CHUNK, len(images)), len(images) % CPU_CHUNK or CPU_CHUNK}
         operations = {(n, conv): host.prepare(variant, conv, n, library) for n in lengths for conv in network.convs}
         for start in range(0, len(images), CPU_CHUNK):
-            x = images[start : start + CPU_CHUNK].astype(np.float32)
-            for number, conv in enumerate(network.convs):
-                y = np.empty(conv.y_shape(len(x)), np.float32)
-                operation = operations[len(x), conv]
-                began = perf_counter()
-                returned = operation(x, parameters[f"{conv.name}.weight"], y)
-                op_s[number] += perf_counter() - began
-                x = y if returned is None else returned
-                if number == 0:
-                    x = max_pool_tanh(x)
-            x = np.tanh(x.reshape(len(x), -1) @ parameters["fc1.weight"].T + parameters["fc1.bias"])
-            logits = x @ parameters["fc2.weight"].T + parameters["fc2.bias"]
-            labels[start : start + CPU_CHUNK] = logits.argmax(axis=1)
-        return labels, op_s
+            x = data.entering(images[start : start + CPU_CHUNK], network, np.float32)
+            for step in steps:
+                layer = step.layer
+                if isinstance(layer, PoolLayer):
+                    x = pool(x, layer, step.activation)
+                    continue
+                if isinstance(layer, ConvLayer):
+                    y = np.empty(layer.y_shape(len(x)), np.float32)
+                    operation = operations[len(x), layer]
+                    began = perf_counter()
+                    returned = operation(x, parameters[f"{layer.name}.weight"], y)
+                    op_s[layer] += perf_counter() - began
+                    x = y if returned is None else returned
+                else:
+                    w, b = parameters[f"{layer.name}.weight"], parameters[f"{layer.name}.bias"]
+                    x = x.reshape(len(x), -1) @ w.T + b
+                x = activate(x, step.activation)
+            labels[start : start + CPU_CHUNK] = x.argmax(axis=1)
+        return labels, list(op_s.values())
 
     return predict
 
@@ -70,43 +125,65 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
     arch = gpu.require().arch
     kernels = gpu.kernels_of(variant, arch)
-    layers = gpu.project_module("layers", arch)
-    max_pool_tanh, fully_connected = layers.get_function("max_pool_tanh"), layers.get_function("fully_connected")
+    around = Around(gpu.project_module("layers", arch).get_function, cupy.empty)
     on_device = {name: cupy.asarray(array) for name, array in parameters.items()}
-
-    def dense(x: cupy.ndarray, name: str, apply_tanh: bool) -> cupy.ndarray:
-        w, b = on_device[f"{name}.weight"], on_device[f"{name}.bias"]
-        y = cupy.empty((len(x), len(w)), np.float32)
-        extents = [np.int32(extent) for extent in (len(x), w.shape[1], len(w), apply_tanh)]
-        fully_connected((-(-len(w) // 16), -(-len(x) // 16)), (16, 16), (x, w, b, y, *extents))
-        return y
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = []
         with gpu.marked("images to the device"):
-            x = cupy.asarray(images.astype(np.float32))
-        for number, conv in enumerate(network.convs):
-            operation = variant.prepare(conv, len(images), kernels)
-            y = cupy.empty(conv.y_shape(len(images)), np.float32)
-            cupy.cuda.runtime.deviceSynchronize()
-            with gpu.marked(f"{conv.name} {variant.name}"):
-                began = perf_counter()
-                returned = operation(x, on_device[f"{conv.name}.weight"], y)
+            x = cupy.asarray(data.entering(images, network, np.float32))
+        for step in fused(network):
+            layer = step.layer
+            if isinstance(layer, PoolLayer):
+                with gpu.marked("pool" if step.activation == "none" else f"{step.activation}, pool"):
+                    x = around.pool(x, layer, step.activation)
+            elif isinstance(layer, DenseLayer):
+                with gpu.marked("fully connected"):
+                    w, b = on_device[f"{layer.name}.weight"], on_device[f"{layer.name}.bias"]
+                    x = around.dense(x.reshape(len(images), -1), w, b, step.activation)
+            else:
+                operation = variant.prepare(layer, len(images), kernels)
+                y = cupy.empty(layer.y_shape(len(images)), np.float32)
                 cupy.cuda.runtime.deviceSynchronize()
-                op_s.append(perf_counter() - began)
-            x = y if returned is None else returned
-            if number == 0:
-                maps, height, width = conv.M, conv.H_out, conv.W_out
-                with gpu.marked("tanh, pool"):
-                    pooled = cupy.empty((len(images), maps, height // 2, width // 2), np.float32)
-                    max_pool_tanh(
-                        (1056,), (256,), (x, pooled, np.int64(len(images) * maps), np.int32(height), np.int32(width))
-                    )
-                x = pooled
-        with gpu.marked("fully connected"):
-            x = dense(x.reshape(len(images), -1), "fc1", apply_tanh=True)
-            y = dense(x, "fc2", apply_tanh=False)
+                with gpu.marked(f"{layer.name} {variant.name}"):
+                    began = perf_counter()
+                    returned = operation(x, on_device[f"{layer.name}.weight"], y)
+                    cupy.cuda.runtime.deviceSynchronize()
+                    op_s.append(perf_counter() - began)
+                x = y if returned is None else returned
+                if step.activation != "none":
+                    with gpu.marked(step.activation):
+                        x = around.pool(x, PoolLayer("max", 1, False, *layer.gives), step.activation)
         with gpu.marked("labels to the host"):
-            return y.get().argmax(axis=1).astype(np.uint8), op_s
+            return x.get().argmax(axis=1).astype(np.uint8), op_s
 
     return predict
+
+
+class Around:
+    """The layers around the convolutions by the kernels of layers.cu, on a device's arrays or, emulated, on NumPy's.
+
+    `function` gives a kernel by its name, `empty` an array of a shape and type.
+    """
+
+    def __init__(self, function: Callable[[str], Any], empty: Callable[..., Any]):
+        self._pool, self._dense, self._empty = function("pool"), function("fully_connected"), empty
+
+    def pool(self, x: "cupy.ndarray", layer: PoolLayer, activation: Activation) -> "cupy.ndarray":
+        """The pooled maps of x (n, C, H, W), activated; of size 1, the activation alone."""
+        y = self._empty((len(x), *layer.gives), np.float32)
+        extents = (layer.H, layer.W, *layer.gives[1:], layer.size, layer.kind == "average", _number(activation))
+        self._pool((min(1056, -(-y.size // 256)),), (256,), (x, y, np.int64(len(x) * layer.C), *map(np.int32, extents)))
+        return y
+
+    def dense(self, x: "cupy.ndarray", w: "cupy.ndarray", b: "cupy.ndarray", activation: Activation) -> "cupy.ndarray":
+        """x (n, inputs) through a fully connected layer of w (outputs, inputs), activated."""
+        y = self._empty((len(x), len(w)), np.float32)
+        extents = (len(x), w.shape[1], len(w), _number(activation))
+        self._dense((-(-len(w) // 16), -(-len(x) // 16)), (16, 16), (x, w, b, y, *map(np.int32, extents)))
+        return y
+
+
+def _number(activation: Activation) -> int:
+    """As layers.cu counts activations."""
+    return get_args(Activation).index(activation)

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from dataclasses import astuple
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,7 @@ class IsolatedBench(CpuBench):
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         places, size = worker.layout(layer, images)
         handle, memory = _shared(size)
-        facts = [layer.name, layer.C, layer.H, layer.W, layer.M, layer.K]
-        self._ask(handle, do="prepare", layer=facts, images=images, reverse=self.reversed_order)
+        self._ask(handle, do="prepare", layer=astuple(layer), images=images, reverse=self.reversed_order)
         y_shape = layer.y_shape(images)
 
         def operation(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray | None:
@@ -85,7 +85,9 @@ class IsolatedBench(CpuBench):
         for (name, array), begin in zip(arrays.items(), begins.tolist(), strict=False):
             memory[begin : begin + array.nbytes] = np.ascontiguousarray(array).tobytes()
             facts.append([name, array.dtype.str, array.shape, begin])
-        answer = self._ask(handle, do="infer", network=network.name, arrays=facts)
+        answer = self._ask(
+            handle, do="infer", name=network.name, described=network.described.model_dump(), arrays=facts
+        )
         labels = answer.get("labels")
         if not isinstance(labels, list) or len(labels) != len(images) or not all(type(each) is int for each in labels):
             raise self._nonsense()

@@ -1,21 +1,37 @@
 // The layers of a network around its convolutions. They are the same for every variant, and no part of what is compared.
 
-// y (count, H/2, W/2) = tanh of the largest of each 2x2 of x (count, H, W); H and W even. tanh grows, so it may come last.
-extern "C" __global__ void max_pool_tanh(const float* x, float* y, long long count, int H, int W)
+enum Activation { NONE, TANH, RELU };
+
+__device__ float activated(float value, int activation)
 {
-    const int H_out = H / 2, W_out = W / 2;
+    if (activation == TANH) return tanhf(value);
+    return activation == RELU ? fmaxf(value, 0.0f) : value;
+}
+
+// y (count, H_out, W_out) from x (count, H, W): the largest value of each size x size, activated, or the average of its
+// activated values. The image's end may cut the last windows. tanh and ReLU grow, so they may follow the largest value.
+extern "C" __global__ void pool(
+    const float* x, float* y, long long count, int H, int W, int H_out, int W_out, int size, int average, int activation)
+{
     const long long outputs = count * H_out * W_out;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < outputs; i += (long long)gridDim.x * blockDim.x) {
-        const int column = i % W_out, row = i / W_out % H_out;
-        const float* corner = x + (i / ((long long)W_out * H_out) * H + 2 * row) * W + 2 * column;
-        y[i] = tanhf(fmaxf(fmaxf(corner[0], corner[1]), fmaxf(corner[W], corner[W + 1])));
+        const int left = i % W_out * size, top = i / W_out % H_out * size;
+        const int columns = min(size, W - left), rows = min(size, H - top);
+        const float* corner = x + (i / ((long long)W_out * H_out) * H + top) * W + left;
+        float value = average ? 0.0f : corner[0];
+        for (int row = 0; row < rows; ++row)
+            for (int column = 0; column < columns; ++column) {
+                const float input = corner[(long long)row * W + column];
+                value = average ? value + activated(input, activation) : fmaxf(value, input);
+            }
+        y[i] = average ? value / (rows * columns) : activated(value, activation);
     }
 }
 
-// y (N, outputs) = x (N, inputs) times w (outputs, inputs) transposed, plus b; tanh of it when asked. 16x16 threads, a 16x16
+// y (N, outputs) = x (N, inputs) times w (outputs, inputs) transposed, plus b, activated. 16x16 threads, a 16x16
 // tile of y; each step brings 64 inputs, so that four loads of either operand are in flight in every thread.
 extern "C" __global__ void fully_connected(
-    const float* x, const float* w, const float* b, float* y, int N, int inputs, int outputs, int apply_tanh)
+    const float* x, const float* w, const float* b, float* y, int N, int inputs, int outputs, int activation)
 {
     __shared__ float x_tile[16][65], w_tile[16][65];
     const int image = blockIdx.y * 16 + threadIdx.y;
@@ -35,8 +51,5 @@ extern "C" __global__ void fully_connected(
         for (int i = 0; i < 64; ++i) sum += x_tile[threadIdx.y][i] * w_tile[threadIdx.x][i];
         __syncthreads();
     }
-    if (image < N && output < outputs) {
-        const float value = sum + b[output];
-        y[(long long)image * outputs + output] = apply_tanh ? tanhf(value) : value;
-    }
+    if (image < N && output < outputs) y[(long long)image * outputs + output] = activated(sum + b[output], activation);
 }

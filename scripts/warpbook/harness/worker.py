@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import networks, variants
+from warpbook import variants
 from warpbook.harness import checking, emulator, host, inference
 from warpbook.harness.bench import GUARD_WORDS
 from warpbook.harness.supervision import Failed
-from warpbook.networks import ConvLayer
+from warpbook.networks import ConvLayer, Description, Network
 from warpbook.variants import Operation, Variant
 
 ANSWER_BYTES = 128 << 10
@@ -78,13 +78,14 @@ class Worker:
             self._returned[...] = result
         return {"shape": list(result.shape)}
 
-    def infer(self, memory: mmap.mmap, network: str, arrays: list[list[Any]]) -> dict[str, Any]:
+    def infer(self, memory: mmap.mmap, name: str, described: dict[str, Any], arrays: list[list[Any]]) -> dict[str, Any]:
+        network = Network(name, Description.model_validate(described))
         images, *parameters = (
             np.frombuffer(memory, kind, math.prod(shape), begin).reshape(shape) for _, kind, shape, begin in arrays
         )
         named = dict(zip((name for name, *_ in arrays[1:]), parameters, strict=True))
         with checking.faults_named(self._variant, "inferring"):
-            labels, _ = inference.load(self._variant, networks.find(network), named, self._library)(images)
+            labels, _ = inference.load(self._variant, network, named, self._library)(images)
             return {"labels": [int(label) for label in labels]}
 
     def _prepared(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:

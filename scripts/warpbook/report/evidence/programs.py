@@ -23,7 +23,7 @@ class Programs:
     def runs(self, variant: str, size: int, weight_set: str | None = None) -> pd.DataFrame:
         """The sound runs of the program with one variant at one size, with the network's first weights by default."""
         frame = self.table
-        weights = weight_set or self._scope.network.weight_sets[0]
+        weights = weight_set or next(iter(self._scope.network.weight_sets), "")
         chosen = (frame.variant == variant) & (frame["size"] == size) & (frame.weights == weights)
         return frame[chosen & (frame.status == "ok")]
 

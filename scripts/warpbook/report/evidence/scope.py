@@ -1,6 +1,5 @@
 """The study that a report is about, and the runs that it cites."""
 
-from warpbook import networks
 from warpbook.config import Config, Study
 from warpbook.networks import ConvLayer
 from warpbook.plan import GpuSource, Plan
@@ -16,7 +15,7 @@ class Scope:
         self.config: Config = plan.config
         self.name = study
         self.study: Study = plan.config.studies[study]
-        self.network = networks.find(self.study.network)
+        self.network = plan.config.network(self.study.network)
         self.source: GpuSource = plan.gpu_sources[study]
         self.local = local
         self.gpu_run: Run | None = local if self.source.device else self.source.archived

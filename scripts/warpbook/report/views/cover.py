@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from warpbook import units
+from warpbook.layers import DenseLayer, Layer, PoolLayer
 from warpbook.report.evidence import Evidence
 
 # The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
@@ -70,10 +71,22 @@ def view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Cover
 
 
 def _network(ev: Evidence) -> str:
-    network = ev.network
-    maps = [f"{layer.M} maps of {layer.K}×{layer.K}" for layer in ev.layers]
-    maps.insert(1, "tanh, 2×2 pool")  # follows the first convolution
-    return f"{network.image}×{network.image} images; {', '.join(maps)}, FC {network.hidden}, FC {network.classes}"
+    height, width = ev.network.image
+    channels = f"{ev.network.input.channels}×" * (ev.network.input.channels > 1)
+    said = []
+    for step in ev.network.steps:
+        said.append(_layer(step.layer))
+        said += {"none": [], "tanh": ["tanh"], "relu": ["ReLU"]}[step.activation]
+    return f"{channels}{height}×{width} images; {', '.join(said)}"
+
+
+def _layer(layer: Layer) -> str:
+    if isinstance(layer, DenseLayer):
+        return f"FC {layer.outputs}"
+    if isinstance(layer, PoolLayer):
+        return f"{layer.size}×{layer.size} {'average ' * (layer.kind == 'average')}pool"
+    steps = f" at stride {layer.S}" * (layer.S != 1) + f" with padding {layer.P}" * (layer.P != 0)
+    return f"{layer.M} maps of {layer.K}×{layer.K}{steps}"
 
 
 def _gpu(ev: Evidence) -> str:

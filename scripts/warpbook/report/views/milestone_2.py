@@ -82,6 +82,8 @@ def view(ev: Evidence) -> Milestone2:
 
 
 def _why_not_run(ev: Evidence) -> str:
+    if not ev.network.labels_images:
+        return f"{ev.network.name} is a workload of convolutions alone, which gives no classes"
     if not ev.plan.weight_sets(ev.network.name):
         return f"the weights of {ev.network.name} are not in weights/; scripts/import_weights.py imports them"
     if ev.network.name not in ev.local.record["networks"]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import yaml
 
-from warpbook import tables, units, weights
+from warpbook import data, tables, units, weights
+from warpbook.networks import Network
 from warpbook.report.evidence import Evidence
 from warpbook.report.views.parts import Table, words
 from warpbook.runs import Run
@@ -46,11 +47,11 @@ class WeightSet:
 
 @dataclass(frozen=True)
 class Provenance:
-    """resized_to: the edge of the images, 0 where they are as published; archive: of the GPU's figures where they were
-    not measured in the run of this machine."""
+    """images: what the network was given; archive: of the GPU's figures where they were not measured in the run of this
+    machine."""
 
     runs: tuple[RunFacts, ...]
-    resized_to: int
+    images: str
     weight_sets: tuple[WeightSet, ...]
     configuration: str
     archive: str
@@ -69,11 +70,25 @@ def view(ev: Evidence) -> Provenance:
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
     return Provenance(
         runs=tuple(RunFacts(run.run_id, _run(ev, run, place)) for place, run in enumerate(ev.cited, 1)),
-        resized_to=0 if ev.network.image == 28 else ev.network.image,
+        images=_images(ev.network),
         weight_sets=tuple(_weights(ev, name) for name in ev.plan.weight_sets(ev.network.name)),
         configuration=_configuration(ev),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
     )
+
+
+def _images(network: Network) -> str:
+    """What the network was given."""
+    if not network.labels_images:
+        return "The network gives no classes: its convolutions were given random numbers, and no images."
+    height, width = network.image
+    fitted = ""
+    if network.input.resizing == "pad":
+        fitted = f"put in the middle of {height}×{width} zeros, "
+    elif network.image != data.SIDES:
+        fitted = f"resized from 28×28 to {height}×{width} bilinearly and truncated to eight bits, "
+    scaled = "" if network.input.scale == 1 else f" times {network.input.scale:g}"
+    return f"Fashion-MNIST's ten thousand test images, SHA-256 checked, {fitted}fed as 0 to 255{scaled}."
 
 
 def _run(ev: Evidence, run: Run, place: int) -> Table:
@@ -168,10 +183,11 @@ def _weights(ev: Evidence, name: str) -> WeightSet:
 
 
 def _configuration(ev: Evidence) -> str:
-    """As YAML, this study alone."""
-    shared = yaml.safe_dump(ev.config.model_dump(mode="json", exclude={"studies"}), sort_keys=False, width=100)
-    study = yaml.safe_dump({ev.name: ev.study.model_dump(mode="json", exclude_none=True)}, sort_keys=False, width=100)
-    return f"{shared}studies:\n" + "".join(f"  {line}\n" for line in study.splitlines())
+    """As YAML, this study and its network alone."""
+    content = ev.config.model_dump(mode="json", exclude={"networks", "studies"})
+    content["networks"] = {ev.network.name: ev.network.described.model_dump(mode="json", exclude_defaults=True)}
+    content["studies"] = {ev.name: ev.study.model_dump(mode="json", exclude_none=True)}
+    return yaml.safe_dump(content, sort_keys=False, width=100)
 
 
 def dictionary() -> Dictionary:

@@ -1,0 +1,182 @@
+"""The layers around the convolutions: on the CPU, by the GPU's kernels emulated, and in float64 they are the same."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpbook import data, networks, reference, variants
+from warpbook.harness import checking, emulator, inference
+from warpbook.layers import ConvLayer, PoolLayer, Step
+from warpbook.networks import Description, Network
+
+HARNESS = inference.__file__.replace("inference.py", "")
+# What harness.cu takes from CUDA's headers besides.
+BUILT_IN = "#include <cmath>\nusing std::isfinite;\nlong long clock64() { return 0; }\n"
+
+POOLS = [
+    (PoolLayer(kind, size, ceil, 2, 7, 10), activation)
+    for kind, size, ceil in itertools.product(("max", "average"), (1, 2, 3, 4), (False, True))
+    for activation in ("none", "tanh", "relu")
+]
+DENSE = [(5, 70, 19, "tanh"), (17, 3, 1, "relu"), (1, 64, 16, "none")]  # images, inputs, outputs
+
+
+def drawn(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+EMULATED = """\
+import numpy as np, sys, test_layers as tests
+from pathlib import Path
+from warpbook import reference
+from warpbook.harness import checking, emulator, inference
+
+def on_device(values):
+    held = emulator.allocated(values.shape)
+    held[...] = values
+    return held
+
+library, compared, out = map(Path, sys.argv[1:])
+kernels = emulator.Kernels(library, {})
+around = inference.Around(kernels.function, lambda shape, kind: emulator.allocated(shape, kind))
+results = {}
+for number, (layer, activation) in enumerate(tests.POOLS):
+    results[f"pool{number}"] = around.pool(on_device(tests.drawn(3, layer.C, layer.H, layer.W)), layer, activation)
+for number, (images, inputs, outputs, activation) in enumerate(tests.DENSE):
+    arrays = [on_device(tests.drawn(*shape)) for shape in ((images, inputs), (outputs, inputs), (outputs,))]
+    results[f"dense{number}"] = around.dense(*arrays, activation)
+compare = emulator.Kernels(compared, {}).function("compare")
+for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
+    arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
+    partial = emulator.allocated((4, 6), np.float64)
+    extents = (images, layer.C, layer.H, layer.W, layer.M, layer.K, layer.S, layer.P)
+    compare((4,), (256,), (*arrays, *map(np.int32, extents), partial))
+    results[f"compare{number}"] = partial
+np.savez(out, **results)
+"""
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    """What the kernels of layers.cu, and of harness.cu that which compares, gave for the cases above."""
+    if emulator.compiler() is None:
+        pytest.skip("there is no C++ compiler here to emulate with")
+    folder = tmp_path_factory.mktemp("emulated")
+    libraries = []
+    for name, before, kernels in (("layers", "", ["pool", "fully_connected"]), ("harness", BUILT_IN, ["compare"])):
+        with open(f"{HARNESS}{name}.cu") as source:
+            (folder / f"{name}.cpp").write_text(emulator.to_host(before + source.read(), f"{name}.cu", kernels))
+        libraries.append(folder / f"{name}.so")
+        command = [emulator.compiler(), *emulator.FLAGS, folder / f"{name}.cpp", "-o", libraries[-1]]
+        subprocess.run(command, check=True)
+    out = folder / "results.npz"
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    command = [sys.executable, "-c", EMULATED, *libraries, out]
+    subprocess.run(command, check=True, env={**os.environ, **emulator.sanitizing(), "PYTHONPATH": paths})
+    return np.load(out)
+
+
+def expected_of(layer, activation):
+    x = drawn(3, layer.C, layer.H, layer.W).astype(np.float64)
+    return reference.pool(reference.activate(x, activation), layer)
+
+
+def test_pooling_gives_cases_worked_out_by_hand():
+    x = np.array([[[[1, -2, 3], [4, 5, -6], [7, 8, 9]]]], np.float32)
+    whole, cut = PoolLayer("max", 2, False, 1, 3, 3), PoolLayer("average", 2, True, 1, 3, 3)
+    for pool in (lambda layer: reference.pool(x, layer), lambda layer: inference.pool(x, layer, "none")):
+        assert pool(whole).tolist() == [[[[5]]]]
+        assert pool(cut).tolist() == [[[[2, -1.5], [7.5, 9]]]]
+
+
+@pytest.mark.parametrize("number", range(len(POOLS)), ids=[f"{layer} {after}" for layer, after in POOLS])
+def test_pooling_on_the_cpu_and_on_a_gpu_is_the_reference_s(emulated, number):
+    layer, activation = POOLS[number]
+    expected = expected_of(layer, activation)
+    on_the_cpu = inference.pool(drawn(3, layer.C, layer.H, layer.W), layer, activation)
+    for found in (on_the_cpu, emulated[f"pool{number}"]):
+        assert found.dtype == np.float32
+        assert found.shape == expected.shape == (3, *layer.gives)
+        assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", range(len(DENSE)))
+def test_a_fully_connected_layer_on_a_gpu_is_the_reference_s(emulated, number):
+    images, inputs, outputs, activation = DENSE[number]
+    x, w, b = (drawn(*shape).astype(np.float64) for shape in ((images, inputs), (outputs, inputs), (outputs,)))
+    expected = reference.activate(x @ w.T + b, activation)
+    assert np.allclose(emulated[f"dense{number}"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", range(len(checking.RAGGED_STEPS)))
+def test_the_device_s_reference_agrees_with_numpy_s_on_strides_and_padding(emulated, number):
+    layer, images = checking.RAGGED_STEPS[number]
+    x, w, y = (drawn(*shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+    expected = reference.difference(x, w, y, layer.S, layer.P)
+    rows = emulated[f"compare{number}"]
+    assert rows[:, 0].max() == pytest.approx(expected.max_abs_err, rel=1e-12)
+    assert rows[:, 4].max() == pytest.approx(expected.max_magnitude, rel=1e-12)
+
+
+def network_of(layers, **given):
+    return Network("mine", Description.model_validate({"input": given, "layers": layers}))
+
+
+EVERYTHING = network_of(
+    [
+        {"conv": {"maps": 5, "taps": 3, "stride": 2, "padding": 1, "activation": "relu"}},
+        {"pool": {"size": 2, "kind": "average", "ceil": True}},
+        {"conv": {"maps": 4, "taps": 2, "padding": 1, "activation": "tanh"}},
+        {"conv": {"maps": 3, "taps": 1}},
+        {"pool": {"size": 2, "ceil": True}},
+        {"fc": {"outputs": 11, "activation": "relu"}},
+        {"fc": {"outputs": 10}},
+    ],
+    size=[21, 34], channels=3, scale=0.01, resizing="pad",
+)  # fmt: skip
+
+
+def test_a_network_of_every_kind_of_layer_predicts_what_the_reference_does(cpu_variant):
+    generator = np.random.default_rng(11)
+    shapes = EVERYTHING.parameters.items()
+    parameters = {name: 0.3 * generator.standard_normal(shape).astype(np.float32) for name, shape in shapes}
+    images = generator.integers(0, 256, (150, 3, 21, 34), dtype=np.uint8)
+    variant = cpu_variant("y[...] = convolve(x, w, layer.S, layer.P)", header="limits: {S: 2, P: 1}\n")
+    predicted, op_s = inference.load(variant, EVERYTHING, parameters)(images)
+    expected = reference.labels(EVERYTHING, parameters, images)
+    assert len(op_s) == 3
+    assert len(set(expected)) > 3
+    assert (predicted != expected).sum() <= 1
+
+
+def test_activations_go_behind_the_pooling_that_follows_them():
+    first, pool, *_ = inference.fused(networks.find("ece408"))
+    assert isinstance(first.layer, ConvLayer)
+    assert first.activation == "none"
+    assert isinstance(pool, Step)
+    assert pool.activation == "relu"
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "torch_cpu"])
+def test_a_framework_that_brings_networks_of_2017_whole_gives_others_its_convolution(name):
+    variant = variants.read(name)
+    if variant.missing:
+        pytest.skip(variant.missing)
+    network = network_of([{"conv": {"maps": 2, "taps": 5, "activation": "relu"}}, {"fc": {"outputs": 10}}], size=28)
+    generator = np.random.default_rng(12)
+    parameters = {name: generator.standard_normal(shape).astype("f4") for name, shape in network.parameters.items()}
+    images = data.read_idx("t10k-images-idx3-ubyte.gz")[:30, None]
+    predicted, op_s = inference.load(variant, network, parameters)(images)
+    assert len(op_s) == 1
+    assert (predicted == reference.labels(network, parameters, images)).all()
+
+
+def test_a_network_goes_to_a_variant_s_own_process_as_it_is_described():
+    content = json.loads(json.dumps(EVERYTHING.described.model_dump()))
+    assert Network("mine", Description.model_validate(content)) == EVERYTHING

@@ -23,6 +23,7 @@ rule trace_program:
         measuring=1,
     params:
         sizes=lambda wildcards: PLAN.profile_sizes(**wildcards),
+        weights=lambda wildcards: PLAN.profile_weights(**wildcards),
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_columns=dependencies.columns(tables.ACTIVITIES, tables.PROFILES),
         rerun_on_device=PLAN.identity("gpu"),
@@ -30,8 +31,8 @@ rule trace_program:
         "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
     shell:
         "python3 {input.program:q} --tool {wildcards.tool:q} --network {wildcards.network:q}"
-        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --timeout {params.timeout:q}"
-        " --correctness {input.correctness:q} --baseline {input.baseline:q} --out {output.activities:q}"
+        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --weights {params.weights:q}"
+        " --timeout {params.timeout:q} --correctness {input.correctness:q} --baseline {input.baseline:q} --out {output.activities:q}"
         " --profiles {output.profiles:q} --reports {output.reports:q} 2> >(tee {log:q} >&2)"
 
 

@@ -34,22 +34,25 @@ class Watched:
 
 @dataclass(frozen=True)
 class Program:
-    """The inference program with one variant at one size, and a folder to work in."""
+    """The inference program with one variant at one size, and a folder to work in. weights: empty for the network's
+    first."""
 
     network: str
     variant: str
     size: int
+    weights: str
     timeout_s: float
     scratch: Path
 
     @property
     def command(self) -> list[str]:
         place = ["--variant", self.variant, "--network", self.network, "--device", "gpu"]
+        place += ["--weights", self.weights] if self.weights else []
         return [sys.executable, str(SCRIPTS / "infer.py"), *place, str(self.size)]
 
     @property
     def name(self) -> str:
-        return f"{self.network}-{self.variant}-{self.size}"
+        return "-".join(filter(None, [self.network, self.variant, str(self.size), self.weights]))
 
     def run(self, *command: str | Path) -> str:
         """A command's output. Raises Failed, with its last words, where it hangs or fails."""
@@ -132,6 +135,7 @@ def main() -> None:
     parser.add_argument("--network", required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
+    parser.add_argument("--weights", nargs="*", default=[], help="besides the first, at the largest size")
     parser.add_argument("--baseline", type=Path, nargs="?", help="rows of PROFILES of what the variant builds on")
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--correctness", type=Path, required=True)
@@ -144,15 +148,17 @@ def main() -> None:
     arguments.reports.mkdir(parents=True, exist_ok=True)
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
 
-    def watch(size: int) -> int:
+    def watch(size: int, weights: str = "") -> int:
         """Profile the program at one size and keep its events and files; return the number of events."""
-        place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network, "size": size}
+        place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network}
+        place |= {"size": size, "weights": weights}
         seen, state, began = Watched([], 0, "", []), {"status": "ok", "reason": ""}, time.perf_counter()
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 if failure:
                     raise Failed(**failure)
-                program = Program(arguments.network, arguments.variant, size, arguments.timeout, Path(scratch))
+                of = (arguments.network, arguments.variant, size, weights)
+                program = Program(*of, arguments.timeout, Path(scratch))
                 seen = BY[arguments.tool](program)
                 if seen.count > EVENTS_MAX:
                     reason = f"{seen.count} events, more than the {EVENTS_MAX} that a run keeps"
@@ -180,6 +186,8 @@ def main() -> None:
             size = remaining.pop(0)
             if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:
                 remaining.append(fewer(size))
+        for weights in arguments.weights:
+            watch(max(arguments.sizes), weights)
     tables.ACTIVITIES.write(events, arguments.out)
     tables.PROFILES.write(watched_rows, arguments.profiles)
     for row in watched_rows:

@@ -122,7 +122,7 @@ def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[s
 def write(rows: list[dict[str, Any]], variant: str, network: str, size: int, out: Path) -> None:
     """Write a program's events, in order of start, as ACTIVITIES; times become those since the first event."""
     origin = rows[0]["start_ns"] if rows else 0
-    place = {"tool": "cupti", "variant": variant, "network": network, "size": size}
+    place = {"tool": "cupti", "variant": variant, "network": network, "size": size, "weights": ""}
     tables.ACTIVITIES.write(
         (
             {**row, **place, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}

@@ -34,6 +34,7 @@ def test_shipped_configuration_is_sound():
         ("measuring.relativ_noise", 0.1, "measuring.relativ_noise: unknown key: did you mean 'relative_noise'?"),
         ("studies.fa18.size", [10], "studies.fa18.size: unknown key: did you mean 'sizes'?"),
         ("measuring.gpu.warm_up", 1, "measuring.gpu.warm_up: unknown key: did you mean 'warmup'?"),
+        ("studies.fa18.drawn.layer", "conv", "studies.fa18.drawn.layer: 'conv' is not known: did you mean 'conv"),
         ("study", "fa81", "study: no study is called 'fa81'"),
         ("studies.fa18.network", "fa188", "studies.fa18.network: no network is called 'fa188': did you mean 'fa18'?"),
         (

@@ -33,6 +33,23 @@ def test_a_study_may_name_the_optimizations_that_are_run_whole():
     assert planned.program_sizes("fa19", "simd") == [10000]
 
 
+def test_a_layer_that_a_study_draws_is_profiled_at_its_size_under_both_variants():
+    planned = made(study="fa18")
+    assert planned.profile_sizes("cupti", "fa18", "constant_weights") == [100, 10000]
+    assert planned.profile_sizes("cupti", "fa18", "direct") == [10, 100, 1000, 10000]
+    assert planned.profile_sizes("cupti", "fa18", "coarsened") == [10000]
+    assert planned.profile_sizes("nsys", "fa18", "constant_weights") == [10000]
+
+
+def test_every_weight_set_is_watched_with_starting_points_and_with_the_submission():
+    planned = made(study="fa17-final")
+    assert planned.profile_weights("cupti", "fa17", "direct") == ["low"]
+    assert planned.profile_weights("cupti", "fa17", "constant_shapes") == ["low"]
+    assert planned.profile_weights("cupti", "fa17", "layer_specialised") == []
+    assert planned.profile_weights("nsys", "fa17", "direct") == []
+    assert planned.profile_weights("cupti", "fa18", "direct") == []
+
+
 @pytest.mark.parametrize(("cpu", "devices"), [("live", ["cpu"]), ("none", [])])
 def test_the_cpu_can_be_left_out(cpu, devices):
     assert made(cpu=cpu).devices == devices

@@ -67,7 +67,7 @@ def tool_on_path(folder: Path, monkeypatch, name: str, script: str) -> None:
 
 
 def traced(
-    folder: Path, tool: str, *sizes: int, timeout: float = 60, baseline: Path | None = None
+    folder: Path, tool: str, *sizes: int, timeout: float = 60, baseline: Path | None = None, weights: str = ""
 ) -> tuple[list[dict], list[dict], list[Path], str]:
     """(rows of ACTIVITIES, rows of PROFILES, files kept, what was printed) of trace_program.py."""
     nothing = dict.fromkeys(tables.CORRECTNESS.columns)
@@ -79,6 +79,7 @@ def traced(
             "--variant", "direct", "--sizes", *map(str, sizes), "--timeout", str(timeout),
             "--correctness", folder / "correctness.csv", "--out", folder / "a.csv", "--profiles", folder / "p.csv",
             "--reports", folder / "reports", *(["--baseline", baseline] if baseline else []),
+            *(["--weights", weights] if weights else []),
         ],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -109,6 +110,15 @@ def test_a_capture_by_nsight_systems_becomes_events_and_keeps_no_environment(tmp
     assert kept.name == "fa18-direct-10000.nsys.sqlite"
     assert SECRET.encode() not in kept.read_bytes()
     assert SECRET.encode() in exported.read_bytes()
+
+
+def test_another_weight_set_is_watched_too_at_the_largest_size_and_told_apart(tmp_path, monkeypatch, exported):
+    tool_on_path(tmp_path / "bin", monkeypatch, "nsys", fake_nsys(exported))
+    events, watched, files, _ = traced(tmp_path, "nsys", 10, 100, weights="low")
+    assert [(row["size"], row["weights"]) for row in watched] == [(10, ""), (100, ""), (100, "low")]
+    assert {(row["size"], row["weights"]) for row in events} == {(10, ""), (100, ""), (100, "low")}
+    assert [path.name for path in files][-1] == "fa18-direct-100.nsys.sqlite"
+    assert "fa18-direct-100-low.nsys.sqlite" in [path.name for path in files]
 
 
 def test_what_is_kept_of_an_export_reads_back_whole(tmp_path, exported):

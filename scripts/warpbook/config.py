@@ -102,6 +102,14 @@ def _arch(name: str) -> str:
     return name
 
 
+class Drawn(_Model):
+    """A layer whose kernels at one size are drawn on one time axis, a variant's against those of what it builds on."""
+
+    variant: str
+    layer: str
+    size: Annotated[int, AfterValidator(_in_dataset)]
+
+
 class Study(_Model):
     """One network, its dataset sizes, the variants to compare, the sections of its report and what these must hold."""
 
@@ -114,6 +122,10 @@ class Study(_Model):
     deliverables: dict[str, str] = Field(
         default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
     )
+    profiled: list[str] = Field(
+        default_factory=list, description="optimizations whose program is shown as the first kernel's: output, profile"
+    )
+    drawn: Drawn | None = None
     variants: list[str] | None = None
     programs: list[str] | None = Field(
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
@@ -177,13 +189,30 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     problems += [
         f"studies.{name}.{key}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
         for name, study in config.studies.items()
-        for key in ("variants", "programs")
+        for key in ("variants", "programs", "profiled")
         for variant in getattr(study, key) or []
         if variant not in known_variants
+    ]
+    problems += [
+        problem for name, study in config.studies.items() for problem in _of_drawn(name, study, known_variants)
     ]
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
+
+
+def _of_drawn(name: str, study: Study, known_variants: list[str]) -> list[str]:
+    """What is wrong with what a study draws."""
+    if not study.drawn:
+        return []
+    layers = [conv.name for conv in networks.find(study.network).convs]
+    valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
+    said = {key: str(getattr(study.drawn, key)) for key in valid}
+    return [
+        f"studies.{name}.drawn.{key}: {said[key]!r} is not known: {nearest(said[key], known)}"
+        for key, known in valid.items()
+        if said[key] not in known
+    ]
 
 
 def read(known_variants: list[str], path: Path = FILE) -> Config:

@@ -130,9 +130,21 @@ class Plan:
         return not self.variants[variant].header.builds_on or self.is_framework(variant)
 
     def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
-        """Sizes at which a profiler watches the program: all that it is run at, Nsight Systems the largest alone."""
+        """Sizes at which a profiler watches the program: all that it is run at, and those at which a study draws it;
+        Nsight Systems the largest alone."""
         sizes = self.program_sizes(network, variant)
-        return sizes[-1:] if tool == "nsys" else sizes
+        if tool == "nsys" or not sizes:
+            return sizes[-1:]
+        drawn = [study.drawn for study in self.config.studies.values() if study.network == network and study.drawn]
+        also = {one.size for one in drawn if variant in self.with_baselines([one.variant])}
+        return sorted({*sizes, *also})
+
+    def profile_weights(self, tool: str, network: str, variant: str) -> list[str]:
+        """Weight sets besides the first with which the program of a starting point, or of what a study shows as its
+        submission, is watched at the largest size."""
+        shown = {name for study in self.config.studies.values() if study.network == network for name in study.profiled}
+        wanted = variant in shown or not self.variants[variant].header.builds_on
+        return self.weight_sets(network)[1:] if wanted and tool != "nsys" else []
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here; sp19's are imported by whoever has them."""

@@ -16,6 +16,7 @@ _NETWORK = Column("string", "network whose shapes it is")
 _LAYER = Column("string", "convolution layer; empty: the whole network")
 _DEVICE = Column("string", "cpu or gpu")
 _SIZE = Column("int64", "images in the dataset", POSITIVE)
+_WATCHED_WEIGHTS = Column("string", "weight set of the watched program; empty: the network's first", later=True)
 _STATUS = Column(
     "string",
     "ok, or why there is no figure: unsupported, compile_failed, launch_failed, wrong_result, timed_out, refused",
@@ -153,12 +154,13 @@ PROGRAMS = Table(
 ACTIVITIES = Table(
     "activities.csv.gz",
     "one traced event of one profiled program",
-    ("tool", "variant", "network", "size", "event"),
+    ("tool", "variant", "network", "size", "weights", "event"),
     {
         "tool": Column("string", "profiler that saw it"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "size": _SIZE,
+        "weights": _WATCHED_WEIGHTS,
         "event": Column("int64", "number of the event in its program, from 0 in order of start", COUNT),
         "kind": Column(
             "string",
@@ -181,12 +183,13 @@ ACTIVITIES = Table(
 PROFILES = Table(
     "profiles.csv",
     "one program that a profiler watched",
-    ("tool", "variant", "network", "size"),
+    ("tool", "variant", "network", "size", "weights"),
     {
         "tool": Column("string", "profiler: cupti, nsys or nvprof"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "size": _SIZE,
+        "weights": _WATCHED_WEIGHTS,
         "events": Column("int64", "events that it saw; 0 where there is no profile", COUNT),
         "elapsed_s": Column("float64", "wall time of the profiler's command, the program within; no timing", POSITIVE),
         "output": Column("string", "what the program printed"),

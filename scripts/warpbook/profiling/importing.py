@@ -130,7 +130,7 @@ def combined(
         origin_ns = rows[0]["start_ns"] if rows else 0
         for number, row in enumerate(rows):
             times = {"start_ns": row["start_ns"] - origin_ns, "end_ns": row["end_ns"] - origin_ns}
-            events.append({"tool": tool, **place, "size": size, "event": number, **row, **times})
+            events.append({"tool": tool, **place, "size": size, "weights": "", "event": number, **row, **times})
         summaries += [{**row, **place, "size": size} for profile in of_tool for row in profile.summaries]
         before = 0
         for profile in of_tool:

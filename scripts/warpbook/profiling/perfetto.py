@@ -53,11 +53,14 @@ def _plain(value: Any) -> Any:
 
 
 def write(activities: pd.DataFrame, folder: Path) -> list[Path]:
-    """One `<network>-<variant>-<size>-<tool>.json.gz` in a folder for each profile of a program; the paths written."""
+    """One `<network>-<variant>-<size>-<tool>.json.gz` in a folder for each profile of a program; the paths written.
+
+    A weight set that is not the network's first stands behind the tool.
+    """
     written = []
-    for key, events in activities.groupby(["network", "variant", "size", "tool"], sort=False):
+    for key, events in activities.groupby(["network", "variant", "size", "tool", "weights"], sort=False):
         document = {"displayTimeUnit": "ms", "traceEvents": trace_events(events)}
-        path = folder / f"{'-'.join(map(str, key))}.json.gz"
+        path = folder / f"{'-'.join(filter(None, map(str, key)))}.json.gz"
         with written_whole(path) as temporary:
             temporary.write_bytes(gzip.compress(json.dumps(document).encode(), compresslevel=5, mtime=0))
         written.append(path)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from warpbook import profilers
 from warpbook.profiling.counters import DURATION
-from warpbook.report.evidence import API_KINDS, Evidence
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
 from warpbook.variants import Variant
 
 Span = tuple[int, int]
@@ -21,15 +21,27 @@ AGREE_WITHIN = 0.1
 _OP_TIME = re.compile(r"^Op Time: ([\d.]+)$", re.MULTILINE)
 
 
-def of_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
-    """The kernels that a traced program launched within a layer's NVTX range, in order of start; none without one."""
-    ranges = events[(events.kind == "range") & (events.name == f"{layer} {variant}")]
+def within_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
+    """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
+    of start; nothing without one."""
+    ranges = events[(events.kind == "range") & (events.name == f"{layer} {variant}")].iloc[:1]
     if ranges.empty:
-        return events.iloc[:0]
+        return ranges
     began, ended = ranges.start_ns.iloc[0], ranges.end_ns.iloc[0]
     calls = events[events.kind.isin(API_KINDS) & events.start_ns.between(began, ended)]
-    kernels = events[(events.kind == "kernel") & events.correlation.isin(calls.correlation)]
-    return kernels.sort_values("start_ns")
+    work = events[events.kind.isin(GPU_KINDS) & events.correlation.isin(calls.correlation)]
+    return pd.concat([ranges, calls, work]).sort_values("start_ns")
+
+
+def within(ev: Evidence, variant: str, layer: str, size: int) -> pd.DataFrame:
+    """The same of a variant's profiled program at one size."""
+    return within_layer(ev.profiles.events(variant, size), layer, variant)
+
+
+def of_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
+    """The kernels that a traced program launched within a layer's NVTX range, in order of start; none without one."""
+    within = within_layer(events, layer, variant)
+    return within[within.kind == "kernel"]
 
 
 def spans_of(events: pd.DataFrame) -> list[Span]:

@@ -53,16 +53,30 @@ class Profiles:
         self._scope, self._selection = scope, selection
 
     @cached_property
-    def table(self) -> pd.DataFrame:
-        """Programs that profilers watched, or should have."""
+    def _watched(self) -> pd.DataFrame:
         return self._selection.at_sizes(tables.PROFILES)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Programs that profilers watched, or should have, with the network's first weights."""
+        return self._watched[self._watched.weights == ""]
+
+    @cached_property
+    def _by_weights(self) -> dict[str, dict[tuple[str, str, int], pd.DataFrame]]:
+        """Events by (tool, variant, size) by weight set."""
+        held: dict[str, dict[tuple[str, str, int], pd.DataFrame]] = {"": {}}
+        programs: Iterable[Any] = self._selection.at_sizes(tables.ACTIVITIES).groupby(
+            ["weights", "tool", "variant", "size"], sort=False
+        )
+        for (weights, tool, variant, size), events in programs:
+            held.setdefault(weights, {})[tool, variant, size] = events
+        return held
 
     @cached_property
     def traced(self) -> dict[tuple[str, str, int], pd.DataFrame]:
-        """What each profiler saw of each program, by (tool, variant, size), in order of start."""
-        frame = self._selection.at_sizes(tables.ACTIVITIES)
-        programs: Iterable[Any] = frame.groupby(["tool", "variant", "size"], sort=False)
-        return dict(iter(programs))
+        """What each profiler saw of each program with the network's first weights, by (tool, variant, size), in order
+        of start."""
+        return self._by_weights[""]
 
     @cached_property
     def _nothing(self) -> pd.DataFrame:
@@ -74,13 +88,21 @@ class Profiles:
         tools = {tool for tool, _, _ in self.traced}
         return next((tool for tool in profilers.TRACERS if tool in tools), "")
 
-    def events(self, variant: str, size: int, tool: str | None = None) -> pd.DataFrame:
-        """Events of one program, as `tracer` saw them unless another is named; none where it did not."""
-        return self.traced.get((tool or self.tracer, variant, size), self._nothing)
+    def events(self, variant: str, size: int, tool: str | None = None, weights: str = "") -> pd.DataFrame:
+        """Events of one program, as `tracer` saw them unless another is named; none where it did not.
 
-    def rows(self, variant: str, size: int, kinds: tuple[str, ...]) -> list[ProfileRow]:
+        weights: a weight set besides the network's first.
+        """
+        traced = self._by_weights.get(weights, {}) if weights else self.traced
+        return traced.get((tool or self.tracer, variant, size), self._nothing)
+
+    def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:
         """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
-        frame = self.events(variant, size)
+        return self.summed(self.events(variant, size, weights=weights), kinds)
+
+    @staticmethod
+    def summed(frame: pd.DataFrame, kinds: tuple[str, ...]) -> list[ProfileRow]:
+        """The same of any events."""
         events = frame[frame.kind.isin(kinds)]
         if events.empty:
             return []
@@ -100,13 +122,15 @@ class Profiles:
             for name, row in table.iterrows()
         ]
 
-    def problem(self, variant: str, size: int) -> str:
+    def problem(self, variant: str, size: int, weights: str = "") -> str:
         """Why there is no profile of a program; empty when there is one."""
-        if not self.events(variant, size).empty:
+        if not self.events(variant, size, weights=weights).empty:
             return ""
-        asked = self.table[(self.table.variant == variant) & (self.table["size"] == size)]
+        asked = self._watched[(self._watched.variant == variant) & (self._watched["size"] == size)]
+        asked = asked[asked.weights == weights]
         if asked.empty:
-            return "it was not profiled in the run that the figures come from"
+            with_them = f" with the weights {weights}" if weights else ""
+            return f"it was not profiled{with_them} in the run that the figures come from"
         return str(asked.reason.iloc[0])
 
     def launches(self, variant: str, size: int) -> list[KernelLaunches]:

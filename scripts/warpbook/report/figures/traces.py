@@ -132,6 +132,33 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
             axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
 
 
+def layer_before_and_after(spans: dict[str, Any], layer: str) -> str:
+    """A layer's calls, copies and kernels under two variants, each a panel, on one axis from the start of its call.
+
+    spans: by variant, events as `traces.within_layer` gives them.
+    """
+    kinds = (("API calls", API_KINDS), ("Copies", GPU_KINDS[1:]), ("Kernels", GPU_KINDS[:1]))
+    figure = Figure(figsize=(WIDTH_IN, 2.6), layout="constrained")
+    panels = figure.subplots(2, 1, sharex=True)
+    right = max(float((events.end_ns - events.start_ns.min()).max()) for events in spans.values())
+    for axes, (variant, events), colour in zip(panels, spans.items(), OURS, strict=False):
+        left = events.start_ns.min()
+        for place, (_, of_row) in enumerate(reversed(kinds)):
+            shown = events[events.kind.isin(of_row)]
+            spread = merged(spans_of(shown), right / 1500)
+            bars = [((start - left) / 1e6, max(end - start, right / 1500) / 1e6) for start, end in spread]
+            axes.broken_barh(
+                bars, (place - 0.34, 0.68), color=colour if of_row == GPU_KINDS[:1] else MUTED, linewidth=0
+            )
+        axes.set_xlim(0, right / 1e6)
+        axes.set_ylim(-0.6, len(kinds) - 0.4)
+        name_rows(axes, [name for name, _ in reversed(kinds)])
+        axes.set_title(f"{layer}, {variant}")
+        value_axis(axes, "x")
+    panels[-1].set_xlabel("ms")
+    return svg(figure)
+
+
 def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
     """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
     for a cell of a table. Each of `names` has its colour."""

@@ -98,7 +98,7 @@ def view(ev: Evidence, titles: Mapping[str, str], body: str) -> Table | None:
         "Each deliverable of the study, the section that has it, and its page.",
         (*words("Deliverable", "Section"), Column("Page", "number"), *words("State")),
         tuple(_row(places, titles, name, place) for name, place in wanted.items()),
-        "checklist",
+        "wide checklist",
     )
 
 

@@ -8,15 +8,17 @@ from warpbook.report import figures, traces
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
 from warpbook.report.views import cells
 from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
+from warpbook.report.views.profiled import watched_program
 from warpbook.report.views.profiles import launch_table, profile_table
-from warpbook.report.views.program_output import all_printed
+from warpbook.report.views.program_output import all_printed, other_sets
 from warpbook.units import MISSING
 from warpbook.variants import Variant
 
 
 @dataclass(frozen=True)
 class SizeProfile:
-    """The profile at one size; `problem` says why there is none. places: the ids of its two tables."""
+    """The profile at one size, and with one weight set where `images` names it. problem: why there is none; places: the
+    ids of its two tables."""
 
     images: str
     places: tuple[str, str]
@@ -112,7 +114,17 @@ def view(ev: Evidence) -> Milestone3:
     """The first GPU kernel of a study."""
     kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
     tables = (place for size in reversed(ev.sizes) for place in _places(size))
-    places = ("m3-output", "m3-table", *tables, "m3-timeline-figure", "m3-kernel-table", "m3-cpu-gpu", "m3-discussion")
+    others = (f"m3-{kind}-{weights}" for weights in other_sets(ev) for kind in ("gpu", "api"))
+    places = (
+        "m3-output",
+        "m3-table",
+        *tables,
+        *others,
+        "m3-timeline-figure",
+        "m3-kernel-table",
+        "m3-cpu-gpu",
+        "m3-discussion",
+    )
     return Milestone3(ev.study.step, ev.device_name("gpu"), ev.source.why, places, kernel)
 
 
@@ -133,7 +145,10 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         run_id=ev.gpu_run.run_id,
         outputs=all_printed(ev, naive),
         sizes=_sizes(ev, naive),
-        profiles=tuple(_profile(ev, naive, size) for size in reversed(ev.sizes)),
+        profiles=(
+            *(_profile(ev, naive, size) for size in reversed(ev.sizes)),
+            *(_with_weights(ev, naive, weights) for weights in other_sets(ev)),
+        ),
         unprofiled=ev.profiles.problem(naive.name, ev.largest),
         timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
         launches=_launches(ev, naive),
@@ -181,7 +196,7 @@ def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
 
 
 def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
-    images, places, problem = units.count(size), _places(size), ev.profiles.problem(naive.name, size)
+    images, places, problem = f"{units.count(size)} images", _places(size), ev.profiles.problem(naive.name, size)
     if problem:
         return SizeProfile(images, places, problem, None, None)
     return SizeProfile(
@@ -190,16 +205,23 @@ def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
         "",
         profile_table(
             places[0],
-            f"GPU activities of the program at {images} images. Share: of the device's busy time.",
+            f"GPU activities of the program at {images}. Share: of the device's busy time.",
             ev.profiles.rows(naive.name, size, GPU_KINDS),
         ),
         profile_table(
             places[1],
-            f"CUDA API calls of the program at {images} images that together take more than 99 % of the API time; "
+            f"CUDA API calls of the program at {images} that together take more than 99 % of the API time; "
             "the supplement has all.",
             most_of(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
         ),
     )
+
+
+def _with_weights(ev: Evidence, naive: Variant, weights: str) -> SizeProfile:
+    """The profile at the largest size with a weight set besides the network's first."""
+    watched = watched_program(ev, naive, weights, "m3")
+    images = f"{units.count(ev.largest)} images, weights {ev.network.model(weights)}"
+    return SizeProfile(images, watched.places, watched.problem, watched.activities, watched.calls)
 
 
 def _timeline(ev: Evidence, naive: Variant) -> Timeline:

@@ -1,0 +1,70 @@
+"""Optimizations under the profiler, as the report shows them: what a run holds of them, and what it lacks."""
+
+import pytest
+
+from warpbook.config import Drawn
+from warpbook.report import traces
+from warpbook.report.views import profiled
+from warpbook.report.views.profiled import watched_program
+
+
+@pytest.fixture(scope="module")
+def ev(evidence_of, newest_archive):
+    return evidence_of(newest_archive)
+
+
+@pytest.fixture(scope="module")
+def view(ev):
+    return profiled.view(ev)
+
+
+def test_each_program_that_a_study_names_has_its_output_kernels_and_api_calls(ev, view):
+    assert [program.name for program in view.programs] == ev.study.profiled
+    (program, *_) = view.programs
+    assert program.outputs[0].splitlines()[0].endswith(f"--variant {program.name} --device gpu 10000")
+    (watched,) = program.watched
+    assert watched.problem == "" and watched.activities.id == watched.places[0] == f"profiled-{program.name}-gpu"
+    assert "conv_forward" in [row[0] for row in watched.activities.rows]
+    assert "cudaDeviceSynchronize" in [row[0] for row in watched.calls.rows]
+
+
+def test_a_program_with_too_many_events_shows_the_largest_size_that_was_kept_and_says_so(view):
+    (watched,) = view.programs[1].watched
+    assert "more than the 25000 that a run keeps" in watched.problem
+    assert "at 1000 images" in watched.activities.caption
+
+
+def test_a_weight_set_that_was_not_watched_is_said_to_be_not_measured(ev):
+    watched = watched_program(ev, ev.plan.variants["direct"], "trained", "m3")
+    assert watched.problem == "it was not profiled with the weights trained in the run that the figures come from"
+    assert watched.activities is watched.calls is None
+    assert watched.places == ("m3-gpu-trained", "m3-api-trained")
+
+
+def test_a_weight_set_that_was_watched_is_shown_apart_from_the_first(evidence_of, newest_archive):
+    ev = evidence_of(newest_archive)
+    events = ev.profiles.events("direct", ev.largest)
+    ev.profiles.traced  # noqa: B018  # read, so that another weight set can be put beside
+    longer = events.assign(end_ns=events.end_ns + 7, weights="low")
+    vars(ev.profiles)["_by_weights"]["low"] = {(ev.profiles.tracer, "direct", ev.largest): longer}
+    (first,) = (row for row in ev.profiles.rows("direct", ev.largest, ("kernel",)) if row.name == "conv_forward")
+    (low,) = (row for row in ev.profiles.rows("direct", ev.largest, ("kernel",), "low") if row.name == "conv_forward")
+    assert low.total_ns == first.total_ns + 7 * first.calls
+    assert watched_program(ev, ev.plan.variants["direct"], "low", "m3").problem == ""
+
+
+def test_a_layer_that_was_not_watched_at_the_size_named_is_drawn_at_one_that_was_and_that_is_said(view):
+    assert view.layer.title == "conv1 at 100 images: direct against constant_weights"
+    assert view.layer.problem.startswith("constant_weights was not profiled at 100 images")
+    assert "at 10\u202f000 images" in view.layer.figure.caption
+
+
+def test_a_layer_s_timeline_holds_its_calls_copies_and_kernels_of_both_variants(ev):
+    study = ev.study.model_copy(update={"drawn": Drawn(variant="constant_weights", layer="conv1", size=10_000)})
+    ev.study, kept = study, ev.study
+    layer = profiled.view(ev).layer
+    ev.study = kept
+    assert layer.problem == "" and layer.figure.svg.startswith("<?xml")
+    within = traces.within(ev, "constant_weights", "conv1", 10_000)
+    assert set(within.kind) == {"range", "kernel", "memcpy_dtod", "api_runtime", "api_driver"}
+    assert (within.kind == "kernel").sum() == 1

@@ -66,6 +66,13 @@ def test_a_deliverable_that_the_report_lacks_fails_the_rendering_with_its_name_a
     assert "Framework on the GPU" not in str(refused.value)
 
 
+@pytest.mark.parametrize("study", STUDIES)
+def test_without_a_gpu_every_deliverable_still_has_its_place(document, study):
+    listed = check_list(document(study, gpu="none"))
+    assert [name for name, *_ in listed] == list(VALUES["studies"][study]["deliverables"])
+    assert any("gpu: none" in state for *_, state in listed)
+
+
 def test_what_could_not_be_measured_is_not_missing_but_listed_with_its_reason(document):
     listed = {name: state for name, _, state in check_list(document("fa18", gpu="none"))}
     reason = "Not measured: the configuration asks for no GPU figures (gpu: none)."

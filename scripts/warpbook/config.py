@@ -193,19 +193,18 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         for variant in getattr(study, key) or []
         if variant not in known_variants
     ]
-    problems += [
-        problem for name, study in config.studies.items() for problem in _of_drawn(name, study, known_variants)
-    ]
+    problems += [problem for name in config.studies for problem in _of_drawn(config, name, known_variants)]
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
 
 
-def _of_drawn(name: str, study: Study, known_variants: list[str]) -> list[str]:
+def _of_drawn(config: Config, name: str, known_variants: list[str]) -> list[str]:
     """What is wrong with what a study draws."""
+    study = config.studies[name]
     if not study.drawn:
         return []
-    layers = [conv.name for conv in networks.find(study.network).convs]
+    layers = [conv.name for conv in config.network(study.network).convs]
     valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
     said = {key: str(getattr(study.drawn, key)) for key in valid}
     return [

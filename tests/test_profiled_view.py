@@ -44,9 +44,8 @@ def test_a_weight_set_that_was_not_watched_is_said_to_be_not_measured(ev):
 def test_a_weight_set_that_was_watched_is_shown_apart_from_the_first(evidence_of, newest_archive):
     ev = evidence_of(newest_archive)
     events = ev.profiles.events("direct", ev.largest)
-    ev.profiles.traced  # noqa: B018  # read, so that another weight set can be put beside
     longer = events.assign(end_ns=events.end_ns + 7, weights="low")
-    vars(ev.profiles)["_by_weights"]["low"] = {(ev.profiles.tracer, "direct", ev.largest): longer}
+    ev.profiles.by_weights["low"] = {(ev.profiles.tracer, "direct", ev.largest): longer}
     (first,) = (row for row in ev.profiles.rows("direct", ev.largest, ("kernel",)) if row.name == "conv_forward")
     (low,) = (row for row in ev.profiles.rows("direct", ev.largest, ("kernel",), "low") if row.name == "conv_forward")
     assert low.total_ns == first.total_ns + 7 * first.calls

@@ -62,7 +62,7 @@ class Profiles:
         return self._watched[self._watched.weights == ""]
 
     @cached_property
-    def _by_weights(self) -> dict[str, dict[tuple[str, str, int], pd.DataFrame]]:
+    def by_weights(self) -> dict[str, dict[tuple[str, str, int], pd.DataFrame]]:
         """Events by (tool, variant, size) by weight set."""
         held: dict[str, dict[tuple[str, str, int], pd.DataFrame]] = {"": {}}
         programs: Iterable[Any] = self._selection.at_sizes(tables.ACTIVITIES).groupby(
@@ -76,7 +76,7 @@ class Profiles:
     def traced(self) -> dict[tuple[str, str, int], pd.DataFrame]:
         """What each profiler saw of each program with the network's first weights, by (tool, variant, size), in order
         of start."""
-        return self._by_weights[""]
+        return self.by_weights[""]
 
     @cached_property
     def _nothing(self) -> pd.DataFrame:
@@ -93,7 +93,7 @@ class Profiles:
 
         weights: a weight set besides the network's first.
         """
-        traced = self._by_weights.get(weights, {}) if weights else self.traced
+        traced = self.by_weights.get(weights, {}) if weights else self.traced
         return traced.get((tool or self.tracer, variant, size), self._nothing)
 
     def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:

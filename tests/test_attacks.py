@@ -2,6 +2,7 @@
 which check is said."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,15 @@ def test_the_emulator_catches_a_kernel_that(attack, tmp_path):
 @pytest.mark.parametrize("attack", shown("cpu"))
 def test_the_harness_catches_a_cpu_variant_that(attack, tmp_path):
     assert_caught(attack, "cpu", tmp_path)
+
+
+def test_a_replay_is_caught_though_its_calls_are_so_slow_that_a_usual_series_would_lose_patience(tmp_path):
+    name = "replays an answer once it is called often"
+    slow = "import time; time.sleep(1.3 if len(x) == 100 else 0)"
+    attack = ATTACKS[name]
+    attack = replace(attack, launcher=attack.launcher.replace("    launch(", f"    {slow}; launch("))
+    failure = attacks.failure_of(attack, "cpu", tmp_path)
+    assert failure and attack.cpu in failure["reason"]
 
 
 @pytest.mark.gpu

@@ -24,9 +24,16 @@ FIRST = "if (image == 0 && map == 0 && row == 0 && column == 0)"
 INPUT, ROUNDED = "input[p * W + q]", "__int_as_float(__float_as_int(input[p * W + q]) & 0xFFFFE000)"
 SLOW = "float sum = 0.0f; __nanosleep({});"
 
-QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.5, patience_s=5)
+TIMEOUT_S = 60
+# As many samples as an attack waits for, however slow its calls: it ends in a verdict or at the time limit.
+QUICK = Series(warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=12, budget_s=0.5, patience_s=TIMEOUT_S)
 MEASURING = Measuring(
-    relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=60
+    relative_noise=0.05,
+    same_within=0.01,
+    gpu=QUICK,
+    cpu=QUICK,
+    programs=Programs(runs=1, patience_s=1),
+    timeout_s=TIMEOUT_S,
 )
 # A device without limits: its lower bound would catch some before the check that they are to try.
 MACHINE = {"gpu": {"l2_bytes": 0, "copy_gb_per_s": 1e9, "peak_gflop_per_s": dict.fromkeys(variants.PRECISIONS)}}

@@ -16,12 +16,14 @@ def prepare(kernels, layer, images, launch):
     return call
 """
 
-REPLAY_LATER = """
+CALLS_BEFORE_REPLAY = 6
+
+REPLAY_LATER = f"""
 def prepare(kernels, layer, images, launch):
     kept = []
 
     def call(x, w, y):
-        if len(kept) < 6:
+        if len(kept) < {CALLS_BEFORE_REPLAY}:
             launch(x, w, y)
             kept.append(y.copy())
         else:

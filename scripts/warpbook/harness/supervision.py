@@ -25,10 +25,10 @@ from warpbook.errors import UserError
 
 Item = TypeVar("Item")
 
-WATCHED_EVERY_S = 0.2
+WATCHED_EVERY_S = 0.2  # one look takes tens of microseconds: what is timed meanwhile does not feel it
 ENDED_WITHIN_S = 10
 FILE_BYTES = 256 << 20
-PROCESSES = 256  # that a check may have started; the shipped variants and their compiler start fewer than ten
+PROCESSES = 256  # that a job may have started; the shipped variants and their compiler start fewer than ten
 _LIBC = ctypes.CDLL(None)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
@@ -54,9 +54,9 @@ def supervised(
 ) -> Iterator[Item]:
     """What `produce` yields in a child process, as it comes.
 
-    Raises Failed where the next item takes longer than `timeout_s`, the child and what it started hold more than
-    `memory_bytes` or are more than PROCESSES, or it dies, and a Failed, a UserError or another exception of the child's
-    as it was. The child is forked: nothing of CUDA may have been touched before, if it is to touch it.
+    Raises Failed where the next item takes longer than `timeout_s`, the child and what it started are more than
+    PROCESSES or hold more than `memory_bytes`, or it dies, and a Failed, a UserError or another exception of the
+    child's as it was. The child is forked: nothing of CUDA may have been touched before, if it is to touch it.
     """
     with ending_descendants():
         receiver, sender = multiprocessing.Pipe(duplex=False)
@@ -192,21 +192,27 @@ def _resident_bytes(pid: int) -> int:
         return 0
 
 
+def _tasks() -> int:
+    """Processes and threads of this machine, by one short read."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
 def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int | None) -> None:
-    """Wait for an item or the child's death. Raises Failed where time or memory runs out."""
+    """Wait for an item or the child's death. Raises Failed where time or memory runs out, or processes are too many."""
     until = time.monotonic() + timeout_s
+    before = _tasks()
     while (left := until - time.monotonic()) > 0:
-        if wait([receiver, death], left if memory_bytes is None else min(left, WATCHED_EVERY_S)):
+        if wait([receiver, death], min(left, WATCHED_EVERY_S)):
             return
-        if memory_bytes is not None:
-            started = _descendants(os.getpid())
-            if len(started) > PROCESSES:
-                words = f"it runs {len(started)} processes, more than the {PROCESSES} that a check may"
-                raise Failed("launch_failed", words)
-            used = sum(map(_resident_bytes, started))
-            if used > memory_bytes:
-                limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
-                raise Failed("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
+        # The processes themselves are looked for where they may be too many, or each look has to ask for their memory.
+        if memory_bytes is None and _tasks() - before <= PROCESSES:
+            continue
+        started = _descendants(os.getpid())
+        if len(started) > PROCESSES:
+            raise Failed("launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may")
+        if memory_bytes is not None and (used := sum(map(_resident_bytes, started))) > memory_bytes:
+            limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
+            raise Failed("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
     raise Failed("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")
 
 

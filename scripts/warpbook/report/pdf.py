@@ -1,7 +1,9 @@
 """HTML as a PDF that everyone can read and that lasts: PDF/UA-1 and PDF/A-3a, its runs' tables within."""
 
 import logging
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -10,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from warpbook import members, tables
 from warpbook.errors import UserError
-from warpbook.files import PROJECT
+from warpbook.files import PROJECT, scratch_folder
 from warpbook.runs import Run
 
 if TYPE_CHECKING:
@@ -114,6 +116,18 @@ def _end_streams_plainly() -> None:
     pydyf.Stream.data = property(data)
 
 
+@contextmanager
+def _temporary_files_swept() -> Iterator[None]:
+    """Have this process's temporary files in a folder that the next one sweeps where this one is killed."""
+    before = tempfile.tempdir
+    with scratch_folder() as folder:
+        tempfile.tempdir = str(folder)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+
+
 def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
     """Write HTML as a tagged PDF that holds the tables of the runs `cited`.
 
@@ -136,8 +150,9 @@ def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
     handler = Collector(logging.WARNING)
     weasyprint.LOGGER.addHandler(handler)
     try:
-        page = weasyprint.HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
-        page.write_pdf(target, finisher=_finish, pdf_variant="pdf/a-3a", attachments=attachments(cited))
+        with _temporary_files_swept():
+            page = weasyprint.HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
+            page.write_pdf(target, finisher=_finish, pdf_variant="pdf/a-3a", attachments=attachments(cited))
     finally:
         weasyprint.LOGGER.removeHandler(handler)
     if complaints:

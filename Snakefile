@@ -105,5 +105,9 @@ onstart:
         sys.exit(f"error: {error}")
     for left in Path("results").glob(f"{VERDICTS}*"):  # by a Snakemake that was killed
         left.unlink()
-    if CONFIG.sandbox == "auto" and (reason := sandbox.unavailable()):
-        print(f"no sandbox: kernels and launchers run with your rights, for {reason}", file=sys.stderr)
+    for device in ["cpu", *(["gpu"] if PLAN.device else [])]:
+        if reason := sandbox.absent(CONFIG.sandbox, device):
+            print(
+                f"no sandbox: the {device}'s kernels and launchers run with your rights, for {reason}",
+                file=sys.stderr,
+            )

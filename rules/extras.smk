@@ -21,6 +21,7 @@ rule measure_aa:
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
+        sandbox=CONFIG.sandbox,
         rerun_on_columns=dependencies.columns(tables.SAMPLES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
@@ -28,7 +29,7 @@ rule measure_aa:
     shell:
         "python3 {input.program:q} --device gpu --network {wildcards.network:q} --variant {wildcards.variant:q} --aa"
         " --sizes {params.sizes:q} --measuring {params.measuring:q} --correctness {input.correctness:q}"
-        " --machine {input.machine:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
+        " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
 
 
 rule sanitize_variant:

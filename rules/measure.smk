@@ -51,6 +51,7 @@ rule measure_variant:
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
+        sandbox=CONFIG.sandbox,
         rerun_on_columns=dependencies.columns(tables.SAMPLES),
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
     message:
@@ -60,7 +61,7 @@ rule measure_variant:
         " python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
         " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
         " --correctness {input.correctness:q} --baseline-correctness {input.baseline_correctness:q}"
-        " --machine {input.machine:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
+        " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
 
 
 rule run_program:
@@ -85,6 +86,7 @@ rule run_program:
         repeat=lambda wildcards: "--repeat" if PLAN.repeats_programs(wildcards.variant) else "",
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
+        sandbox=CONFIG.sandbox,
         rerun_on_columns=dependencies.columns(tables.PROGRAMS),
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
     message:
@@ -93,4 +95,5 @@ rule run_program:
         "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
         " python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
         " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
-        " {params.repeat} --correctness {input.correctness:q} --out {output.programs:q} 2> >(tee {log:q} >&2)"
+        " {params.repeat} --correctness {input.correctness:q} --sandbox {params.sandbox:q}"
+        " --out {output.programs:q} 2> >(tee {log:q} >&2)"

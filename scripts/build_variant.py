@@ -13,10 +13,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--architectures", nargs="+", required=True)
-    parser.add_argument("--sandbox", choices=("auto", "none"), default="auto", help="where C++ is compiled")
+    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it compiles: config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    variant, sandboxed = variants.read(arguments.variant), sandbox.chosen(arguments.sandbox)
+    variant, sandboxed = variants.read(arguments.variant, arguments.kernels), sandbox.chosen(arguments.sandbox)
     with locks.machine(shared=True):
         builds = building.build_all(variant, arguments.architectures, arguments.out, sandboxed)
     for made in builds:

@@ -11,7 +11,7 @@ import numpy as np
 from warpbook import data, locks, networks, reference, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import scratch_folder
-from warpbook.harness import checking, emulator, inference, sandbox
+from warpbook.harness import building, checking, emulator, inference, sandbox
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
@@ -28,6 +28,20 @@ def bench_for(device: str, variant: Variant, sandboxed: bool) -> Bench:
     from warpbook.harness.gpu import ExplainedKernels, opened
 
     return opened(variant, ExplainedKernels)
+
+
+def enclosed(arguments: argparse.Namespace, shared: Row) -> Iterator[list[Row]]:
+    """What `check` yields on a GPU in the sandbox. A stranger may have said it: what does not fit is refused.
+
+    Raises Failed where the process inside dies or says what no check does.
+    """
+    readable = [arguments.kernels, arguments.labels, data.cached(networks.find(arguments.network)), weights.FOLDER]
+    readable += [building.FOLDER, building.PROJECT_CUBINS]
+    there = [path for path in readable if path and path.exists()]
+    for rows in sandbox.answers([*sys.argv, "--enclosed"], there, gpu=True):
+        with sandbox.doubted("check"):
+            tables.CORRECTNESS.text(({**shared, **row} for row in rows), "its checks")
+        yield rows
 
 
 def row_of(layer: str, size: int, test: str, **columns: Any) -> Row:
@@ -114,12 +128,17 @@ def main() -> None:
         "--labels", type=Path, nargs="?", help="reference labels; without them only the layers are tested"
     )
     parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument("--sandbox", choices=("auto", "none"), default="auto", help="where CPU code runs: config.yaml")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
     variant = variants.read(arguments.variant, arguments.kernels)
-    sandboxed = arguments.device != "gpu" and sandbox.chosen(arguments.sandbox)
+    if arguments.enclosed:
+        bench = bench_for(arguments.device, variant, sandboxed=False)
+        return sandbox.say(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
+    sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
+    shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
     rows: list[Row] = []
 
     try:
@@ -128,6 +147,8 @@ def main() -> None:
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":
                     return emulate(variant, network, sandboxed, folder)
+                if arguments.device == "gpu" and sandboxed:
+                    return enclosed(arguments, shared)
                 bench = bench_for(arguments.device, variant, sandboxed)
                 return check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels)
 
@@ -135,7 +156,6 @@ def main() -> None:
                 rows += checked
     except Failed as failure:
         rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))
-    shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
     tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
     for row in rows:
         if not row["ok"]:

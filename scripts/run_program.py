@@ -8,14 +8,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from warpbook import locks, networks, outcomes, tables, variants
+from warpbook import data, locks, networks, outcomes, tables, variants, weights
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
-from warpbook.harness import supervision
+from warpbook.files import PROJECT
+from warpbook.harness import building, sandbox, supervision
+from warpbook.harness.supervision import Failed
+from warpbook.networks import Network
+from warpbook.table import Row
+from warpbook.variants import Variant
+
+RUNS_WITHIN = 3  # time limits of a run; the first is run twice
 
 PROGRAM = Path(__file__).with_name("infer.py")
 _ACCURACY = re.compile(r"(?:Correctness:|'accuracy':) ([0-9.]+)")
@@ -63,6 +71,58 @@ def run_once(command: list[str], timeout_s: float) -> dict[str, Any]:
     }
 
 
+def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -> Iterator[Row]:
+    """The columns of PROGRAMS from `weights` on, but for `device`, of each run in turn."""
+    measuring = Measuring.model_validate(json.loads(arguments.measuring))
+
+    def runs_at(weight_set: str, size: int) -> int:
+        # On a GPU, start-up dominates small datasets, and the weights do not change the time: one run is enough.
+        first = weight_set == arguments.weights[0] and size == max(arguments.sizes)
+        return measuring.programs.runs if variant.device == "cpu" or (arguments.repeat and first) else 1
+
+    failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
+    begun = False
+    for weight_set in arguments.weights:
+        for size in arguments.sizes:
+            place = {"weights": weight_set, "size": size}
+            reasons = (variant.unsupported(conv, size) for conv in network.convs)
+            unsupported = next(({"status": "unsupported", "reason": reason} for reason in reasons if reason), None)
+            if not_run := failure or unsupported:
+                yield {**place, "run": 0, **NOT_RUN, **not_run}
+                continue
+            options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
+            command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
+            if arguments.enclosed and not begun:
+                # Numba compiles; outside, what it compiled for the timing is kept.
+                begun = True
+                run_once(command, measuring.timeout_s)
+            spent = 0.0
+            for run in range(runs_at(weight_set, size)):
+                columns = run_once(command, measuring.timeout_s)
+                yield {**place, "run": run, **columns}
+                spent += columns["elapsed_s"]
+                if spent > measuring.programs.patience_s or columns["status"] != "ok":
+                    break
+
+
+def enclosed(arguments: argparse.Namespace, network: Network, gpu: bool, shared: Row) -> Iterator[Row]:
+    """What `run_all` yields in the sandbox. A stranger may have said it: what does not fit is refused.
+
+    Raises Failed where the process inside dies or says what no run does.
+    """
+    data.load(network)  # what is not there yet cannot be written inside
+    places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
+    readable = [PROJECT / "pyproject.toml", variants.FOLDER, weights.FOLDER, data.cached(network)]
+    readable += [arguments.correctness, *([building.FOLDER, building.PROJECT_CUBINS] if gpu else [])]
+    said = sandbox.answers([*sys.argv, "--enclosed"], [path for path in readable if path.exists()], gpu)
+    for row in said:
+        with sandbox.doubted("run of a program"):
+            tables.PROGRAMS.text([{**shared, **row}], "its runs")
+            if (row["weights"], row["size"]) not in places:
+                raise ValueError
+        yield row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", required=True)
@@ -72,40 +132,34 @@ def main() -> None:
     parser.add_argument("--repeat", action="store_true", help="several runs on a GPU too, of the first weights")
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say runs, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network, variant = networks.find(arguments.network), variants.read(arguments.variant)
-    measuring = Measuring.model_validate(json.loads(arguments.measuring))
-
-    def runs_at(weight_set: str, size: int) -> int:
-        # On a GPU, start-up dominates small datasets, and the weights do not change the time: one run is enough.
-        first = weight_set == arguments.weights[0] and size == max(arguments.sizes)
-        return measuring.programs.runs if variant.device == "cpu" or (arguments.repeat and first) else 1
-
-    rows: list[dict[str, Any]] = []
-
-    def add(weight_set: str, size: int, run: int, columns: dict[str, Any]) -> None:
-        place = {"variant": variant.name, "network": network.name, "weights": weight_set, "device": variant.device}
-        rows.append({**place, "size": size, "run": run, **columns})
-
+    shared = {"variant": variant.name, "network": network.name, "device": variant.device}
+    if arguments.enclosed:
+        return sandbox.say(run_all(arguments, variant, network))
+    rows: list[Row] = []
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
+    gpu = variant.device == "gpu"
+    sandboxed = not failure and sandbox.chosen(arguments.sandbox, variant.device)
     with locks.machine():
-        for weight_set in arguments.weights:
-            for size in arguments.sizes:
-                reasons = (variant.unsupported(conv, size) for conv in network.convs)
-                unsupported = next(({"status": "unsupported", "reason": reason} for reason in reasons if reason), None)
-                if not_run := failure or unsupported:
-                    add(weight_set, size, 0, {**NOT_RUN, **not_run})
-                    continue
-                options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
-                command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
-                spent = 0.0
-                for run in range(runs_at(weight_set, size)):
-                    columns = run_once(command, measuring.timeout_s)
-                    add(weight_set, size, run, columns)
-                    spent += columns["elapsed_s"]
-                    if spent > measuring.programs.patience_s or columns["status"] != "ok":
-                        break
+        try:
+            if sandboxed:
+                # Each run ends at its time limit by itself, unless the variant stops who looks.
+                patience_s = RUNS_WITHIN * Measuring.model_validate_json(arguments.measuring).timeout_s
+                said = supervision.supervised(lambda: enclosed(arguments, network, gpu, shared), patience_s)
+            else:
+                said = run_all(arguments, variant, network)
+            rows.extend({**shared, **row} for row in said)
+        except Failed as failed:
+            ran = {(row["weights"], row["size"]) for row in rows}
+            for weight_set in arguments.weights:
+                for size in arguments.sizes:
+                    if (weight_set, size) not in ran:
+                        place = {"weights": weight_set, "size": size, "run": 0}
+                        rows.append({**shared, **place, **NOT_RUN, **failed.columns})
     tables.PROGRAMS.write(rows, arguments.out)
 
 

@@ -138,8 +138,9 @@ class Config(_Model):
     study: str
     gpu: str
     cpu: Literal["live", "none"] = "live"
-    sandbox: Literal["auto", "none"] = Field(
-        "auto", description="where kernels and launchers are checked on the CPU; auto: in bubblewrap where it works"
+    sandbox: Literal["auto", "all", "none"] = Field(
+        "auto",
+        description="where kernels and launchers run; auto: on the CPU in bubblewrap where it works, all: on a GPU too",
     )
     profilers: Literal["auto"] | list[Literal["cupti", "nsys", "nvprof", "ncu"]] = Field(
         "auto", description="what watches the programs on a GPU; auto: whatever the machine has"

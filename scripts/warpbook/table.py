@@ -138,6 +138,14 @@ class Table:
 
         UserError names the row and column of a value that could not be read again.
         """
+        content = self.text(rows, str(path)).encode()
+        if str(path).endswith(".gz"):
+            content = gzip.compress(content, compresslevel=6, mtime=0)
+        with written_whole(path) as temporary:
+            temporary.write_bytes(content)
+
+    def text(self, rows: Iterable[Mapping[Any, Any]], origin: str) -> str:
+        """Rows as the CSV that `write` writes, checked alike."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
@@ -147,12 +155,8 @@ class Table:
                 raise ValueError(f"a row of {self.name} lacks or adds {', '.join(odd)}")
             writer.writerow([column.text(row[name]) for name, column in self.columns.items()])
         text.seek(0)
-        self._values(text, str(path), {})
-        content = text.getvalue().encode()
-        if str(path).endswith(".gz"):
-            content = gzip.compress(content, compresslevel=6, mtime=0)
-        with written_whole(path) as temporary:
-            temporary.write_bytes(content)
+        self._values(text, origin, {})
+        return text.getvalue()
 
     def read(
         self, source: str | Path | IO[bytes], origin: str | None = None, renamed: Mapping[str, str] | None = None

@@ -301,12 +301,13 @@ def checked(folder: Path, name: str, device: str, network: str = "fa17") -> list
 
 
 def timed(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
-    """The rows that timing a folder's variant gives, after `checked`, in a process of its own."""
+    """The rows that timing a folder's variant gives, after `checked` and like it in a process of its own."""
     machine, out = folder / "machine.json", folder / f"{name}.{device}.samples.csv"
     machine.write_text(json.dumps(MACHINE))
     command = [sys.executable, str(MEASURE), "--device", device, "--kernels", str(folder), "--variant", name]
     command += ["--network", network, "--sizes", "100", "--measuring", MEASURING.model_dump_json()]
-    command += ["--correctness", str(folder / f"{name}.{device}.csv"), "--machine", str(machine), "--out", str(out)]
+    command += ["--correctness", str(folder / f"{name}.{device}.csv"), "--machine", str(machine)]
+    command += ["--sandbox", "none", "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True)
     return tables.SAMPLES.rows(out)
 

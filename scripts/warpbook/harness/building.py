@@ -1,18 +1,20 @@
 """Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU, C++ to a library of the host's; logs are kept."""
 
+import base64
 import contextlib
 import hashlib
 import math
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import devices, launches, sources, tables
+from warpbook import devices, launches, sources, tables, variants
 from warpbook.errors import UserError
 from warpbook.files import PROJECT, written_whole
-from warpbook.harness import host
+from warpbook.harness import host, sandbox
 from warpbook.harness.host import COMPILE_BYTES, COMPILE_S
 from warpbook.harness.supervision import Failed, bound, supervised
 from warpbook.variants import USUAL_KERNEL, Variant
@@ -210,13 +212,18 @@ def build(variant: Variant, arch: str) -> Build:
         threads = math.prod(variant.header.block)
         if reason := devices.beyond_registers(arch, threads, kernel["registers"], kernel["shared_bytes"]):
             cubin, log = None, f"{variant.files[0].name}: {reason}"
+    if cubin is None:
+        return _failed(variant, arch, log)
     names = [kernel["kernel"] for kernel in kernels]
     for kernel in kernels:
         plain = sources.plain_name(kernel["kernel"])
         if sources.symbol_of(plain, names) == kernel["kernel"]:
             kernel["kernel"] = plain
-    rows = _rows(variant, arch, compiler(), cubin is not None, complaints(log), kernels if cubin else [{"kernel": ""}])
-    return Build(variant.name, arch, cubin, rows)
+    return Build(variant.name, arch, cubin, _rows(variant, arch, compiler(), True, complaints(log), kernels))
+
+
+def _failed(variant: Variant, arch: str, log: str) -> Build:
+    return Build(variant.name, arch, None, _rows(variant, arch, compiler(), False, complaints(log), [{"kernel": ""}]))
 
 
 def _rows(
@@ -232,7 +239,7 @@ def _rows(
         "ok": ok,
         "log": log,
     }
-    return tuple({name: {**shared, **kernel}.get(name) for name in tables.BUILDS.columns} for kernel in kernels)
+    return tuple({name: {**kernel, **shared}.get(name) for name in tables.BUILDS.columns} for kernel in kernels)
 
 
 def build_host(variant: Variant, sandboxed: bool) -> Build:
@@ -250,11 +257,12 @@ def build_host(variant: Variant, sandboxed: bool) -> Build:
 
 def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxed: bool = False) -> list[Build]:
     """Build a variant for every architecture that it is for into `folder`: `<arch>.cubin` for each that compiles, and
-    builds.csv. C++ is for this machine's alone."""
+    builds.csv. C++ is for this machine's alone. `sandboxed`, a source can include no file of its user's."""
+    wanted = [arch for arch in architectures if variant.made_for(arch)]
     if variant.cpp_source:
         builds = [build_host(variant, sandboxed)]
     else:
-        builds = [build(variant, arch) for arch in architectures if variant.made_for(arch)]
+        builds = list(_enclosed(variant, wanted)) if sandboxed else [build(variant, arch) for arch in wanted]
     with written_whole(folder) as temporary:
         temporary.mkdir()
         for made in builds:
@@ -262,6 +270,40 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
                 (temporary / f"{made.arch}.cubin").write_bytes(made.cubin)
         tables.BUILDS.write([row for made in builds for row in made.rows], temporary / "builds.csv")
     return builds
+
+
+def _enclosed(variant: Variant, architectures: list[str]) -> Iterator[Build]:
+    """`build` for each architecture, in the sandbox. What comes from there may be a stranger's words."""
+    left = list(architectures)
+    command = ["-m", __name__, variant.name, str(variant.files[0].parent.absolute()), *architectures]
+    try:
+        for answer in supervised(lambda: sandbox.answers(command, variant.files), COMPILE_S):
+            yield _read(variant, left.pop(0), answer)
+    except (Failed, IndexError) as failure:
+        yield from (_failed(variant, arch, f"{variant.name}: {failure}") for arch in left)
+
+
+def _read(variant: Variant, arch: str, answer: Any) -> Build:
+    """A build as `main` says it. Raises Failed where it is none."""
+    with sandbox.doubted("compiler"):
+        cubin = None if answer["cubin"] is None else base64.b64decode(answer["cubin"])
+        rows = _rows(variant, arch, compiler(), cubin is not None, str(answer["log"]), answer["kernels"])
+        tables.BUILDS.text(rows, "its build")
+    return Build(variant.name, arch, cubin, rows)
+
+
+def main() -> None:
+    """Build in the sandbox, and say it. Arguments: the variant, its folder, architectures."""
+    name, folder, *architectures = sys.argv[1:]
+    variant = variants.read(name, Path(folder))
+
+    def builds() -> Iterator[dict[str, Any]]:
+        for arch in architectures:
+            made = build(variant, arch)
+            cubin = made.cubin and base64.b64encode(made.cubin).decode()
+            yield {"cubin": cubin, "log": made.log, "kernels": made.rows}
+
+    sandbox.say(builds())
 
 
 def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
@@ -298,3 +340,7 @@ def project_cubin(source: Path, arch: str, folder: Path = PROJECT_CUBINS) -> byt
     with contextlib.suppress(UserError), written_whole(kept) as temporary:  # where nothing can be kept, nothing is
         temporary.write_bytes(cubin)
     return cubin
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,6 @@ import fcntl
 import json
 import mmap
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -23,14 +22,11 @@ import numpy as np
 
 from warpbook.harness import emulator, host, sandbox, worker
 from warpbook.harness.bench import CpuBench
-from warpbook.harness.supervision import Failed, how_it_ended, leave_with
+from warpbook.harness.supervision import Failed, leave_with
 from warpbook.networks import ConvLayer, Network
 from warpbook.variants import Operation, Variant
 
-WORDS_BYTES = 64 << 10  # of what a variant's process writes to stderr
-REASON_CHARACTERS = 2000
 ENDED_WITHIN_S = 10
-STATUSES = ("compile_failed", "launch_failed", "unsupported", "wrong_result", "refused")
 
 
 class IsolatedBench(CpuBench):
@@ -114,8 +110,7 @@ class IsolatedBench(CpuBench):
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise self._nonsense() from None
         if fault:
-            known = status if status in STATUSES else "launch_failed"
-            raise Failed(known, "".join(filter(str.isprintable, str(reason)))[:REASON_CHARACTERS])
+            raise Failed(status if status in sandbox.STATUSES else "launch_failed", sandbox.printable(reason))
         assert isinstance(answer, dict)
         return answer
 
@@ -163,14 +158,11 @@ class IsolatedBench(CpuBench):
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        if self._sandboxed and 128 < code <= 128 + signal.SIGRTMAX:
-            code = 128 - code  # as bubblewrap tells a signal
         self._words.seek(0)
-        text = self._words.read(WORDS_BYTES).decode(errors="replace")
-        if words := emulator.sanitizer_words(text):
+        if words := emulator.sanitizer_words(self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")):
             return Failed("wrong_result", f"{self._variant.name}: {words}")
-        last = "".join(filter(str.isprintable, (text.strip().splitlines() or [""])[-1]))[:REASON_CHARACTERS]
-        return Failed("launch_failed", f"its process died: {how_it_ended(code)}{f' ({last})' if last else ''}")
+        ended = sandbox.how_it_ended_inside(code, self._words, self._sandboxed)
+        return Failed("launch_failed", f"its process died: {ended}")
 
 
 def _whole(values: np.ndarray) -> np.ndarray:

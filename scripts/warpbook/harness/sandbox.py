@@ -2,27 +2,38 @@
 
 Inside there is no network, no process of outside's, no environment, and of files only the system's programs and
 libraries, Python's, the harness's code and what is named, all read-only. Only /tmp and /dev/shm can be written: they
-are memory, small, and gone afterwards.
+are memory, small, and gone afterwards. With a GPU inside there are its device files and what the driver tells of it.
 """
 
+import contextlib
 import functools
+import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
-from warpbook.harness.supervision import FILE_BYTES
+from warpbook.harness.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
 
+SETTINGS = ("auto", "all", "none")  # of `sandbox` in config.yaml
 SCRATCH_BYTES = 1 << 30
 PROCESSES = 4096  # and threads; the kernel holds root to none, whom `supervised` watches
 TRIED_FOR_S = 20
+ANSWER_BYTES = 64 << 20  # of one answer
+WORDS_BYTES = 64 << 10  # of what a variant's process writes to stderr
+REASON_CHARACTERS = 2000
+STATUSES = ("compile_failed", "launch_failed", "unsupported", "wrong_result", "refused")
 
 _SYSTEM = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/sys/devices/system/cpu")
+_OF_A_GPU = ("/sys", "/run/nvidia-persistenced")
 _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # How many threads libraries start is the user's to say.
 _PASSED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -45,22 +56,49 @@ def unavailable() -> str:
     return ""
 
 
-def chosen(setting: str) -> bool:
-    """Whether the setting `sandbox`, auto or none, means that there is a sandbox."""
-    return setting == "auto" and not unavailable()
+@functools.cache
+def gpu_unavailable() -> str:
+    """Why the GPU that answers here does not answer in the sandbox, tried once a process; empty where it does."""
+    if reason := unavailable():
+        return reason
+    asks = "from warpbook import devices; device = devices.probe(); exit(device if isinstance(device, str) else 0)"
+    command = wrapped([sys.executable, "-c", asks], gpu=True)
+    try:
+        tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TRIED_FOR_S, env={})
+    except subprocess.TimeoutExpired as error:
+        return f"the GPU does not answer in bubblewrap ({error})"
+    words = (tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"])[-1]
+    return f"the GPU does not answer in bubblewrap ({words})" if tried.returncode else ""
 
 
-def for_strangers(setting: str) -> bool:
+def absent(setting: str, device: str) -> str:
+    """Why code for a device, cpu, emulator or gpu, has no sandbox though the setting asks for one; empty where it has
+    one, or none is asked for."""
+    if device != "gpu":
+        return unavailable() if setting != "none" else ""
+    return gpu_unavailable() if setting == "all" else ""
+
+
+def chosen(setting: str, device: str = "cpu") -> bool:
+    """Whether the setting `sandbox` means that code for a device, cpu, emulator or gpu, has a sandbox here: `auto` all
+    code but a GPU's, `all` a GPU's too, `none` no code."""
+    asked = setting in (("all",) if device == "gpu" else ("auto", "all"))
+    return asked and not absent(setting, device)
+
+
+def for_strangers(setting: str, device: str = "cpu") -> bool:
     """`chosen` for code of strangers, which runs outside a sandbox only where that is asked for.
 
-    Raises UserError where the setting is auto and there is no sandbox.
+    Raises UserError where the setting is not none and there is no sandbox for code on this device.
     """
-    if setting == "auto" and (reason := unavailable()):
+    if setting == "none":
+        return False
+    if reason := absent("all", device):
         raise UserError(
             f"strangers' kernels run in a sandbox, and there is none here: {reason}. "
             "To run them with your rights all the same, on a machine with nothing to lose, set sandbox=none"
         )
-    return chosen(setting)
+    return True
 
 
 def wrapped(
@@ -68,8 +106,11 @@ def wrapped(
     environment: Mapping[str, str] | None = None,
     readable: Iterable[Path] = (),
     writable: Iterable[Path] = (),
+    gpu: bool = False,
+    folder: Path = Path("/tmp"),
 ) -> list[str]:
-    """The command that runs `command` in a sandbox where `environment` and some folders are added.
+    """The command that runs `command` in a sandbox where `environment` and some files and folders are added, from a
+    folder that is made there.
 
     To be run with no environment: the first process inside is bubblewrap's, and all inside can read what it was given.
     """
@@ -83,24 +124,102 @@ def wrapped(
     ]
     words += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--uid", "65534", "--gid", "65534", "--proc", "/proc", "--dev", "/dev"]
-    for folder in ("/tmp", "/dev/shm"):
-        words += ["--size", str(SCRATCH_BYTES), "--tmpfs", folder]
+    for memory in ("/tmp", "/dev/shm"):
+        words += ["--size", str(SCRATCH_BYTES), "--tmpfs", memory]
+    for device in sorted(Path("/dev").glob("nvidia*")) if gpu else []:
+        words += ["--dev-bind", str(device), str(device)]
     words += ["--remount-ro", "/dev"]
-    for name in _SYSTEM:
+    for name in (*_SYSTEM, *(_OF_A_GPU if gpu else ())):
         words += ["--ro-bind-try", name, name]
     for name in _LINKED:
         if Path(name).is_symlink():
             words += ["--symlink", str(Path(name).readlink()), name]
         else:
             words += ["--ro-bind-try", name, name]
-    for path in [*_python(), *readable]:
+    for path in [*_python(), *(path.absolute() for path in readable)]:
         words += ["--ro-bind", str(path), str(path)]
     for path in writable:
         words += ["--bind", str(path), str(path)]
-    words += ["--remount-ro", "/", "--chdir", "/tmp", "--clearenv"]
+    words += ["--dir", str(folder), "--remount-ro", "/", "--chdir", str(folder), "--clearenv"]
     for name, value in {**_environment(), **(environment or {})}.items():
         words += ["--setenv", name, value]
     return [*words, "--", *map(str, command)]
+
+
+def answers(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool = False) -> Iterator[Any]:
+    """What one of the project's programs says in the sandbox by `say`, as it comes; its answers are a stranger's.
+
+    `arguments` are the program and its own; it runs in this process's folder, of which there is what is `readable`.
+    Raises Failed where it ends otherwise than by its last answer.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        leave_with(parent)
+        bound_files()
+
+    command = wrapped([sys.executable, *arguments], None, readable, gpu=gpu, folder=Path.cwd())
+    with (
+        tempfile.TemporaryFile() as words,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, env={}, preexec_fn=prepare) as process,
+    ):
+        assert process.stdout is not None
+        while line := process.stdout.readline(ANSWER_BYTES):
+            try:
+                answer = json.loads(line)
+                status, reason = answer.get("failed") or ("", "")
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                raise Failed("launch_failed", "its process answers what no variant's would") from None
+            if status:
+                raise Failed(status if status in STATUSES else "launch_failed", printable(reason))
+            if "end" in answer:
+                return
+            yield answer.get("item")
+        raise Failed("launch_failed", f"its process died: {how_it_ended_inside(process.wait(), words)}")
+
+
+@contextlib.contextmanager
+def doubted(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong with an answer from the sandbox into Failed: no `what` would have said it."""
+    try:
+        yield
+    except (UserError, ValueError, TypeError, KeyError, AttributeError):
+        raise Failed("launch_failed", f"its process answers what no {what} would") from None
+
+
+def say(items: Iterable[Any]) -> None:
+    """Say items, values that JSON knows, and how they ended to whoever runs this process in a sandbox (`answers`).
+
+    What a variant prints goes where its errors go.
+    """
+    with os.fdopen(os.dup(1), "w") as judge:
+        os.dup2(2, 1)
+
+        def answer(**content: Any) -> None:
+            print(json.dumps(content), file=judge, flush=True)
+
+        try:
+            for item in items:
+                answer(item=item)
+            answer(end=True)
+        except Failed as failure:
+            answer(failed=[failure.status, str(failure)])
+        except UserError as error:
+            answer(failed=["launch_failed", str(error)])
+
+
+def printable(words: object) -> str:
+    """Words of a stranger's as they may stand in a table."""
+    return "".join(filter(str.isprintable, str(words)))[:REASON_CHARACTERS]
+
+
+def how_it_ended_inside(code: int, words: IO[bytes], sandboxed: bool = True) -> str:
+    """How a process in the sandbox ended, and the last of what it wrote to a file."""
+    if sandboxed and 128 < code <= 128 + signal.SIGRTMAX:
+        code = 128 - code  # as bubblewrap tells a signal
+    words.seek(0)
+    last = printable((words.read(WORDS_BYTES).decode(errors="replace").strip().splitlines() or [""])[-1])
+    return f"{how_it_ended(code)}{f' ({last})' if last else ''}"
 
 
 def bound_files() -> None:

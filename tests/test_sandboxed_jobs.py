@@ -1,0 +1,198 @@
+"""What a variant's code can do while it is built, timed and run as a program, seen from outside."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warpbook import outcomes, tables, variants
+from warpbook.errors import UserError
+from warpbook.files import PROJECT
+from warpbook.harness import attacks, checking, sandbox
+
+needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
+# Each attack is made outside the sandbox too, where it does its harm: one that never could shows nothing.
+either = pytest.mark.parametrize("setting", [pytest.param("auto", marks=needs_sandbox), "none"])
+
+RIGHT = "y[...] = convolve(x, w)"
+CHECKED = {"layer": "conv1", "size": 3, "test": "integers", **checking.NOT_COMPARED}
+SOUND = {**CHECKED, "ok": True, "status": "ok", "reason": ""}
+
+
+def passed(path: Path, device: str = "cpu") -> Path:
+    """The table of a check that `mine` passed."""
+    tables.CORRECTNESS.write([{"variant": "mine", "network": "fa17", "device": device, **SOUND}], path)
+    return path
+
+
+def timed(folder: Path, setting: str, *sizes: int):
+    """The samples of the variant `mine` of a folder."""
+    out, machine = folder.parent / f"{folder.name}.samples.csv", folder.parent / "machine.json"
+    machine.write_text(json.dumps(attacks.MACHINE))
+    command = [sys.executable, attacks.MEASURE, "--device", "cpu", "--kernels", folder, "--variant", "mine"]
+    command += ["--network", "fa17", "--sizes", *map(str, sizes), "--measuring", attacks.MEASURING.model_dump_json()]
+    command += ["--correctness", passed(folder.parent / "passed.csv"), "--machine", machine, "--sandbox", setting]
+    subprocess.run([*command, "--out", out], check=True, capture_output=True)
+    return tables.SAMPLES.rows(out)
+
+
+def failure(rows) -> dict[str, str]:
+    first = outcomes.first_failure({**row, "ok": row["status"] == "ok"} for row in rows)
+    assert first, "it passed"
+    return first
+
+
+@either
+def test_a_sound_variant_is_timed(setting, cpu_variant, tmp_path):
+    cpu_variant(RIGHT)
+    rows = timed(tmp_path, setting, 3, 5)
+    assert {(row["size"], row["status"]) for row in rows} == {(3, "ok"), (5, "ok")}
+    assert all(row["time_ms"] > 0 for row in rows)
+
+
+@either
+def test_a_launcher_writes_nothing_outside_while_it_is_timed(setting, cpu_variant, tmp_path):
+    cpu_variant(RIGHT, before=f"open({str(tmp_path / 'mark')!r}, 'w').close()")
+    rows = timed(tmp_path, setting, 3)
+    assert (tmp_path / "mark").exists() == (setting == "none")
+    assert setting == "none" or failure(rows)["reason"].startswith("mine, prepared: OSError")
+
+
+@either
+def test_a_crash_while_it_is_timed_is_told_and_what_was_timed_before_is_kept(setting, cpu_variant, tmp_path):
+    cpu_variant(f"{RIGHT}\nif len(x) == 5:\n    import ctypes; ctypes.string_at(0)")
+    rows = timed(tmp_path, setting, 3, 5)
+    assert {row["status"] for row in rows if row["size"] == 3} == {"ok"}
+    (row,) = (row for row in rows if row["size"] == 5)
+    assert row["status"] == "launch_failed"
+    assert row["reason"].startswith("its process died: SIGSEGV")
+
+
+FORKS = """
+import os, time
+for _ in range(600):
+    if os.fork() == 0:
+        time.sleep(50)
+        os._exit(0)
+time.sleep(50)
+"""
+
+
+@either
+def test_a_launcher_that_forks_without_end_while_it_is_timed_is_stopped(setting, cpu_variant, tmp_path):
+    cpu_variant(RIGHT, before=FORKS)
+    assert "processes, more than the 256" in failure(timed(tmp_path, setting, 3))["reason"]
+
+
+SAYS = """
+import os
+for number in range(3, 64):
+    try:
+        os.write(number, {answer!r})
+    except OSError:
+        pass
+"""
+
+
+@needs_sandbox
+@pytest.mark.parametrize("answer", [b"no JSON\n", b"7\n", b'{"item": 7}\n', b'{"item": ["conv1", 99, []]}\n'])
+def test_a_launcher_that_answers_for_the_harness_is_a_failure_that_is_told(answer, cpu_variant, tmp_path):
+    cpu_variant(RIGHT, before=SAYS.format(answer=answer))
+    assert re.search("its process answers what no (variant|measurement)", failure(timed(tmp_path, "auto", 3))["reason"])
+
+
+@either
+def test_a_source_that_nvrtc_compiles_includes_no_file_of_its_user(setting, tmp_path):
+    (tmp_path / "letter").write_text("secret words\n")
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    text = (variants.FOLDER / "direct.cu").read_text()
+    (folder / "mine.cu").write_text(text.replace("*/", f'*/\n#include "{tmp_path}/letter"\n', 1))
+    command = [sys.executable, PROJECT / "scripts" / "build_variant.py", "--kernels", folder, "--variant", "mine"]
+    command += ["--architectures", "sm_90", "--sandbox", setting, "--out", tmp_path / "builds"]
+    subprocess.run(command, check=True, capture_output=True)
+    (row,) = tables.BUILDS.rows(tmp_path / "builds" / "builds.csv")
+    assert not row["ok"]
+    assert ("cannot open source file" in row["log"]) == (setting == "auto")
+    assert ("secret" in row["log"]) == (setting == "none")
+
+
+@needs_sandbox
+def test_a_build_is_the_same_inside_and_outside(tmp_path):
+    made = {}
+    for setting in ("auto", "none"):
+        command = [sys.executable, PROJECT / "scripts" / "build_variant.py", "--variant", "direct"]
+        command += ["--architectures", "sm_80", "sm_90", "--sandbox", setting, "--out", tmp_path / setting]
+        subprocess.run(command, check=True, capture_output=True)
+        made[setting] = {path.name: path.read_bytes() for path in (tmp_path / setting).iterdir()}
+    assert made["auto"] == made["none"]
+    assert made["auto"].keys() == {"builds.csv", "sm_80.cubin", "sm_90.cubin"}
+
+
+@either
+def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_variant, tmp_path):
+    project = tmp_path / "project"
+    for name in ("scripts", "weights"):
+        shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "pyproject.toml", project)
+    (project / "kernels").mkdir()
+    mark = tmp_path / "mark"
+    launcher = cpu_variant(
+        RIGHT, before=f"try:\n    open({str(mark)!r}, 'w').close()\nexcept OSError:\n    pass"
+    ).launcher
+    shutil.copy(launcher, project / "kernels")
+    command = [sys.executable, "scripts/run_program.py", "--network", "fa17", "--weights", "high", "--variant", "mine"]
+    command += ["--sizes", "3", "--measuring", attacks.MEASURING.model_dump_json(), "--sandbox", setting]
+    command += ["--correctness", passed(tmp_path / "passed.csv"), "--out", "programs.csv"]
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    (row,) = tables.PROGRAMS.rows(project / "programs.csv")
+    assert (row["status"], row["accuracy"]) == ("ok", 1.0)
+    assert 0 < row["user_s"] + row["system_s"] < 60
+    assert row["max_rss_kib"] > 30_000
+    assert mark.exists() == (setting == "none")
+
+
+def test_a_gpu_s_jobs_are_in_the_sandbox_only_where_that_is_asked_for_and_it_answers_there(monkeypatch):
+    monkeypatch.setattr(sandbox, "unavailable", lambda: "")
+    monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "no /dev/nvidia0")
+    assert [sandbox.chosen(setting, "gpu") for setting in sandbox.SETTINGS] == [False, False, False]
+    assert [sandbox.absent(setting, "gpu") for setting in sandbox.SETTINGS] == ["", "no /dev/nvidia0", ""]
+    monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "")
+    assert {setting: sandbox.chosen(setting, "gpu") for setting in sandbox.SETTINGS} == {
+        "auto": False,
+        "all": True,
+        "none": False,
+    }
+    assert [sandbox.chosen(setting, "emulator") for setting in sandbox.SETTINGS] == [True, True, False]
+
+
+def test_strangers_code_for_a_gpu_that_does_not_answer_in_the_sandbox_is_refused(monkeypatch):
+    monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "the GPU does not answer in bubblewrap (no device)")
+    for setting in ("auto", "all"):
+        with pytest.raises(UserError, match=r"does not answer in bubblewrap \(no device\)\. .* set sandbox=none"):
+            sandbox.for_strangers(setting, "gpu")
+    assert sandbox.for_strangers("none", "gpu") is False
+
+
+@needs_sandbox
+def test_the_sandbox_is_asked_whether_the_gpu_answers_there():
+    """Here, where there is none, and on a machine where there is one: in either the question reaches the driver."""
+    assert re.fullmatch(
+        r"|the GPU does not answer in bubblewrap \(no CUDA d(river|evice).*\)", sandbox.gpu_unavailable()
+    )
+
+
+@pytest.mark.gpu
+@needs_sandbox
+def test_a_gpu_variant_is_checked_in_the_sandbox(tmp_path):
+    if reason := sandbox.gpu_unavailable():
+        pytest.skip(reason)
+    out = tmp_path / "checked.csv"
+    command = [sys.executable, attacks.CHECK, "--device", "gpu", "--variant", "direct", "--network", "fa17"]
+    command += ["--sizes", "1", "--timeout", "120", "--sandbox", "all", "--out", out]
+    subprocess.run(command, check=True, capture_output=True)
+    assert all(row["ok"] or row["status"] == "unsupported" for row in tables.CORRECTNESS.rows(out))

@@ -24,8 +24,34 @@ expect: Nothing.
 """
 
 
+BEGIN, END = "<!-- tried -->\n", "<!-- end of tried -->\n"
+TRIED = pytest.StashKey[dict[str, str]]()
+
+
 def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true", help="fail GPU tests where there is no GPU")
+    parser.addoption("--page", type=Path, help="page whose table of what was tried is written anew where all passed")
+
+
+@pytest.fixture(scope="session")
+def tried(pytestconfig) -> Callable[[str, int, str], None]:
+    """Say what a test tried, how often, and what came of it: a row of the table in SECURITY.md."""
+    rows = pytestconfig.stash.setdefault(TRIED, {})
+
+    def say(what: str, times: int, outcome: str) -> None:
+        rows[what] = f"| {what} | {times:,} | {outcome} |\n"
+
+    return say
+
+
+def pytest_sessionfinish(session, exitstatus):
+    page = session.config.getoption("--page")
+    if page and not exitstatus:
+        before, rest = page.read_text().split(BEGIN)
+        table, after = rest.split(END)
+        head, kept = table.splitlines(keepends=True)[:2], table.splitlines(keepends=True)[2:]
+        rows = {line.split(" | ")[0].removeprefix("| "): line for line in kept} | session.config.stash.get(TRIED, {})
+        page.write_text(before + BEGIN + "".join([*head, *rows.values()]) + END + after)
 
 
 # Files that take longest, in that order. Two workers take a file each: one begun last would be waited for.

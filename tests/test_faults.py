@@ -214,7 +214,7 @@ def fault(disk: Disk, program: str, at: int, cause: int) -> str:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_write_that_fails_is_told_and_leaves_nothing_half_written_by(program, made, tmp_path):
+def test_a_write_that_fails_is_told_and_leaves_nothing_half_written_by(program, made, tmp_path, tried):
     whole, writes = made
     disks = [whole.copy(tmp_path / f"disk {number}") for number in range(2)]
     assert writes[program] > 2, "the program's writes are not seen: nothing was tested"
@@ -228,6 +228,8 @@ def test_a_write_that_fails_is_told_and_leaves_nothing_half_written_by(program, 
         shares = [places, places] if WRITES >= LAST_WRITE else [places[::2], places[1::2]]
         found = [words for part in pool.map(faults, disks, causes, shares) for words in part if words]
     assert not found, "\n".join(found)
+    outcome = "a sentence with file and cause, or done without; what was there before is there, nothing half-written"
+    tried(f"a write of `{program}` that fails, disk full or broken", sum(map(len, shares)), outcome)
     done, _ = disks[0].run(program)  # what a full disk stopped is done once there is room
     assert done.returncode in DONE, done.stderr
     assert disks[0].held().keys() == whole.held().keys()

@@ -200,7 +200,7 @@ def test_a_rendering_killed_in_its_midst_leaves_no_temporary_file_to_the_next(tm
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_command_killed_at_any_moment_is_made_good_by_the_same_command(study):
+def test_a_command_killed_at_any_moment_is_made_good_by_the_same_command(study, tried):
     undisturbed = study.results()
     assert study.temporary() == []
     lasts_s = {name: duration(study, name) for name in COMMANDS} if KILLS > 3 else dict.fromkeys(COMMANDS, 6.0)
@@ -223,3 +223,8 @@ def test_a_command_killed_at_any_moment_is_made_good_by_the_same_command(study):
         assert study.temporary() == [], place
         assert study.results() == undisturbed, place
     assert interrupted, "every command ended before it was killed: nothing was tested"
+    outcome = (
+        "given again, the command ends with the results of an undisturbed one; no process after "
+        f"{ENDED_WITHIN_S} s, no temporary file"
+    )
+    tried("`kill -9` of Snakemake, one of its programs or everything, at a random moment", interrupted, outcome)

@@ -1,15 +1,18 @@
 """What a variant's code can do while it is built, timed and run as a program, seen from outside."""
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from warpbook import outcomes, tables, variants
+from warpbook import estimates, outcomes, tables, variants
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.harness import attacks, checking, sandbox
@@ -196,3 +199,53 @@ def test_a_gpu_variant_is_checked_in_the_sandbox(tmp_path):
     command += ["--sizes", "1", "--timeout", "120", "--sandbox", "all", "--out", out]
     subprocess.run(command, check=True, capture_output=True)
     assert all(row["ok"] or row["status"] == "unsupported" for row in tables.CORRECTNESS.rows(out))
+
+
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "60"))
+TIMES = """
+import sys
+from time import perf_counter
+import numpy as np
+from warpbook import networks, variants
+layer, images = networks.find("fa17").convs[0], 1
+operation = variants.read(sys.argv[1]).prepare(layer, images)
+x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+for _ in sys.stdin:
+    operation(x, w, y)
+    began = perf_counter()
+    operation(x, w, y)
+    print(perf_counter() - began, flush=True)
+"""
+
+
+@needs_sandbox
+@pytest.mark.parametrize("name", ["loop_nest", "onnxruntime"])
+def test_a_variant_takes_the_same_time_inside_and_outside(name, tried):
+    """In turn, call by call: what the machine does meanwhile both see. A second one outside shows the noise."""
+    command = [sys.executable, "-c", TIMES, name]
+    outside = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
+    started = {
+        "inside": (sandbox.wrapped(command, readable=[variants.FOLDER]), {}),
+        "outside": (command, outside),
+        "again": (command, outside),
+    }
+    times_s = {place: [] for place in started}
+    with contextlib.ExitStack() as held:
+        processes = {}
+        for place, (words, environment) in started.items():
+            # A session each: Linux divides the processors among sessions.
+            process = subprocess.Popen(
+                words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            )
+            processes[place] = held.enter_context(process)
+        for number in range(ROUNDS):
+            for place in [*processes][number % 3 :] + [*processes][: number % 3]:
+                print(file=processes[place].stdin, flush=True)
+                times_s[place].append(float(processes[place].stdout.readline()))
+    taken = {place: np.array(values) for place, values in times_s.items()}
+    ratio = estimates.paired_ratio(taken["inside"], taken["outside"])
+    noise = estimates.paired_ratio(taken["again"], taken["outside"])
+    outcome = f"times as long as outside: {ratio.value:.3f}, 95 % interval {ratio.low:.3f} to {ratio.high:.3f}"
+    outcome += f"; a second one outside: {noise.value:.3f}, {noise.low:.3f} to {noise.high:.3f}"
+    tried(f"a call of `{name}` timed in the sandbox, in turn with one outside", ROUNDS, outcome)
+    assert ratio.low < 1.1 and ratio.high > 0.9, outcome

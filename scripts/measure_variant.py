@@ -13,7 +13,7 @@ from typing import Any
 from warpbook import bounds, locks, networks, outcomes, tables, variants
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
-from warpbook.harness import building, checking, sandbox, timing
+from warpbook.harness import building, checking, host, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
 from warpbook.harness.supervision import Failed, supervised
 from warpbook.networks import ConvLayer
@@ -85,17 +85,20 @@ def measure(
 
 
 def enclosed(
-    arguments: argparse.Namespace, names: set[str], places: list[Place], shared: dict[str, str]
+    arguments: argparse.Namespace, timed: list[Variant], places: list[Place], shared: dict[str, str]
 ) -> Iterator[tuple[Place, list[timing.Row]]]:
     """What `measure` yields for these places in the sandbox. A stranger may have said it: what does not fit is refused.
 
     Raises Failed where the process inside dies or says what no measurement does.
     """
+    for variant in timed:
+        if variant.cpp_source:
+            with checking.faults_named(variant, "compiled"):
+                host.library(variant, sandboxed=True)  # what is not kept yet cannot be kept inside
     by_name = {layer.name: layer for layer, _ in places}
+    names = {variant.name for variant in timed}
     given = [arguments.kernels, arguments.machine, arguments.baseline_correctness]
-    readable = [path for path in given if path]
-    if arguments.device == "gpu":
-        readable += [path for path in (building.FOLDER, building.PROJECT_CUBINS) if path.exists()]
+    readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, host.LIBRARIES]
     for answer in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=arguments.device == "gpu"):
         with sandbox.doubted("measurement"):
             layer, images, rows = answer
@@ -160,8 +163,7 @@ def main() -> None:
 
     def produce() -> Iterator[tuple[Place, list[timing.Row]]]:
         if sandbox.chosen(arguments.sandbox, arguments.device):
-            names = {variant.name, *([baseline.name] if baseline else [])}
-            return enclosed(arguments, names, list(remaining), shared)
+            return enclosed(arguments, [variant, *([baseline] if baseline else [])], list(remaining), shared)
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
 
     try:

@@ -16,8 +16,7 @@ from typing import Any
 from warpbook import data, locks, networks, outcomes, tables, variants, weights
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
-from warpbook.files import PROJECT
-from warpbook.harness import building, sandbox, supervision
+from warpbook.harness import building, checking, host, sandbox, supervision
 from warpbook.harness.supervision import Failed
 from warpbook.networks import Network
 from warpbook.table import Row
@@ -105,16 +104,19 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
                     break
 
 
-def enclosed(arguments: argparse.Namespace, network: Network, gpu: bool, shared: Row) -> Iterator[Row]:
+def enclosed(arguments: argparse.Namespace, variant: Variant, network: Network, shared: Row) -> Iterator[Row]:
     """What `run_all` yields in the sandbox. A stranger may have said it: what does not fit is refused.
 
     Raises Failed where the process inside dies or says what no run does.
     """
     data.load(network)  # what is not there yet cannot be written inside
+    if variant.cpp_source:
+        with checking.faults_named(variant, "compiled"):
+            host.library(variant, sandboxed=True)
     places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
-    readable = [PROJECT / "pyproject.toml", variants.FOLDER, weights.FOLDER, data.cached(network)]
-    readable += [arguments.correctness, *([building.FOLDER, building.PROJECT_CUBINS] if gpu else [])]
-    said = sandbox.answers([*sys.argv, "--enclosed"], [path for path in readable if path.exists()], gpu)
+    readable = [variants.FOLDER, weights.FOLDER, data.cached(network), arguments.correctness]
+    readable += [building.FOLDER, building.PROJECT_CUBINS, host.LIBRARIES]
+    said = sandbox.answers([*sys.argv, "--enclosed"], readable, variant.device == "gpu")
     for row in said:
         with sandbox.doubted("run of a program"):
             tables.PROGRAMS.text([{**shared, **row}], "its runs")
@@ -142,14 +144,13 @@ def main() -> None:
         return sandbox.say(run_all(arguments, variant, network))
     rows: list[Row] = []
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
-    gpu = variant.device == "gpu"
     sandboxed = not failure and sandbox.chosen(arguments.sandbox, variant.device)
     with locks.machine():
         try:
             if sandboxed:
                 # Each run ends at its time limit by itself, unless the variant stops who looks.
                 patience_s = RUNS_WITHIN * Measuring.model_validate_json(arguments.measuring).timeout_s
-                said = supervision.supervised(lambda: enclosed(arguments, network, gpu, shared), patience_s)
+                said = supervision.supervised(lambda: enclosed(arguments, variant, network, shared), patience_s)
             else:
                 said = run_all(arguments, variant, network)
             rows.extend({**shared, **row} for row in said)

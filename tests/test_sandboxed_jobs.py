@@ -141,7 +141,8 @@ def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_v
     project = tmp_path / "project"
     for name in ("scripts", "weights"):
         shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(PROJECT / "pyproject.toml", project)
+    for name in ("pyproject.toml", "config.yaml"):
+        shutil.copy(PROJECT / name, project)
     (project / "kernels").mkdir()
     mark = tmp_path / "mark"
     launcher = cpu_variant(
@@ -206,8 +207,9 @@ TIMES = """
 import sys
 from time import perf_counter
 import numpy as np
-from warpbook import networks, variants
-layer, images = networks.find("fa17").convs[0], 1
+from warpbook import variants
+from warpbook.networks import ConvLayer
+layer, images = ConvLayer("1x28x28 * 50@5x5", 1, 28, 28, 50, 5), 1
 operation = variants.read(sys.argv[1]).prepare(layer, images)
 x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
 for _ in sys.stdin:

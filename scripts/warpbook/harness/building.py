@@ -289,6 +289,8 @@ def _read(variant: Variant, arch: str, answer: Any) -> Build:
         cubin = None if answer["cubin"] is None else base64.b64decode(answer["cubin"])
         rows = _rows(variant, arch, compiler(), cubin is not None, str(answer["log"]), answer["kernels"])
         tables.BUILDS.text(rows, "its build")
+        if not rows:
+            raise ValueError
     return Build(variant.name, arch, cubin, rows)
 
 

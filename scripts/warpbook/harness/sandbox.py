@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from warpbook import networks
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.harness.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
@@ -35,8 +36,9 @@ STATUSES = ("compile_failed", "launch_failed", "unsupported", "wrong_result", "r
 _SYSTEM = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/sys/devices/system/cpu")
 _OF_A_GPU = ("/sys", "/run/nvidia-persistenced")
 _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
-# How many threads libraries start is the user's to say.
-_PASSED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+# How many threads libraries start is the user's to say, and what the compiler is called; and which networks there are.
+_PASSED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", networks.GIVEN)
+_CONFIGURATION = (PROJECT / "config.yaml", PROJECT / "pyproject.toml")
 
 
 @functools.cache
@@ -149,7 +151,7 @@ def wrapped(
 def answers(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool = False) -> Iterator[Any]:
     """What one of the project's programs says in the sandbox by `say`, as it comes; its answers are a stranger's.
 
-    `arguments` are the program and its own; it runs in this process's folder, of which there is what is `readable`.
+    `arguments` are the program and its own; it runs in this process's folder, with what there is of `readable`.
     Raises Failed where it ends otherwise than by its last answer.
     """
     parent = os.getpid()
@@ -158,7 +160,8 @@ def answers(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool
         leave_with(parent)
         bound_files()
 
-    command = wrapped([sys.executable, *arguments], None, readable, gpu=gpu, folder=Path.cwd())
+    there = [path for path in (*readable, *_CONFIGURATION) if path.exists()]
+    command = wrapped([sys.executable, *arguments], None, there, gpu=gpu, folder=Path.cwd())
     with (
         tempfile.TemporaryFile() as words,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, env={}, preexec_fn=prepare) as process,

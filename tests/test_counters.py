@@ -19,6 +19,7 @@ from warpbook.files import PROJECT
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
+from warpbook.report.views import analysis
 
 KNOWN = variants.discover()
 
@@ -79,11 +80,28 @@ def test_a_launch_without_a_reading_leaves_no_sum():
     assert CountedCall(1000, (launch(sum=10), launch(duration=1)), made=2).value("x__y.sum") is None
 
 
-def test_rates_follow_from_counts_bytes_and_time():
-    one = CountedLaunch("k", {counters.FFMA: 4e9, counters.FADD: 1e9, counters.FMUL: 1e9, counters.DURATION: 1e6,
-                       counters.DRAM_BYTES: 2e9})  # fmt: skip
-    assert one.gflop_per_s == 10_000
-    assert one.flop_per_byte == 5
+def test_operations_done_are_counted_with_a_multiply_add_as_two():
+    assert CountedLaunch("k", {counters.FFMA: 4e9, counters.FADD: 1e9, counters.FMUL: 1e9}).fp32_flop == 10e9
+
+
+def test_the_rate_of_a_call_is_of_its_useful_operations_whatever_it_did():
+    launch = CountedLaunch("k", {counters.FFMA: 9e9, counters.DURATION: 1e6, counters.DRAM_BYTES: 2e9})
+    assert CountedCall(10, (launch,), 1).on_roofline(10e9) == (5, 10_000)
+
+
+def test_the_longest_kernel_s_share_is_of_all_launches_of_its_name():
+    times = (("a", 2.0), ("b", 3.0), ("a", 5.0))
+    call = CountedCall(10, tuple(CountedLaunch(name, {counters.DURATION: ns}) for name, ns in times), 3)
+    assert call.share_of_longest == 0.7
+    assert CountedCall(10, (CountedLaunch("a", {}),), 1).share_of_longest is None
+
+
+def test_what_bounds_a_call_of_several_kernels_is_said_of_one_with_its_share():
+    busy = {counters.SM: 20.0, counters.DRAM: 90.0, counters.L1: 30.0, counters.L2: 40.0}
+    small, large = (CountedLaunch(name, {**busy, counters.DURATION: ns}) for name, ns in (("pad", 1.0), ("conv", 3.0)))
+    words = analysis.bound(CountedCall(10, (small, large), 2))
+    assert words.startswith("conv, 75\u202f% of the call's kernel time: Bound by DRAM")
+    assert analysis.bound(CountedCall(10, (large,), 1)).startswith("Bound by DRAM")
 
 
 def test_the_largest_stall_has_its_share_of_the_time_between_instructions():
@@ -100,7 +118,10 @@ def test_a_warp_that_could_issue_waits_for_nothing_but_its_time_counts():
     values = {
         f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": value for name, value in stalls.items()
     }
-    assert CountedLaunch("k", values).stall == ("long_scoreboard", 0.3)
+    launch = CountedLaunch("k", values)
+    assert launch.stall == ("long_scoreboard", 0.3)
+    assert launch.ready == 0.6
+    assert analysis.stall(launch) == "long\u00a0scoreboard\u00a030\u202f%, not\u00a0selected\u00a060\u202f%"
     assert set(values) <= set(counters.ALWAYS)
 
 

@@ -94,17 +94,6 @@ class CountedLaunch:
         return 2 * self.values[FFMA] + self.values[FADD] + self.values[FMUL]
 
     @property
-    def gflop_per_s(self) -> float | None:
-        flop, ns = self.fp32_flop, self.values.get(DURATION)
-        return flop / ns if flop is not None and ns else None
-
-    @property
-    def flop_per_byte(self) -> float | None:
-        """FP32 operations for each byte that DRAM moved."""
-        flop, moved = self.fp32_flop, self.values.get(DRAM_BYTES)
-        return flop / moved if flop is not None and moved else None
-
-    @property
     def stall(self) -> tuple[str, float] | None:
         """(the reason that warps wait for most, its share of a warp's time between two instructions)."""
         stalls = {
@@ -112,10 +101,22 @@ class CountedLaunch:
             for name in (*STALLS, READY)
             if f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" in self.values
         }
-        whole = 1 + sum(stalls.values())  # the cycle in which it issues is the 1
-        stalls.pop(READY, None)
+        ready = stalls.pop(READY, 0.0)
+        whole = 1 + ready + sum(stalls.values())  # the cycle in which it issues is the 1
         name = max(stalls, key=lambda reason: stalls[reason], default=None)
         return (name, stalls[name] / whole) if name else None
+
+    @property
+    def ready(self) -> float | None:
+        """The share of a warp's time between two instructions in which it could issue and another one did, which no
+        stall's share holds; None where it was not read."""
+        reasons = {
+            name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in (*STALLS, READY)
+        }
+        if reasons[READY] not in self.values:
+            return None
+        whole = 1 + sum(self.values.get(metric, 0.0) for metric in reasons.values())
+        return self.values[reasons[READY]] / whole
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,15 @@ class CountedCall:
         return max(self.launches, key=lambda launch: launch.values.get(DURATION, 0.0))
 
     @property
+    def share_of_longest(self) -> float | None:
+        """The share of the counted launches' time that the longest's kernel takes; None where times were not read."""
+        times = [(launch.kernel, launch.values.get(DURATION)) for launch in self.launches]
+        whole = sum(ns or 0.0 for _, ns in times)
+        return sum(ns or 0.0 for name, ns in times if name == self.longest.kernel) / whole if whole else None
+
+    @property
     def fp32_flop(self) -> float | None:
-        """FP32 operations of the whole call."""
+        """FP32 operations of the whole call, those on padding too."""
         return self._scaled_up([launch.fp32_flop for launch in self.launches])
 
     def on_roofline(self, flop: float | None) -> tuple[float, float] | None:

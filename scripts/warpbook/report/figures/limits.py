@@ -3,8 +3,6 @@
 from matplotlib.figure import Figure
 
 from warpbook import units
-from warpbook.networks import ConvLayer
-from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures.labels import number_points
 from warpbook.report.figures.style import (
@@ -64,9 +62,9 @@ def times_bound(ev: Evidence) -> str:
 def roofline(ev: Evidence) -> str:
     """Rate against arithmetic intensity of each counted call, a panel for each layer.
 
-    A point's number is its variant's in `ev.counters.counted`, counted from 1. Operations are the FP32 ones that
-    the call did; for a variant of another precision, whose points are hollow, those of the layer, as not all are
-    counted.
+    A point's number is its variant's in `ev.counters.counted`, counted from 1. Operations are the layer's own, whatever
+    a call does for them: padding is no use, and a tensor core's product is. Points of variants that do fewer, or not
+    in FP32, are hollow: this roof is not theirs.
     """
     numbers = {
         name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in ev.counters.counted), 1)
@@ -79,9 +77,9 @@ def roofline(ev: Evidence) -> str:
     panels = figure.subplots(len(ev.layers), 1, squeeze=False)[:, 0]
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
-            (*place, variant.header.precision == "fp32", numbers[variant.name], look_of(ev, variant))
+            (*place, direct_in_fp32(variant), numbers[variant.name], look_of(ev, variant))
             for variant, of, call in ev.counters.counted
-            if of == layer and (place := call.on_roofline(_operations(variant, layer, call)))
+            if of == layer and (place := call.on_roofline(layer.flops(call.images)))
         ]
         ridge = peak / copy
         left = min([ridge, *(point[0] for point in points)]) / 2
@@ -102,16 +100,17 @@ def roofline(ev: Evidence) -> str:
         log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
         value_axis(axes, "both")
         axes.set_title(f"{layer.name}: {layer}")
-        axes.set_ylabel("TFLOP/s")
+        axes.set_ylabel("Useful TFLOP/s")
         for x, y, filled, _, (colour, marker) in points:
             axes.plot(x, y, marker, color=colour, markerfacecolor=colour if filled else "white")
         number_points(axes, [(x, y, str(number)) for x, y, _, number, _ in points])
-    panels[-1].set_xlabel("Operations for each byte that DRAM moves")
+    panels[-1].set_xlabel("Useful operations for each byte that DRAM moves")
     return svg(figure)
 
 
-def _operations(variant: Variant, layer: ConvLayer, call: CountedCall) -> float | None:
-    return call.fp32_flop if variant.header.precision == "fp32" else layer.flops(call.images)
+def direct_in_fp32(variant: Variant) -> bool:
+    """Whether a variant does every product in FP32, so that the FP32 roof is its own."""
+    return variant.header.precision == "fp32" and variant.header.method == "direct" and not variant.header.split
 
 
 def speed_of_light(sm: float, memory: float) -> str:

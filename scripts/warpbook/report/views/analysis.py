@@ -57,9 +57,9 @@ def _counts(ev: Evidence, counted: list[Counted]) -> Counts:
 
 def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
     hollow = (
-        "; hollow points are of variants that compute in TF32 or FP16, whose peaks are higher, with the layer's "
-        "operations in their place"
-        if any(variant.header.precision != "fp32" for variant, *_ in counted)
+        "; hollow points are of variants that do fewer operations than the direct method, or in TF32 or FP16, whose "
+        "peaks are higher: they may lie above the roof"
+        if not all(figures.limits.direct_in_fp32(variant) for variant, *_ in counted)
         else ""
     )
     return Figure(
@@ -68,9 +68,9 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
         "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
-        "of each variant's call, not the longest alone; numbered as below and in the supplement. Counted "
-        f"are the FP32 operations done, those on padding too{hollow}. Reading alone is faster than copying, so that a "
-        "point may lie above the slope.",
+        "of each variant's call, not the longest alone; numbered as below and in the supplement. Operations are the "
+        f"useful ones, those of the direct method on the layer, whatever a call does for them{hollow}. Reading "
+        "alone is faster than copying, so that a point may lie above the slope.",
     )
 
 
@@ -80,31 +80,36 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
         f"The longest kernel of each variant on each layer, {images} images on {ev.device_name('gpu')}: throughput of "
         "the multiprocessors (blue) and of the memory system (orange), drawn and in numbers, and of DRAM, in percent "
         "of their peaks; occupancy, achieved and at most; what warps wait for most, in Nsight Compute's words, with "
-        "its share of their time; the FP32 rate; FP32 operations for each byte that DRAM moves. Products of tensor "
-        "cores and of half precision are not FP32 operations.",
+        "its share of their time, and where it is more, the share in which they could issue and another warp did (not "
+        "selected). Of the whole call: useful operations, those of the direct method on the layer, a second and for "
+        "each byte that DRAM moves, whatever unit does them; FP32 operations done for each useful one, more than 1 "
+        "where some are on padding, less where the method does fewer or tensor cores and half precision do them.",
         (
             *words("Variant", "Layer", "Kernel"),
             Column("Speed of Light", "picture"),
             *numbers("SM", "Memory", "DRAM", "Achieved", "At most"),
             *words("Largest stall"),
-            *numbers("TFLOP/s", "FLOP/B"),
+            *numbers("Useful TFLOP/s", "FLOP/B", "FP32 done"),
         ),
-        tuple(_kernel(labels[variant.name], layer, call.longest) for variant, layer, call in counted),
+        tuple(_kernel(labels[variant.name], layer, call) for variant, layer, call in counted),
         "wide",
     )
 
 
-def _kernel(label: str, layer: ConvLayer, launch: CountedLaunch) -> tuple[Cell, ...]:
-    rate, intensity = launch.gflop_per_s, launch.flop_per_byte
+def _kernel(label: str, layer: ConvLayer, call: CountedCall) -> tuple[Cell, ...]:
+    launch, useful = call.longest, layer.flops(call.images)
+    place, done = call.on_roofline(useful), call.fp32_flop
+    intensity, rate = place or (None, None)
     return (
         label,
         layer.name,
         _shortened(short_name(launch.kernel)),
         _speed_of_light(launch),
         *(_percent(launch.values.get(metric)) for metric in SHARES),
-        _stall(launch),
+        stall(launch),
         units.significant(rate / 1e3, 3) if rate is not None else MISSING,
         units.significant(intensity, 3) if intensity is not None else MISSING,
+        units.significant(done / useful, 3) if done is not None else MISSING,
     )
 
 
@@ -125,12 +130,23 @@ def _percent(value: float | None) -> str:
     return units.percent(value / 100, 0) if value is not None else MISSING
 
 
-def _stall(launch: CountedLaunch) -> str:
+def stall(launch: CountedLaunch) -> str:
     """What warps wait for most, with its share, not to be broken over lines."""
     if not launch.stall:
         return MISSING
     reason, share = launch.stall
-    return f"{reason} {units.percent(share, 0)}".replace("_", "\u00a0").replace(" ", "\u00a0")
+    largest = f"{reason} {units.percent(share, 0)}".replace("_", "\u00a0").replace(" ", "\u00a0")
+    if launch.ready is None or launch.ready <= share:
+        return largest
+    return f"{largest}, not\u00a0selected\u00a0{units.percent(launch.ready, 0)}"
+
+
+def bound(call: CountedCall) -> str:
+    """What bounds a call's longest kernel; of a call with several kernels, which one and its share of the time."""
+    sentence, share = counters.bound(call.longest), call.share_of_longest
+    if not sentence or call.made == 1 or share is None:
+        return sentence or MISSING
+    return f"{short_name(call.longest.kernel)}, {units.percent(share, 0)} of the call's kernel time: {sentence}"
 
 
 def _bounds(counted: list[Counted], labels: dict[str, str]) -> Table:
@@ -140,10 +156,7 @@ def _bounds(counted: list[Counted], labels: dict[str, str]) -> Table:
         f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
         "throughput is of the cycles in which it was active, the others' of all.",
         words("Variant", "Layer", "What bounds it"),
-        tuple(
-            (labels[variant.name], layer.name, counters.bound(call.longest) or MISSING)
-            for variant, layer, call in counted
-        ),
+        tuple((labels[variant.name], layer.name, bound(call)) for variant, layer, call in counted),
         "sentences",
     )
 
@@ -160,10 +173,7 @@ def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
         f"nearest its peak bounds a kernel from {counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; "
         "below, latency does.",
         words("Variant", "Layer", "What bounds it"),
-        tuple(
-            (labels[variant.name], layer.name, counters.bound(call.longest) or MISSING)
-            for variant, layer, call in shown
-        ),
+        tuple((labels[variant.name], layer.name, bound(call)) for variant, layer, call in shown),
         "sentences",
     )
 

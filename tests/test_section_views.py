@@ -9,7 +9,16 @@ from markupsafe import Markup
 
 from warpbook import config, plan, runs, tables, units, variants
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cover, division_of_labour, milestone_1, milestone_2, milestone_3, published, summary
+from warpbook.report.views import (
+    cells,
+    cover,
+    division_of_labour,
+    milestone_1,
+    milestone_2,
+    milestone_3,
+    published,
+    summary,
+)
 from warpbook.report.views.parts import Table
 
 # The archived run has no CPU figures: those of GPU variants, so many times as long, stand for CPU variants.
@@ -234,6 +243,16 @@ def test_a_published_figure_of_the_first_kernel_is_beside_its_time_now(study):
     rows = published.view(ev).table.rows
     (row,) = (row for row in rows if row[:3] == ("op time, conv1", "direct", "10000"))
     assert row[4] == units.time(ev.times.op("direct", "conv1", 10_000).value)
+
+
+def test_published_times_of_other_hardware_are_compared_by_their_ratios(study):
+    ev = study("fa18")
+    gains = {(row[0], row[1], row[3], row[4]): row for row in published.view(ev).gains.rows}
+    row = gains["constant_weights", "direct", "conv1", "100"]
+    assert row[5] == "1.98×"  # 3.22228 ms over 1.62703 ms
+    assert cells.sped(ev.times.speedup("constant_weights", "conv1", 100, kind="gpu")) == row[6]
+    assert ("direct", "loop_nest", "conv1", "10\u202f000") in gains
+    assert all(row[0] != row[1] for row in gains.values())
 
 
 def test_a_study_that_follows_no_report_has_no_published_figures(study):

@@ -5,6 +5,7 @@ from typing import Any
 
 from warpbook import units
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
 from warpbook.report.views.parts import Cell, Table, numbers, words
 from warpbook.units import MISSING
 
@@ -21,16 +22,48 @@ QUANTITIES = {
 
 @dataclass(frozen=True)
 class Published:
-    """from_course: the course stated the figures, not a student report. table: None where nothing was published."""
+    """from_course: the course stated the figures, not a student report. gains: published ratios beside ours, None where
+    no two times can be compared; table: None where nothing was published."""
 
     from_course: bool
     images: str
+    gains: Table | None
     table: Table | None
 
 
 def view(ev: Evidence) -> Published:
     """What was published, each figure beside ours of the variant that comes nearest."""
-    return Published(ev.name == "sp19", units.count(ev.largest), None if ev.published.table.empty else _table(ev))
+    table = None if ev.published.table.empty else _table(ev)
+    gains = _gains(ev) if ev.published.gains else None
+    return Published(ev.name == "sp19", units.count(ev.largest), gains, table)
+
+
+def _gains(ev: Evidence) -> Table:
+    """Ratios within one machine: what of two machines can be compared."""
+    return Table(
+        "published-gains",
+        "What each step gained, on the machines that the figures were published of and on ours: the ratio of two times "
+        "of one report, beside the ratio of ours for the same layer and number of images. A step whose two differ "
+        "much depends on the hardware. †: ours not timed in turn.",
+        (
+            *words("Variant", "Over", "Time", "Layer"),
+            *numbers("Images", "Published gain", "Ours"),
+            *words("Where it was published"),
+        ),
+        tuple(
+            (
+                gain.variant,
+                gain.over,
+                QUANTITIES[gain.quantity],
+                gain.layer,
+                units.count(gain.size),
+                units.ratio(gain.published),
+                cells.sped(gain.ours),
+                gain.where,
+            )
+            for gain in ev.published.gains
+        ),
+    )
 
 
 def _table(ev: Evidence) -> Table:

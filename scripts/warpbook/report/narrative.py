@@ -19,8 +19,10 @@ from warpbook import units
 from warpbook.errors import UserError, nearest
 from warpbook.files import PROJECT
 from warpbook.harness.supervision import Failed, bound, supervised
+from warpbook.profiling import counters
 from warpbook.report import words
 from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.views import pacing
 
 FOLDER = PROJECT / "reports" / "narrative"
 NOT_MEASURED = "(not measured)"
@@ -45,7 +47,8 @@ class Figures:
         if not speedup:
             return NOT_MEASURED
         return (
-            f"{units.ratio_within(speedup.ratio)}{'' if speedup.paired else '†'} {units.ratio_interval(speedup.ratio)}"
+            f"{units.ratio_within(speedup.ratio)}{'' if speedup.paired else '†'} {units.ratio_interval(speedup.ratio)} "
+            f"n\u202f{speedup.ratio.n}"
         )
 
     def verdict(self, variant: str, over: str = "", layer: str = "", size: int = 0) -> str:
@@ -73,6 +76,21 @@ class Figures:
         self._check(variant)
         amount = self._ev.builds.resource(variant, name, kernel)
         return NOT_MEASURED if amount is None else str(amount)
+
+    def counter_fall(self, variant: str, metric: str, layer: str) -> str:
+        """How much less a counter of a call is than of what the variant builds on: 180 M."""
+        self._check(variant, layer)
+        calls, over = self._ev.counters.calls, self._ev.plan.variants[variant].header.builds_on
+        before, after = (calls.get((name, layer)) for name in (over, variant))
+        values = [call.value(metric) if call else None for call in (before, after)]
+        if values[0] is None or values[1] is None:
+            return NOT_MEASURED
+        return counters.amount(values[0] - values[1], metric)
+
+    def launching(self, variant: str) -> str:
+        """That Python's launching paces a variant's calls, as a sentence; empty where it does not."""
+        self._check(variant)
+        return pacing.sentence(self._ev, self._ev.plan.variants[variant])
 
     def best(self) -> str:
         """The name of the fastest GPU variant of ours."""

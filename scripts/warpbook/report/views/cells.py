@@ -23,19 +23,24 @@ def data_uri(svg: str) -> str:
 
 
 def timed(estimate: Estimate | None) -> str:
-    """A time with half its interval's width: 3.778 ms ±0.3 %."""
+    """A time with half its interval's width and the number of samples: 3.778 ms ±0.3 % n 300."""
     if estimate is None:
         return MISSING
     spread = units.spread(estimate)
-    return _TIMED.format(units.time(estimate.value), _INTERVAL.format(spread) if spread else "")
+    return _TIMED.format(units.time(estimate.value), _INTERVAL.format(f"{spread} {of(estimate)}") if spread else "")
+
+
+def of(estimate: Estimate) -> str:
+    """The number of samples behind an interval, to stand with it: n 300."""
+    return f"n\u202f{estimate.n}"
 
 
 def sped(speedup: Speedup | None) -> str:
-    """A speedup with its interval: 1.140× [1.138, 1.142]."""
+    """A speedup with its interval and the number of samples: 1.140× [1.138, 1.142] n 300."""
     if speedup is None:
         return MISSING
     ratio = speedup.ratio
-    interval = units.ratio_interval(ratio) if ratio.n > 1 else "(one sample)"
+    interval = f"{units.ratio_interval(ratio)} {of(ratio)}" if ratio.n > 1 else "(one sample)"
     dagger = Markup("") if speedup.paired else _UNPAIRED
     return _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval))
 

@@ -193,7 +193,7 @@ def _change(figure: Figure) -> str:
     if not math.isfinite(change.low):
         return f"{value} (one sample)"
     ends = [units.significant(end, 3) if factor else _signed(end) for end in (change.low, change.high)]
-    return f"{value} [{ends[0]}, {ends[1]}] n\u202f=\u202f{change.n}{'' if figure.paired else '†'}"
+    return f"{value} [{ends[0]}, {ends[1]}] {cells.of(change)}{'' if figure.paired else '†'}"
 
 
 def _signed(ratio: float) -> str:

@@ -4,13 +4,14 @@ import itertools
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from warpbook import units
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.excerpts import Excerpt, excerpt
-from warpbook.report.views import cells, claims, resources
+from warpbook.report.views import cells, claims, pacing, resources
 from warpbook.report.views.kernels import BeforeAndAfter, before_and_after
 from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
 from warpbook.report.views.watched import watched
@@ -54,7 +55,7 @@ class Built:
 @dataclass(frozen=True)
 class Optimization:
     """One variant that builds on another. problems: why it, or a layer of it, has no figure; unsaid: what its file does
-    not say."""
+    not say; pace: that launching paces its calls or its baseline's, where it does."""
 
     name: str
     baseline: str
@@ -64,6 +65,7 @@ class Optimization:
     unsaid: str
     problems: tuple[str, ...]
     outcome: Outcome | None
+    pace: str
     figure: Figure | None
     change: Excerpt | None
     claims: Table | None
@@ -87,6 +89,7 @@ class Optimizations:
     title: str
     images: str
     same_within: str
+    drift: str
     layers_together: str
     judged_over: str
     glance: Table | None
@@ -105,6 +108,7 @@ def view(ev: Evidence) -> Optimizations:
         title="Milestone 4: optimizations" if ev.study.step == "Milestone" else "Optimizations, one by one",
         images=units.count(ev.largest),
         same_within=units.percent(ev.config.measuring.same_within, 0),
+        drift=_drift(ev),
         layers_together="both layers together" if len(ev.layers) == 2 else "on the layer",
         judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
         glance=_glance(ev, [one for one in tried if one.name in sound], sound) if sound else None,
@@ -112,6 +116,20 @@ def view(ev: Evidence) -> Optimizations:
         chains=tuple(_chain(ev, chain, place) for place, chain in enumerate(ev.ranking.chains, 1)),
         left_out=_left_out(ev) if ev.ranking.combinations else None,
         hardware=_hardware(ev) if ev.ranking.measured("gpu") else None,
+    )
+
+
+def _drift(ev: Evidence) -> str:
+    """How far baselines differed between jobs of the run, as a sentence; empty where none was timed in two."""
+    changes = ev.times.drift.of("gpu")
+    if not changes:
+        return ""
+    largest = {units.count(size): max(ev.times.drift.of("gpu", size), default=0.0) for size in ev.sizes}
+    at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
+    return (
+        "From one job of the run to another a baseline's op time differed by "
+        f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes} images; a gain not timed in turn counts only "
+        "beyond what its baseline's did, or any at that size."
     )
 
 
@@ -162,6 +180,7 @@ def _optimization(ev: Evidence, variant: Variant, at_largest: Speedup | None) ->
         unsaid=variant.unsaid,
         problems=problems,
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
+        pace=pacing.sentence(ev, variant),
         figure=_gains(ev, variant) if measured else None,
         change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
         claims=claims.of(ev, variant.name),

@@ -7,7 +7,7 @@ import pytest
 
 from warpbook import tables, units
 from warpbook.report import traces
-from warpbook.report.views import kernels, milestone_4, resources
+from warpbook.report.views import kernels, milestone_4, pacing, resources
 from warpbook.report.views.supplement import kinds
 from warpbook.report.views.watched import watched
 
@@ -178,3 +178,18 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(ev
         shown.unsaid
         == "constant_weights.cu, or constant_weights.yaml beside it, does not say its `title` and `expect`."
     )
+
+
+def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, chapter):
+    paced = {one.name: one.pace for one in chapter.optimizations if one.pace}
+    assert "Python's launching paces unroll_gemm: " in paced["unroll_gemm"]
+    assert "Python's launching paces unroll_gemm: " in paced["fused_unroll_gemm"]
+    assert "register_tiled_gemm" not in paced
+    (first, _) = pacing.paces(ev, ev.plan.variants["unroll_gemm"])
+    assert first.launches == 2 * first.images
+    assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
+    assert 0 < first.busy < pacing.BUSY
+
+
+def test_the_drift_of_baselines_between_jobs_is_stated(ev, chapter):
+    assert f"{units.percent(max(ev.times.drift.of('gpu', ev.largest)), 1)} at 10\u202f000 images" in chapter.drift

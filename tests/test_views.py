@@ -24,14 +24,14 @@ def plain(markup: str) -> str:
 
 
 def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
-    assert plain(cells.timed(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 %"
+    assert plain(cells.timed(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 % n 30"
     assert plain(cells.timed(Estimate(3.778, math.nan, math.nan, 1))) == "3.778 ms"
     assert cells.timed(None) == "–"
 
 
 def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_taken_in_turn():
-    assert plain(cells.sped(speedup())) == "1.140× [1.138, 1.142]"
-    assert plain(cells.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142]"
+    assert plain(cells.sped(speedup())) == "1.140× [1.138, 1.142] n 30"
+    assert plain(cells.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
     assert plain(cells.sped(speedup(n=1))).endswith("(one sample)")
     assert cells.sped(None) == "–"
 

@@ -128,8 +128,8 @@ def _drift(ev: Evidence) -> str:
     at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
     return (
         "From one job of the run to another a baseline's op time differed by "
-        f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes} images; a gain not timed in turn counts only "
-        "beyond what its baseline's did, or any at that size."
+        f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes} "
+        "images; a gain not timed in turn counts only beyond what its baseline's did, or any at that size."
     )
 
 

@@ -53,8 +53,7 @@ def sentence(ev: Evidence, variant: Variant) -> str:
             each = " and ".join(f"{units.time(pace.each_ms, 2)} a launch on {pace.layer}" for pace in found)
             busy = " and ".join(units.percent(pace.busy, 0) for pace in found)
             said.append(
-                f"Python's launching paces {one.name}: {each} at {units.count(found[0].images)} images, of which kernels "
-                f"run {busy}. "
-                "From a program that launches faster it would take less."
+                f"Python's launching paces {one.name}: {each} at {units.count(found[0].images)} images, of which "
+                f"kernels run {busy}. From a program that launches faster it would take less."
             )
     return " ".join(said)

@@ -143,7 +143,7 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
         Fact(
             _named("Over the best CPU code", cpu),
             units.ratio(over_cpu.ratio.value) if over_cpu else MISSING,
-            f"{units.ratio_interval(over_cpu.ratio)}, {NOT_IN_TURN}; {ev.device_name('cpu')}"
+            f"{units.ratio_interval(over_cpu.ratio)} {cells.of(over_cpu.ratio)}, {NOT_IN_TURN}; {ev.device_name('cpu')}"
             if over_cpu
             else "no CPU figure",
         ),
@@ -170,7 +170,8 @@ def _over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
 
 
 def _how(speedup: Speedup) -> str:
-    return f"{units.ratio_interval(speedup.ratio)}, {'timed in turn' if speedup.paired else NOT_IN_TURN}"
+    how = "timed in turn" if speedup.paired else NOT_IN_TURN
+    return f"{units.ratio_interval(speedup.ratio)} {cells.of(speedup.ratio)}, {how}"
 
 
 def _kernels(ev: Evidence, best: Variant) -> Kernels:

@@ -14,11 +14,12 @@ What is made is decided in scripts/warpbook/plan.py and targets.py, what a rule 
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, "scripts")
 from warpbook import config as configuration
-from warpbook import dependencies, locks, networks, plan, profilers, tables, variants
+from warpbook import dependencies, locks, machine, networks, plan, profilers, tables, variants
 from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox
@@ -42,6 +43,7 @@ TARGETS = Targets(PLAN)
 # The jobs' `python3` is that of this Snakemake, whether or not its environment is activated, and they end with it.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
 os.environ[workflow_of_jobs.SNAKEMAKE] = str(os.getpid())
+os.environ[machine.TARGET] = json.dumps(PLAN.promised and asdict(PLAN.promised))
 
 # A measurement holds the machine's measuring lock. On a GPU, and with cores to spare, the next job may start and load
 # meanwhile; it waits at the lock. A timing of the CPU takes every core. The resource `measuring` counts jobs that measure

@@ -68,6 +68,11 @@ def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
     }
 
 
+def took_part(tables_of_figures: Iterable[pd.DataFrame]) -> list[str]:
+    """Every node that a figure was measured on, with its GPU."""
+    return sorted({name for frame in tables_of_figures for name in frame.measured_on.unique() if name})
+
+
 def run_id_of(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
     """An id that sorts by date and names the machine: 20261120-nvidia-h200-3f2a1c."""
     name = (machine["gpu"] or {}).get("name") or machine["cpu"]["model"].split("@")[0]
@@ -135,7 +140,7 @@ def assemble(
             "dirty": dirty,
             "protocol": timing.PROTOCOL,
             "measuring": config["measuring"],
-            "machine": machine,
+            "machine": {**machine, "measured_on": took_part([frames[tables.SAMPLES], frames[tables.PROGRAMS]])},
             "config": config,
             "reports_left_out": left_out,
         }

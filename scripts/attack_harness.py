@@ -11,6 +11,7 @@ from warpbook import tables
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.harness import attacks
+from warpbook.machine import require_target
 
 AT_ONCE = 4
 BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
@@ -37,6 +38,7 @@ def main() -> int | None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--page", type=Path, help="page whose table of attacks is written anew")
     arguments = parser.parse_args()
+    require_target("gpu" if "gpu" in arguments.device else "")
     tried = [
         (name, device)
         for device in arguments.device

@@ -16,6 +16,7 @@ from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.harness.supervision import Failed, supervised
+from warpbook.machine import require_target
 from warpbook.variants import Variant
 
 MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kernels/ take 2 GiB at most
@@ -131,6 +132,7 @@ def main() -> None:
     parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    require_target(arguments.device)
     network = networks.find(arguments.network)
     variant = variants.read(arguments.variant, arguments.kernels)
     if arguments.enclosed:

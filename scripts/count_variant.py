@@ -19,6 +19,7 @@ from warpbook import devices, locks, networks, tables, variants
 from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
 from warpbook.harness.supervision import Failed, run_to_end
+from warpbook.machine import require_target
 from warpbook.networks import ConvLayer
 from warpbook.profiling import ncu, nsight
 from warpbook.variants import Variant
@@ -249,6 +250,7 @@ def main() -> None:
         layers = [layer for layer in networks.find(arguments.network).convs if layer.name in arguments.inside]
         call_layers(variant, layers, arguments.images, arguments.launches)
         return
+    require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
     with locks.machine():
         rows = count(

@@ -16,6 +16,7 @@ from warpbook.errors import exit_status
 from warpbook.harness import building, checking, host, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
 from warpbook.harness.supervision import Failed, supervised
+from warpbook.machine import measured_on, require_same, require_target
 from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
 
@@ -151,9 +152,11 @@ def main() -> None:
     if arguments.enclosed:
         measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
         return sandbox.say([layer.name, images, samples] for (layer, images), samples in measured)
+    require_target(arguments.device)
+    require_same(machine, arguments.device)
     times_at: Counter[Place] = Counter()
     rows: list[timing.Row] = []
-    shared = {"network": network.name, "device": arguments.device}
+    shared = {"network": network.name, "device": arguments.device, "measured_on": measured_on(arguments.device)}
 
     def keep(place: Place, samples: list[timing.Row]) -> None:
         remaining.remove(place)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import platform
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import devices, locks, profilers
+from warpbook import devices, locks, machine, profilers
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.harness import building
@@ -35,21 +34,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return installed
-
-
-def cpu() -> dict[str, Any]:
-    """Model, cores that this process may use, and memory of the host."""
-    model = platform.processor() or platform.machine()
-    memory = None
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-        memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
-    except OSError:
-        pass
-    return {"model": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": memory and round(memory, 1)}
 
 
 def gpu(device: devices.Device) -> dict[str, Any]:
@@ -112,13 +96,15 @@ def main() -> None:
     parser.add_argument("--gpu", choices=("yes", "no"), required=True, help="whether to measure a GPU")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    machine: dict[str, Any] = {
+    machine.require_target("gpu" if arguments.gpu == "yes" else "")
+    described: dict[str, Any] = {
+        "node": machine.node(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": versions(),
         "compiler": building.compiler(),
-        "cpu": cpu(),
+        "cpu": machine.cpu(),
         "gpu": None,
         "profilers": {},
     }
@@ -126,10 +112,10 @@ def main() -> None:
         from warpbook.harness.gpu import require
 
         with locks.machine():
-            machine["gpu"] = gpu(require())
-        machine["profilers"] = profilers.describe(require())
+            described["gpu"] = gpu(require())
+        described["profilers"] = profilers.describe(require())
     with written_whole(arguments.out) as temporary:
-        temporary.write_text(json.dumps(machine, indent=1) + "\n")
+        temporary.write_text(json.dumps(described, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from warpbook.config import Measuring
 from warpbook.errors import exit_status
 from warpbook.harness import building, checking, host, sandbox, supervision
 from warpbook.harness.supervision import Failed
+from warpbook.machine import measured_on, require_target
 from warpbook.networks import Network
 from warpbook.table import Row
 from warpbook.variants import Variant
@@ -142,6 +143,8 @@ def main() -> None:
     shared = {"variant": variant.name, "network": network.name, "device": variant.device}
     if arguments.enclosed:
         return sandbox.say(run_all(arguments, variant, network))
+    require_target(variant.device)
+    shared |= {"measured_on": measured_on(variant.device)}
     rows: list[Row] = []
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
     sandboxed = not failure and sandbox.chosen(arguments.sandbox, variant.device)

@@ -16,6 +16,7 @@ from warpbook import locks, networks, tables, variants
 from warpbook.errors import exit_status
 from warpbook.harness import checking
 from warpbook.harness.supervision import run_to_end
+from warpbook.machine import require_target
 from warpbook.variants import Variant
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -82,6 +83,7 @@ def main() -> None:
     if arguments.inside:
         call_everywhere(variant, arguments.inside)
         return
+    require_target()
     with locks.machine(shared=True):
         rows = [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)

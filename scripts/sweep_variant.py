@@ -13,6 +13,7 @@ from typing import Any
 
 from warpbook import locks, networks, sources, tables, variants
 from warpbook.errors import exit_status
+from warpbook.machine import require_target
 from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
 
@@ -83,6 +84,7 @@ def main() -> None:
     parser.add_argument("--network", required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    require_target()
     variant = variants.read(arguments.variant)
     layer = networks.find(arguments.network).convs[-1]
     place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}

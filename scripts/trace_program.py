@@ -14,6 +14,7 @@ from typing import Any
 from warpbook import locks, outcomes, tables
 from warpbook.errors import UserError, exit_status
 from warpbook.harness.supervision import Failed, run_to_end
+from warpbook.machine import require_target
 from warpbook.profiling import cupti_sqlite, importing, nsight
 from warpbook.profiling.schema import Profile
 
@@ -143,6 +144,7 @@ def main() -> None:
     parser.add_argument("--profiles", type=Path, required=True, help="rows of PROFILES")
     parser.add_argument("--reports", type=Path, required=True, help="folder for the profiler's own files")
     arguments = parser.parse_args()
+    require_target(tool=arguments.tool)
     events: list[dict[str, Any]] = []
     watched_rows: list[dict[str, Any]] = []
     arguments.reports.mkdir(parents=True, exist_ok=True)

@@ -9,9 +9,12 @@ from warpbook.plan import Plan
 KNOWN = variants.discover()
 
 
+def load(**changes) -> config.Config:
+    return config.load(yaml.safe_load(config.FILE.read_text()) | changes, list(KNOWN))
+
+
 def made(**changes) -> Plan:
-    values = yaml.safe_load(config.FILE.read_text()) | changes
-    return Plan(config.load(values, list(KNOWN)), KNOWN, "no GPU in this test")
+    return Plan(load(**changes), KNOWN, "no GPU in this test")
 
 
 def test_studies_of_one_network_share_their_sizes():
@@ -53,6 +56,37 @@ def test_every_weight_set_is_watched_with_starting_points_and_with_the_submissio
 @pytest.mark.parametrize(("cpu", "devices"), [("live", ["cpu"]), ("none", [])])
 def test_the_cpu_can_be_left_out(cpu, devices):
     assert made(cpu=cpu).devices == devices
+
+
+def test_a_machine_without_a_gpu_plans_for_the_one_that_the_target_describes():
+    target = {"arch": "sm_86", "name": "A GPU", "memory_gib": 24, "profilers": ["cupti", "ncu"]}
+    planned = plan.make(load(target=target))
+    assert planned.devices == ["cpu", "gpu"]
+    assert planned.architectures[-1] == "sm_86"
+    assert planned.profilers == ["cupti", "ncu"]
+    assert planned.gpu_sources["fa18"].why == "the measuring nodes' A GPU"
+    assert plan.make(load(target=target, gpu="none")).devices == ["cpu"]
+
+
+def test_a_target_may_be_the_gpu_of_an_archived_run():
+    planned = plan.make(load(target="NVIDIA H200"))
+    assert planned.identity("gpu") == "NVIDIA H200, sm_90"
+    assert planned.promised.memory_gib > 100
+    assert "cupti" in planned.profilers
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("NVIDIA H20", "no archived run is of a GPU called 'NVIDIA H20': did you mean 'NVIDIA H200'"),
+        ({"memory_gib": 24}, "target: it names neither an architecture"),
+        ({"arch": "ninety"}, "'ninety' is no architecture of the form sm_90"),
+        ({"arch": "sm_90", "profiler": []}, "target.profiler: unknown key: did you mean 'profilers'"),
+    ],
+)
+def test_a_target_that_cannot_be_is_named(target, words):
+    with pytest.raises(plan.UserError, match=words):
+        plan.make(load(target=target))
 
 
 def test_no_device_and_gpu_live_is_an_error():

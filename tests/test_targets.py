@@ -103,6 +103,8 @@ def test_templates_are_those_of_the_report_not_of_a_comparison():
     assert not any("compare." in path for path in templates)
 
 
-def test_parts_of_a_gpu_know_which_one_and_those_of_the_cpu_none():
-    assert targets().plan.identity("gpu") == "ab" * 32
+def test_parts_of_a_gpu_know_its_model_on_whichever_node_and_those_of_the_cpu_none():
+    elsewhere = Device("A GPU", "sm_90", "cd" * 32, "13.1")
+    assert targets().plan.identity("gpu") == targets(elsewhere).plan.identity("gpu") == "A GPU, sm_90"
+    assert targets(Device("Another", "sm_90", "ab" * 32, "13.0")).plan.identity("gpu") == "Another, sm_90"
     assert targets().plan.identity("cpu") == targets(NO_GPU).plan.identity("gpu") == ""

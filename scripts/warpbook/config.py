@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from warpbook import data
 from warpbook.errors import UserError, nearest
@@ -132,12 +132,32 @@ class Study(_Model):
     )
 
 
+class Target(_Model):
+    """What the nodes that measure have, for a machine that plans and has none of it."""
+
+    name: str = Field("", description="the GPU's name; alone: an archived run says the rest")
+    arch: Annotated[str, AfterValidator(_arch)] | None = None
+    memory_gib: float = Field(0, ge=0, description="GPU memory")
+    profilers: list[Literal["cupti", "nsys", "nvprof", "ncu"]] | None = None
+
+
+def _target(value: Any) -> Any:
+    if value == "none":
+        return None
+    if isinstance(value, dict) and not {"name", "arch"} & set(value):
+        raise ValueError("it names neither an architecture (arch: sm_90) nor the GPU of an archived run (name)")
+    return {"name": value} if isinstance(value, str) else value
+
+
 class Config(_Model):
     """config.yaml, with what the command line set over it."""
 
     study: str
     gpu: str
     cpu: Literal["live", "none"] = "live"
+    target: Annotated[Target | None, BeforeValidator(_target)] = Field(
+        None, description="what the measuring nodes have, where this machine only plans; none: this machine measures"
+    )
     sandbox: Literal["auto", "all", "none"] = Field(
         "auto",
         description="where kernels and launchers run; auto: on the CPU in bubblewrap where it works, all: on a GPU too",

@@ -15,6 +15,12 @@ class Device:
     arch: str
     uuid_sha256: str
     driver_cuda: str
+    memory_bytes: int = 0
+
+    @property
+    def model(self) -> str:
+        """What figures of one GPU have in common with those of its like: name and architecture."""
+        return f"{self.name}, {self.arch}"
 
 
 @dataclass(frozen=True)
@@ -129,11 +135,13 @@ def probe() -> Device | str:
     uuid = (ctypes.c_ubyte * 16)()
     version = ctypes.c_int()
     major, minor = ctypes.c_int(), ctypes.c_int()
+    memory = ctypes.c_size_t()
     calls = [
         cuda.cuDeviceGet(ctypes.byref(handle), 0),
         cuda.cuDeviceGetName(name, len(name), handle),
         cuda.cuDeviceGetUuid(uuid, handle),
         cuda.cuDriverGetVersion(ctypes.byref(version)),
+        cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle),
         cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, handle),  # compute capability, major
         cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, handle),  # and minor
     ]
@@ -144,6 +152,7 @@ def probe() -> Device | str:
         arch=f"sm_{major.value}{minor.value}",
         uuid_sha256=hashlib.sha256(bytes(uuid)).hexdigest(),
         driver_cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
+        memory_bytes=memory.value,
     )
 
 

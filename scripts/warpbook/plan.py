@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from warpbook import devices, profilers, runs, variants, weights
-from warpbook.config import Config, Study
+from warpbook.config import Config, Study, Target
 from warpbook.devices import Device
-from warpbook.errors import UserError
+from warpbook.errors import UserError, nearest
 from warpbook.runs import Run
 from warpbook.variants import Variant
 
@@ -25,12 +25,23 @@ class GpuSource:
 
 
 @dataclass(frozen=True)
+class Promised:
+    """What `target` in config.yaml promises of the nodes that measure."""
+
+    name: str
+    arch: str
+    memory_gib: float
+    profilers: list[str]
+
+
+@dataclass(frozen=True)
 class Plan:
     """The studies of a command, their variants, and the device in hand."""
 
     config: Config
     variants: dict[str, Variant]
     probed: Device | str
+    promised: Promised | None = None
 
     @property
     def device(self) -> Device | None:
@@ -44,8 +55,8 @@ class Plan:
         return [*(["cpu"] if self.config.cpu == "live" else []), *(["gpu"] if self.device else [])]
 
     def identity(self, device: str) -> str:
-        """A GPU's identity, on which the parts of a run depend; empty for the CPU."""
-        return self.device.uuid_sha256 if self.device and device == "gpu" else ""
+        """The model of GPU that the parts of a run depend on, whichever node has it; empty for the CPU."""
+        return self.device.model if self.device and device == "gpu" else ""
 
     @cached_property
     def architectures(self) -> list[str]:
@@ -60,8 +71,10 @@ class Plan:
 
     @cached_property
     def profilers(self) -> list[str]:
-        """Profilers that watch programs here: those that the configuration wants and the machine has."""
+        """Profilers that watch programs: those that the configuration wants and the measuring machine has."""
         wanted = list(profilers.NAMES) if self.config.profilers == "auto" else self.config.profilers
+        if self.promised:
+            return [tool for tool in wanted if self.device and tool in self.promised.profilers]
         return [tool for tool in wanted if self.device and not profilers.missing(tool, self.device)]
 
     def studies_of(self, network: str) -> list[Study]:
@@ -165,7 +178,8 @@ class Plan:
             return GpuSource(None, None, "the configuration asks for no GPU figures (gpu: none)")
         if gpu in ("auto", "live"):
             if isinstance(self.probed, Device):
-                return GpuSource(self.probed, None, f"this machine's {self.probed.name}")
+                whose = "the measuring nodes'" if self.promised else "this machine's"
+                return GpuSource(self.probed, None, f"{whose} {self.probed.name}")
             if gpu == "live":
                 raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.probed}")
             run, refused = runs.newest_archived(study.network)
@@ -198,5 +212,23 @@ class Plan:
 
 
 def make(config: Config) -> Plan:
-    """The plan for a configuration on this machine."""
-    return Plan(config, variants.discover(), devices.probe())
+    """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere."""
+    if config.target is None:
+        return Plan(config, variants.discover(), devices.probe())
+    promised = _promised(config.target)
+    device = Device(promised.name or f"GPU of {promised.arch}", promised.arch, "", "")
+    return Plan(config, variants.discover(), device, promised)
+
+
+def _promised(target: Target) -> Promised:
+    """A target in full. What it leaves out is that of the newest archived run on a GPU of its name."""
+    known = {} if target.arch else {run.gpu["name"]: run for run in runs.on_gpus() if run.gpu}
+    if target.arch is None and target.name not in known:
+        raise UserError(f"target: no archived run is of a GPU called {target.name!r}: {nearest(target.name, [*known])}")
+    if target.arch:
+        return Promised(target.name, target.arch, target.memory_gib, list(target.profilers or ["cupti"]))
+    machine = known[target.name].record["machine"]
+    had = [tool for tool, said in machine.get("profilers", {}).items() if not said.get("missing")]
+    memory_gib = target.memory_gib or machine["gpu"].get("memory_bytes", 0) / 2**30
+    wanted = had if target.profilers is None else list(target.profilers)
+    return Promised(target.name, machine["gpu"]["arch"], memory_gib, wanted)

@@ -126,6 +126,15 @@ def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[s
     return open_run(path)
 
 
+def on_gpus(folder: Path = ARCHIVES) -> list[Run]:
+    """Archived runs with a GPU, the newest last; those that cannot be read are left out."""
+    found = []
+    for path in archived(folder):
+        with suppress(UserError):
+            found.append(open_run(path))
+    return sorted((run for run in found if run.gpu), key=lambda run: str(run.record["ended"]))
+
+
 def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
     usable, refused = [], []

@@ -23,6 +23,7 @@ _STATUS = Column(
 )
 _REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok")
 _STATE = Column("string", "cold: L2 overwritten before the call; hot: the call repeated on the same buffers")
+_MEASURED_ON = Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
 _KIND = Column("string", "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies")
 
 BUILDS = Table(
@@ -90,6 +91,7 @@ SAMPLES = Table(
         "stop_reason": Column("string", "why the series ended: precise, time or samples"),
         "status": _STATUS,
         "reason": _REASON,
+        "measured_on": _MEASURED_ON,
     },
 )
 
@@ -148,6 +150,7 @@ PROGRAMS = Table(
         "output": Column("string", "what the program printed"),
         "status": _STATUS,
         "reason": _REASON,
+        "measured_on": _MEASURED_ON,
     },
 )
 

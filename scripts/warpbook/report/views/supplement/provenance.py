@@ -107,6 +107,7 @@ def _run(ev: Evidence, run: Run, place: int) -> Table:
         ("Measured", f"{record['started']} to {record['ended']}"),
         ("Code", code),
         ("Host", f"{cpu['model']}, {cpu['cores']} cores, {memory} GiB; {machine['system']}"),
+        *([("Nodes that measured", ", ".join(machine["measured_on"]))] if machine.get("measured_on") else []),
         *(_gpu(machine["gpu"]) if machine["gpu"] else []),
         ("Compiler", machine["compiler"]),
         ("Software", f"Python {machine['python']}; {software}"),

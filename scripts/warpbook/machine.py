@@ -1,0 +1,92 @@
+"""The machine that a job runs on: described, and held against what its run is about.
+
+A run belongs to one model of machine. Its jobs may run on several nodes of a cluster: each looks
+at its own when it starts.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from warpbook import devices, profilers
+from warpbook.errors import UserError
+
+TARGET = "WARPBOOK_TARGET"
+"""The environment variable with what `target` in config.yaml promises of the measuring nodes, as JSON."""
+
+UUID_SHOWN = 12  # digits of the hashed UUID that tell a run's GPUs apart
+MEMORY_WITHIN = 0.9  # the driver and ECC keep some of what a GPU is sold with
+
+
+def node() -> str:
+    """This machine's name."""
+    return platform.node() or "unnamed"
+
+
+def cpu() -> dict[str, Any]:
+    """Model, cores that this process may use, and memory of the host."""
+    model = platform.processor() or platform.machine()
+    memory = None
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+        memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
+    except OSError:
+        pass
+    return {"model": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": memory and round(memory, 1)}
+
+
+def measured_on(device: str) -> str:
+    """What a figure is of: this node, and on a GPU its UUID hashed: `node7/3f2a1c4d5e6f`."""
+    found = devices.probe() if device == "gpu" else ""
+    return f"{node()}/{found.uuid_sha256[:UUID_SHOWN]}" if isinstance(found, devices.Device) else node()
+
+
+def require_target(device: str = "gpu", tool: str = "") -> None:
+    """See that this node has what `target` in config.yaml promises of it, and a profiler where the job needs one.
+
+    Raises UserError with both. Nothing happens in a job that needs no GPU, or where nothing was promised.
+    """
+    promised: dict[str, Any] = json.loads(os.environ.get(TARGET, "null")) or {}
+    if device != "gpu" or not promised:
+        return
+    found = devices.probe()
+    wanted = promised["name"] or f"a GPU of {promised['arch']}"
+    if isinstance(found, str):
+        raise UserError(f"target promises {wanted}, and {node()} has no GPU to use: {found}")
+    differs = [
+        f"{found.name} ({found.arch}), not {wanted} ({promised['arch']})"
+        if promised["arch"] != found.arch or promised["name"] not in ("", found.name)
+        else "",
+        f"{found.memory_bytes / 2**30:.0f} GiB of GPU memory, not {promised['memory_gib']:g}"
+        if found.memory_bytes < MEMORY_WITHIN * promised["memory_gib"] * 2**30
+        else "",
+        profilers.missing(tool, found) if tool else "",
+    ]
+    for difference in filter(None, differs):
+        raise UserError(
+            f"{node()} is not what target in config.yaml promises: {difference}; ask the cluster for such nodes, or "
+            "change target"
+        )
+
+
+def require_same(run: Mapping[str, Any], device: str) -> None:
+    """See that this job's device is of the model that a run's machine.json describes; UserError names both."""
+    if "node" not in run:  # described by hand, or before this was asked
+        return
+    if device == "gpu":
+        found, described = devices.probe(), run["gpu"] or {"name": "no GPU", "arch": ""}
+        here = f"{found.name}, {found.arch}" if isinstance(found, devices.Device) else "no GPU, "
+        there = f"{described['name']}, {described['arch']}"
+    else:
+        here, there = (f"{facts['model']}, {facts['cores']} cores" for facts in (cpu(), run["cpu"]))
+    if here != there:
+        raise UserError(
+            f"this job measures on {here} ({node()}), and its run is of {there} ({run['node']}): a run belongs to one "
+            "model; ask the cluster for nodes of one kind, or delete results/parts to measure everything here"
+        )

@@ -1,0 +1,75 @@
+"""What a job's machine must be: that which the configuration promises, and that which its run is about."""
+
+import json
+
+import pytest
+
+from warpbook import machine
+from warpbook.devices import Device
+from warpbook.errors import UserError
+
+H200 = Device("NVIDIA H200", "sm_90", "ab" * 32, "13.0", 141 << 30)
+PROMISED = {"name": "NVIDIA H200", "arch": "sm_90", "memory_gib": 139.8, "profilers": ["cupti"]}
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Let a job run on a node with a device, under a target."""
+
+    def put(device, promised=PROMISED):
+        monkeypatch.setattr("warpbook.devices.probe", lambda: device)
+        monkeypatch.setenv(machine.TARGET, json.dumps(promised))
+
+    return put
+
+
+def test_a_node_with_what_was_promised_measures(on):
+    on(H200)
+    machine.require_target()
+    on(H200, {**PROMISED, "name": ""})
+    machine.require_target()
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        (Device("NVIDIA A100", "sm_80", "", "", 80 << 30), r"NVIDIA A100 \(sm_80\), not NVIDIA H200 \(sm_90\)"),
+        (Device("NVIDIA H200", "sm_90", "", "", 70 << 30), "70 GiB of GPU memory, not 139.8"),
+        ("the CUDA driver counts no devices", "has no GPU to use: the CUDA driver counts no devices"),
+    ],
+)
+def test_a_node_with_something_else_fails_with_both_named(on, device, words):
+    on(device)
+    with pytest.raises(UserError, match=words):
+        machine.require_target()
+
+
+def test_a_profiler_is_looked_for_where_a_job_needs_it(on, monkeypatch):
+    on(H200)
+    monkeypatch.setenv("PATH", "/nowhere")
+    machine.require_target()
+    with pytest.raises(UserError, match=r"ncu .* is not on PATH; ask the cluster for such nodes"):
+        machine.require_target(tool="ncu")
+
+
+@pytest.mark.parametrize(("device", "promised"), [("cpu", PROMISED), ("gpu", None)])
+def test_nothing_is_asked_of_a_job_without_a_gpu_or_without_a_target(on, device, promised):
+    on("no device", promised)
+    machine.require_target(device)
+
+
+def test_a_run_is_measured_on_one_model_whichever_nodes_have_it(on):
+    on(H200)
+    run = {"node": "node1", "cpu": machine.cpu(), "gpu": {"name": "NVIDIA H200", "arch": "sm_90"}}
+    for device in ("cpu", "gpu"):
+        machine.require_same(run, device)
+    with pytest.raises(UserError, match=r"measures on NVIDIA H200, sm_90 .* run is of NVIDIA A100, sm_80 \(node1\)"):
+        machine.require_same({**run, "gpu": {"name": "NVIDIA A100", "arch": "sm_80"}}, "gpu")
+    with pytest.raises(UserError, match=r"run is of another CPU, 3 cores \(node1\): a run belongs to one model"):
+        machine.require_same({**run, "cpu": {"model": "another CPU", "cores": 3}}, "cpu")
+
+
+def test_a_figure_names_its_node_and_on_a_gpu_its_device(on):
+    on(H200)
+    assert machine.measured_on("cpu") == machine.node()
+    assert machine.measured_on("gpu") == f"{machine.node()}/abababababab"

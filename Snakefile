@@ -50,6 +50,12 @@ os.environ[machine.TARGET] = json.dumps(PLAN.promised and asdict(PLAN.promised))
 # or use the GPU; no cluster knows it, whereas `gpu` would be a request for one.
 MEASURING_THREADS = {"cpu": workflow.cores, "gpu": workflow.cores if workflow.cores < 4 else workflow.cores // 2}
 
+# What Slurm is asked for besides cores: a GPU, and for timing a CPU the node alone. Jobs of one `group` are one
+# allocation there; elsewhere these words mean nothing. The machine is described where it is measured.
+GRES = {"cpu": "", "gpu": "gpu:1", "emulator": ""}
+SLURM_EXTRA = {"cpu": "--exclusive", "gpu": "", "emulator": ""}
+PROBED = "gpu" if PLAN.device else "cpu"
+
 # Parameters called `rerun_on_...` are in no command: a part is made again when the device, an installed library or a
 # table's columns change. Inputs called `modules` are the files that decide what a program makes, read from its imports.
 

@@ -12,6 +12,8 @@ rule build_variant:
     log:
         "logs/build_variant/{variant}.log",
     priority: 1  # before any measurement, which would wait for it
+    group:
+        "prepare"
     conda:
         "../requirements/conda.yaml"
     params:

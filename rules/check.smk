@@ -14,10 +14,14 @@ rule check_variant:
     log:
         "logs/check_variant/{device}/{network}/{variant}.log",
     priority: 1  # before any measurement, which would wait for it
+    group:
+        lambda wildcards: wildcards.device
     conda:
         "../requirements/conda.yaml"
     resources:
         measuring=lambda wildcards: int(wildcards.device == "gpu"),
+        gres=lambda wildcards: GRES[wildcards.device],
+        slurm_extra=lambda wildcards: SLURM_EXTRA[wildcards.device],
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,

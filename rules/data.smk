@@ -10,6 +10,8 @@ rule prepare_data:
         images="results/data/{network}.npz",
     log:
         "logs/prepare_data/{network}.log",
+    group:
+        "prepare"
     conda:
         "../requirements/conda.yaml"
     params:
@@ -31,6 +33,8 @@ rule label_images:
         labels="results/data/{network}-{weights}.labels.npy",
     log:
         "logs/label_images/{network}-{weights}.log",
+    group:
+        "prepare"
     conda:
         "../requirements/conda.yaml"
     message:

@@ -13,11 +13,15 @@ rule measure_aa:
         samples="results/parts/aa/gpu/{network}/{variant}.csv.gz",
     log:
         "logs/measure_aa/{network}/{variant}.log",
+    group:
+        "gpu"
     conda:
         "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
@@ -42,10 +46,14 @@ rule sanitize_variant:
         sanitizer="results/parts/sanitizer/{variant}.csv",
     log:
         "logs/sanitize_variant/{variant}.log",
+    group:
+        "gpu"
     conda:
         "../requirements/conda.yaml"
     resources:
         measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
     params:
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_columns=dependencies.columns(tables.SANITIZER),
@@ -81,11 +89,15 @@ rule attack_harness:
         attacks="results/parts/attacks.csv",
     log:
         "logs/attack_harness.log",
+    group:
+        "gpu"
     conda:
         "../requirements/conda.yaml"
     threads: 4
     resources:
         measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
     params:
         rerun_on_columns=dependencies.columns(tables.ATTACKS),
         rerun_on_device=PLAN.identity("gpu"),
@@ -105,11 +117,15 @@ rule sweep_variant:
         sweep="results/parts/sweep/{variant}.csv",
     log:
         "logs/sweep_variant/{variant}.log",
+    group:
+        "gpu"
     conda:
         "../requirements/conda.yaml"
     threads: workflow.cores
     resources:
         measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
     params:
         network=PLAN.networks[0],
         rerun_on_columns=dependencies.columns(tables.SWEEP),

@@ -11,11 +11,15 @@ rule probe_machine:
     log:
         "logs/probe_machine.log",
     priority: 1000  # outweighs every build: what it says of the start is the run's
+    group:
+        PROBED
     conda:
         "../requirements/conda.yaml"
     threads: workflow.cores
     resources:
         measuring=1,
+        gres=GRES[PROBED],
+        slurm_extra=SLURM_EXTRA[PROBED],
     params:
         gpu="yes" if PLAN.device else "no",
         rerun_on_device=PLAN.identity("gpu"),
@@ -43,11 +47,15 @@ rule measure_variant:
         samples="results/parts/samples/{device}/{network}/{variant}.csv.gz",
     log:
         "logs/measure_variant/{device}/{network}/{variant}.log",
+    group:
+        lambda wildcards: wildcards.device
     conda:
         "../requirements/conda.yaml"
     threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
     resources:
         measuring=1,
+        gres=lambda wildcards: GRES[wildcards.device],
+        slurm_extra=lambda wildcards: SLURM_EXTRA[wildcards.device],
     params:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
@@ -76,11 +84,15 @@ rule run_program:
         programs="results/parts/programs/{device}/{network}/{variant}.csv",
     log:
         "logs/run_program/{device}/{network}/{variant}.log",
+    group:
+        lambda wildcards: wildcards.device
     conda:
         "../requirements/conda.yaml"
     threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
     resources:
         measuring=1,
+        gres=lambda wildcards: GRES[wildcards.device],
+        slurm_extra=lambda wildcards: SLURM_EXTRA[wildcards.device],
     params:
         sizes=lambda wildcards: PLAN.program_sizes(wildcards.network, wildcards.variant),
         repeat=lambda wildcards: "--repeat" if PLAN.repeats_programs(wildcards.variant) else "",

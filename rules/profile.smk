@@ -16,11 +16,15 @@ rule trace_program:
         reports=directory("results/parts/reports/{tool}/gpu/{network}/{variant}"),
     log:
         "logs/trace_program/{tool}/{network}/{variant}.log",
+    group:
+        "gpu"
     conda:
         "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
     params:
         sizes=lambda wildcards: PLAN.profile_sizes(**wildcards),
         weights=lambda wildcards: PLAN.profile_weights(**wildcards),
@@ -47,11 +51,15 @@ rule count_variant:
         reports=directory("results/parts/reports/ncu/gpu/{network}/{variant}"),
     log:
         "logs/count_variant/{network}/{variant}.log",
+    group:
+        "counters"
     conda:
         "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
     params:
         images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
         metrics=counters.wanted(PLAN.variants.values()),

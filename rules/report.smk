@@ -15,6 +15,8 @@ rule render_report:
         supplement="reports/out/{study}-supplement.pdf",
     log:
         "logs/render_report/{study}.log",
+    group:
+        "report"
     conda:
         "../requirements/conda.yaml"
     params:

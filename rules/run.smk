@@ -14,6 +14,8 @@ rule assemble_run:
         run=directory("results/run"),
     log:
         "logs/assemble_run.log",
+    group:
+        "report"
     conda:
         "../requirements/conda.yaml"
     params:
@@ -38,6 +40,8 @@ rule archive_run:
         archived="results/archived.txt",
     log:
         "logs/archive_run.log",
+    group:
+        "report"
     conda:
         "../requirements/conda.yaml"
     params:

@@ -1,10 +1,12 @@
 import errno
+import fcntl
 import os
 import subprocess
 import sys
 
 import pytest
 
+from warpbook import locks
 from warpbook.errors import UserError
 from warpbook.files import PROJECT, written_whole
 
@@ -70,6 +72,59 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_p
     with written_whole(tmp_path / "out.csv") as temporary:
         temporary.write_text("all of it")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.csv.gz.abcd1234", "out.csv"]
+
+
+def over_nfs(handle, operation, flock=fcntl.flock):
+    """flock as NFS has it: what is locked alone is a file that is open for writing, and a lock held elsewhere is
+    EACCES."""
+    writable = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+    if operation & fcntl.LOCK_EX and not writable:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    try:
+        flock(handle, operation)
+    except BlockingIOError as error:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
+
+
+def test_over_nfs_what_a_killed_writer_left_is_removed_and_a_living_one_s_work_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", over_nfs)
+    (tmp_path / ".out.csv.abcd1234").mkdir()
+    with written_whole(tmp_path / "out.csv") as first:
+        assert not (tmp_path / ".out.csv.abcd1234").exists()
+        first.write_text("first")
+        with written_whole(tmp_path / "out.csv") as second:
+            second.write_text("second")
+    assert (tmp_path / "out.csv").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_over_nfs_a_second_snakemake_in_a_folder_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", over_nfs)
+    locks.folder(tmp_path / ".lock")
+    with pytest.raises(UserError, match="another snakemake works in this folder"):
+        locks.folder(tmp_path / ".lock")
+
+
+def test_a_filesystem_without_locks_is_said(tmp_path, monkeypatch, capsys):
+    def refuse(handle, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    locks.folder(tmp_path / ".lock")
+    assert "this filesystem knows no locks (No locks available)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_gets_its_name_is_on_the_disk(tmp_path, monkeypatch, folder):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), fsync(handle)))
+    with written_whole(tmp_path / "out") as temporary:
+        if folder:
+            temporary.mkdir()
+        file = temporary / "file" if folder else temporary
+        file.write_text("all of it")
+        assert synced == []
+    assert synced == [(tmp_path / "out" / "file" if folder else tmp_path / "out").stat().st_ino]
 
 
 def test_two_writers_of_a_file_leave_each_other_s_work_alone(tmp_path):

@@ -32,6 +32,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         with _scratch_folder(f".{path.name}.", path.parent) as scratch:
             temporary = scratch / path.name
             yield temporary
+            _to_disk(temporary)
             if temporary.is_dir() and path.is_dir():
                 shutil.rmtree(path)
             temporary.replace(path)
@@ -41,6 +42,15 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         if cause := disk_failure(error):
             raise _unwritable(path, cause) from error
         raise
+
+
+def _to_disk(written: Path) -> None:
+    """Have the disk hold a file, or all files of a folder, before it gets its name: a machine that loses its power
+    keeps the name and not what is still in memory."""
+    for path in [written, *written.rglob("*")]:
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 @contextmanager
@@ -82,17 +92,26 @@ def _sweep(prefix: str, parent: Path) -> None:
     for left in parent.iterdir():
         if name.fullmatch(left.name):
             with suppress(OSError):  # in use, another user's, or gone meanwhile
-                lock = _locked(left)
+                os.close(_locked(left))  # first: over NFS, an open file cannot be removed
                 shutil.rmtree(left, ignore_errors=True)
-                os.close(lock)
 
 
 def _locked(folder: Path) -> int:
-    """The descriptor of a folder, locked until it is closed or its process ends. Raises BlockingIOError where another
-    process holds it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    """The descriptor of a folder's lock file, locked until it is closed or its process ends. Raises BlockingIOError
+    where another process holds it.
+
+    A file, open for writing, because NFS locks no folder.
+    """
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        handle = os.open(".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=inside)
+    finally:
+        os.close(inside)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except PermissionError as error:  # over NFS
+        os.close(handle)
+        raise BlockingIOError(error.errno, error.strerror) from error
     except OSError:
         os.close(handle)
         raise

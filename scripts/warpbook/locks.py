@@ -115,15 +115,19 @@ def _what(path: Path, error: OSError) -> str:
 
 
 def folder(path: Path) -> None:
-    """Hold a folder's lock, the file `path`, until this process ends. Raises UserError while another process holds it.
+    """Hold a folder's lock, the file `path`, until this process ends. Raises UserError while another process holds it,
+    on this machine or, where nodes share the folder, on another.
 
     The descriptor is left open on purpose: closing it would give the lock back. No program started here inherits it.
     """
     path.parent.mkdir(exist_ok=True)
-    handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # over NFS, what is locked alone must be open for writing
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    except (BlockingIOError, PermissionError) as error:  # the latter over NFS
         os.close(handle)
         raise UserError(f"another snakemake works in this folder ({path}); wait for it to end") from error
+    except OSError as error:
+        words = f"{path}: this filesystem knows no locks ({error.strerror})"
+        print(f"{words}; see that no other snakemake works in this folder", file=sys.stderr)
     _held.add(handle)

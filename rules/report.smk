@@ -9,6 +9,7 @@ rule render_report:
         templates=TARGETS.templates,
         run="results/run",
         cited=[str(path) for path in PLAN.cited],
+        imported=lambda wildcards: TARGETS.imported(wildcards.study),
     output:
         html="reports/out/{study}.html",
         pdf="reports/out/{study}.pdf",
@@ -25,4 +26,4 @@ rule render_report:
         "Rendering the report of {wildcards.study}"
     shell:
         "python3 {input.program:q} --study {wildcards.study:q} --config {params.config:q} --run {input.run:q}"
-        " --html {output.html:q} --pdf {output.pdf:q} 2> >(tee {log:q} >&2)"
+        " --imported results/imported/{wildcards.study} --html {output.html:q} --pdf {output.pdf:q} 2> >(tee {log:q} >&2)"

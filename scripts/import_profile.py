@@ -3,7 +3,8 @@
 python scripts/import_profile.py FILE... --study fa18 --variant direct --size 10000
 
 Writes activities.csv.gz, profile_summaries.csv and counters.csv into results/imported/<study>/<variant>-<size>/, each
-where the files have rows for it. Writes nothing when a file is refused.
+where the files have rows for it, in place of an earlier import there. Writes nothing when a file is refused. The
+study's next report shows them.
 """
 
 import argparse
@@ -13,9 +14,7 @@ from pathlib import Path
 
 from warpbook import config, data, networks, provenance, variants
 from warpbook.errors import UserError, exit_status, nearest
-from warpbook.profiling import attribution, importing
-
-IMPORTED = Path(__file__).parents[1] / "results" / "imported"
+from warpbook.profiling import attribution, imported, importing
 
 
 def _lines(text: str) -> tuple[int, int]:
@@ -35,8 +34,9 @@ def main() -> None:
     parser.add_argument("--network", help="the study's by default")
     parser.add_argument("--layer", default="", help="convolution layer that ncu's counters are of; all by default")
     parser.add_argument("--lines", type=_lines, metavar="FIRST-LAST", help="read these lines alone of one text file")
+    parser.add_argument("--device", default="", help="the GPU's name, where the files do not say it")
     parser.add_argument("--anyway", action="store_true", help="import kernels that are another variant's too")
-    parser.add_argument("--out", type=Path, default=IMPORTED, help="results/imported by default")
+    parser.add_argument("--out", type=Path, default=imported.FOLDER, help="results/imported by default")
     arguments = parser.parse_args()
 
     known = variants.discover()
@@ -62,8 +62,10 @@ def main() -> None:
             print(f"warning: {name}: {reason}", file=sys.stderr)
     rows_of = importing.combined(read, variant.name, network.name, arguments.size, arguments.layer)
     folder = arguments.out / arguments.study / f"{variant.name}-{arguments.size}"
-    for table, rows in rows_of.items():
-        table.write(rows, folder / table.name)
+    files = [imported.described(Path(path), profile) for path, profile in read.items()]
+    device = arguments.device or ", ".join(dict.fromkeys(file.device for file in files if file.device))
+    place = {"variant": variant.name, "network": network.name, "size": arguments.size}
+    imported.keep(folder, imported.Record(**place, device=device, files=files), rows_of)
     for path, profile in read.items():
         kinds = {"events": profile.events, "summary rows": profile.summaries, "counters": profile.counters}
         counts = ", ".join(f"{len(rows):,} {kind}" for kind, rows in kinds.items() if rows)

@@ -11,17 +11,19 @@ from typing import Any
 from warpbook import config, plan, provenance, runs, variants
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
+from warpbook.profiling import imported
 from warpbook.report import closing, evidence, rendering
 from warpbook.report.pdf import write_pdf
 
 
-def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path) -> None:
+def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path, profiles: Path | None = None) -> None:
     """Write the report of `study` under a configuration's values, with this machine's run at `run`.
 
-    The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it.
+    profiles: the folder of the profiles that were imported for the study. The supplement of `<study>.pdf` is
+    `<study>-supplement.pdf` beside it.
     """
     planned = plan.make(config.load(values, list(variants.discover())))
-    ev = evidence.load(planned, study, runs.open_run(run))
+    ev = evidence.load(planned, study, runs.open_run(run), imported.of_study(profiles) if profiles else ())
     commit, dirty = provenance.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
@@ -43,11 +45,12 @@ def main() -> None:
     parser.add_argument("--study", required=True)
     parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
     parser.add_argument("--run", type=Path, required=True, help="this machine's run")
+    parser.add_argument("--imported", type=Path, help="folder of the profiles that were imported for the study")
     parser.add_argument("--html", type=Path, required=True)
     parser.add_argument("--pdf", type=Path, required=True)
     arguments = parser.parse_args()
     gc.disable()  # all objects live until the document is written: collecting garbage would take a seventh of the time
-    render(arguments.study, arguments.config, arguments.run, arguments.html, arguments.pdf)
+    render(arguments.study, arguments.config, arguments.run, arguments.html, arguments.pdf, arguments.imported)
 
 
 if __name__ == "__main__":

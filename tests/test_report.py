@@ -338,6 +338,7 @@ def test_a_name_that_the_templates_do_not_know_fails_the_rendering(tmp_path, mon
         ("[CUDA memcpy HtoD]", "[CUDA memcpy HtoD]"),
         ("conv_forward", "conv_forward"),
         ("void cudnn::detail::f<float, int=3>(float const*, g<int>)", "cudnn::detail::f<…>"),
+        ("void (anonymous namespace)::pool<float, (int)2>(const T1 *, T1 *, int)", "pool<…>"),
         ("void at::native::k<4, g<h(int)>>(int)", "at::native::k<…>"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from warpbook import profilers
 from warpbook.extras import EXTRAS, PARTS
@@ -168,6 +169,10 @@ class Targets:
     def weights(self, network: str, weight_set: str) -> str:
         """The file of a weight set."""
         return f"weights/{self.plan.config.network(network).model(weight_set)}.npz"
+
+    def imported(self, study: str) -> list[str]:
+        """Files of the profiles that were imported for a study."""
+        return sorted(map(str, Path("results/imported", study).glob("*/*")))
 
     @cached_property
     def templates(self) -> list[str]:

@@ -197,8 +197,19 @@ def _read(database: sqlite3.Connection, origin: str) -> Profile:
         raise UserError(f"{origin} is {tool.what} without kernels, copies, API calls or ranges")
     if sum(counts) > EVENTS_AT_MOST:
         rows = sums(tool.name, (group for source in sources for group in _sums(database, source)))
-        return Profile(summarised(tool.what, sum(counts)), tool.name, summaries=rows)
-    return Profile(tool.what, tool.name, [row for source in sources for row in _events(database, source)])
+        return Profile(summarised(tool.what, sum(counts)), tool.name, summaries=rows, device=_device(database, tables))
+    events = [row for source in sources for row in _events(database, source)]
+    return Profile(tool.what, tool.name, events, device=_device(database, tables))
+
+
+def _device(database: sqlite3.Connection, tables: set[str]) -> str:
+    """The names of the GPUs in an export of Nsight Systems; empty where it has none."""
+    table = next((table for table in ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU") if table in tables), "")
+    columns = {row[1] for row in database.execute(f"PRAGMA table_info([{table}])")} if table else set()
+    if "name" not in columns:
+        return ""
+    names = database.execute(f"SELECT DISTINCT name FROM [{table}]").fetchmany(8)
+    return ", ".join(clean(name) for (name,) in names if isinstance(name, str))
 
 
 def _checked(database: sqlite3.Connection, source: _Source, tool: _Tool, origin: str) -> _Source:

@@ -57,7 +57,8 @@ class Profile:
     """What one file holds: `what` it is, the `tool` that made it, and its rows, as yet without variant and size.
 
     Events carry the columns of ACTIVITIES with times in ns on the tool's own clock; summaries those of SUMMARIES;
-    counters those of COUNTERS. `left_out` names what the file holds besides.
+    counters those of COUNTERS. `left_out` names what the file holds besides, `device` the GPUs where
+    it says which.
     """
 
     what: str
@@ -66,6 +67,7 @@ class Profile:
     summaries: list[Row] = field(default_factory=list)
     counters: list[Row] = field(default_factory=list)
     left_out: tuple[str, ...] = ()
+    device: str = ""
 
 
 class Figure(NamedTuple):

@@ -7,6 +7,7 @@ the measuring policy. Everything else is listed with its reason, and is in no ta
 
 from warpbook.errors import UserError
 from warpbook.plan import Plan
+from warpbook.profiling.imported import Imported
 from warpbook.report.evidence.builds import Builds
 from warpbook.report.evidence.checks import Checks, Tally
 from warpbook.report.evidence.claims import Claims
@@ -39,8 +40,9 @@ __all__ = [
 class Evidence(Scope):
     """The figures of one study, each kind with the one who knows it."""
 
-    def __init__(self, plan: Plan, study: str, local: Run):
+    def __init__(self, plan: Plan, study: str, local: Run, imported: tuple[Imported, ...] = ()):
         super().__init__(plan, study, local)
+        self.imported = imported
         self.selection = Selection(self)
         self.builds = Builds(self)
         self.checks = Checks(self, self.selection)
@@ -55,8 +57,8 @@ class Evidence(Scope):
         self.trust = Trust(self, self.selection)
 
 
-def load(plan: Plan, study: str, local: Run) -> Evidence:
-    """The evidence of a study; UserError where the local run is damaged."""
+def load(plan: Plan, study: str, local: Run, imported: tuple[Imported, ...] = ()) -> Evidence:
+    """The evidence of a study, and profiles imported for it; UserError where the local run is damaged."""
     if local.problem:
         raise UserError(local.problem)
-    return Evidence(plan, study, local)
+    return Evidence(plan, study, local, imported)

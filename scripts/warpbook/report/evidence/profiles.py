@@ -17,15 +17,15 @@ API_KINDS = ("api_runtime", "api_driver")
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """One line of a profile, as nvprof has it: times in ns."""
+    """One line of a profile, as nvprof has it: times in ns; what an imported profile has lost is None."""
 
     name: str
     share: float
     total_ns: int
-    calls: int
-    avg_ns: float
-    min_ns: int
-    max_ns: int
+    calls: int | None
+    avg_ns: float | None
+    min_ns: float | None
+    max_ns: float | None
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,12 @@ class Profiles:
 
     def launches(self, variant: str, size: int) -> list[KernelLaunches]:
         """The kernels of a profiled program, one for each kernel and launch shape, in order of first launch."""
-        frame = self.events(variant, size)
+        return self.launched(self.events(variant, size), self._static_bytes(variant))
+
+    @staticmethod
+    def launched(frame: pd.DataFrame, static: "pd.Series[Any] | dict[str, int]") -> list[KernelLaunches]:
+        """The same of any events, with the static shared memory of the kernels that are known."""
         events = frame[frame.kind == "kernel"]
-        static = self._static_bytes(variant)
         rows = []
         shapes: Iterable[Any] = events.groupby(["name", "grid", "block"], sort=False)
         for (name, grid, block), group in shapes:

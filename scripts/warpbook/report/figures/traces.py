@@ -26,6 +26,8 @@ from warpbook.report.figures.style import (
 from warpbook.report.traces import Side, merged, spans_of
 from warpbook.variants import Variant
 
+NAME_CHARACTERS = 40  # of a kernel's name in a legend
+
 
 def program_parts(ev: Evidence, variant: Variant) -> str:
     """Where the device's time of the profiled program goes at each size: copies and kernels, as shares."""
@@ -60,9 +62,16 @@ def timeline(ev: Evidence, variant: Variant, size: int) -> str:
     A row each for the program's own ranges, the API calls of the runtime and the driver, copies each way, and the
     kernels of each stream.
     """
-    frame = ev.profiles.events(variant.name, size)
-    images = frame[frame.kind == "memcpy_htod"].sort_values("bytes").iloc[-1]
-    start, end = images.start_ns, frame[~frame.kind.isin(API_KINDS)].end_ns.max()
+    return program_timeline(ev.profiles.events(variant.name, size))
+
+
+def program_timeline(frame: Any) -> str:
+    """The same of any events among which are kernels."""
+    copies = frame[frame.kind == "memcpy_htod"].sort_values("bytes", na_position="first")
+    start = (
+        copies if len(copies) else frame[frame.kind == "kernel"].sort_values("start_ns", ascending=False)
+    ).start_ns.iloc[-1]
+    end = frame[~frame.kind.isin(API_KINDS)].end_ns.max()
     ranges = frame[frame.kind == "range"]
     rows: list[tuple[str, Any]] = [
         ("NVTX ranges", ranges),
@@ -72,6 +81,7 @@ def timeline(ev: Evidence, variant: Variant, size: int) -> str:
         ("Copies to the host", frame[frame.kind == "memcpy_dtoh"]),
     ]
     kernels = frame[frame.kind == "kernel"]
+    kernels = kernels.assign(stream=kernels.stream.fillna(0))
     rows += [(f"Kernels, stream {stream}", kernels[kernels.stream == stream]) for stream in sorted(set(kernels.stream))]
     names = list(dict.fromkeys(kernels.name))
     colours = dict(zip(names, itertools.cycle(OURS), strict=False))
@@ -100,7 +110,10 @@ def timeline(ev: Evidence, variant: Variant, size: int) -> str:
         value_axis(axes, "x")
         axes.set_xlabel("ms")
     times = {name: kernels[kernels.name == name] for name in names}
-    labels = [f"{name}, {units.time((runs.end_ns - runs.start_ns).sum() / 1e6)}" for name, runs in times.items()]
+    labels = [
+        f"{name[:NAME_CHARACTERS]}, {units.time((runs.end_ns - runs.start_ns).sum() / 1e6)}"
+        for name, runs in times.items()
+    ]
     figure.legend([Patch(color=colours[name]) for name in names], labels, loc="outside lower center", ncols=4)
     return svg(figure)
 

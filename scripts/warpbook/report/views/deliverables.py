@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from warpbook.errors import UserError, nearest
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells
+from warpbook.report.views import cells, imported
 from warpbook.report.views.parts import Column, Table, words
 
 SUPPLEMENT = "Supplement, "
@@ -97,13 +97,18 @@ def view(ev: Evidence, titles: Mapping[str, str], body: str) -> Table | None:
         "deliverables-table",
         "Each deliverable of the study, the section that has it, and its page.",
         (*words("Deliverable", "Section"), Column("Page", "number"), *words("State")),
-        tuple(_row(places, titles, name, place) for name, place in wanted.items()),
+        tuple(_row(places, titles, name, place, imported.places(ev)) for name, place in wanted.items()),
         "wide checklist",
     )
 
 
-def _row(places: Places, titles: Mapping[str, str], name: str, place: str) -> tuple[str, ...]:
-    target = places.target(place)
+def _row(
+    places: Places, titles: Mapping[str, str], name: str, place: str, elsewhere: Mapping[str, str]
+) -> tuple[str, ...]:
+    """elsewhere: by place, that of an imported profile, which stands in where ours is lacking."""
+    lacking = places.lacking(place)
+    stands_in = elsewhere.get(place, "") if lacking else ""
+    target = stands_in or places.target(place)
     title = titles.get(places.heading_of.get(target, ""), "Summary")
     page = "" if title.startswith(SUPPLEMENT) else cells.page(target)
-    return name, cells.link(target, title), page, places.lacking(place) or "shown"
+    return name, cells.link(target, title), page, "imported" if stands_in else lacking or "shown"

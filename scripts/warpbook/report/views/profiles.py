@@ -13,7 +13,7 @@ def short_name(name: str) -> str:
     if name.startswith("["):
         return name
     depth, kept = 0, []
-    for character in name.removeprefix("void "):
+    for character in name.removeprefix("void ").replace("(anonymous namespace)::", ""):
         depth -= character in ">)"
         if depth == 0 and character not in ">)":
             kept.append(character)
@@ -57,8 +57,13 @@ def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow
 
 
 def _times(row: ProfileRow) -> tuple[Cell, ...]:
-    average, least, most = (units.nvprof_time(ns) for ns in (row.avg_ns, row.min_ns, row.max_ns))
-    return units.nvprof_time(row.total_ns), str(row.calls), average, least, most
+    average, least, most = (_ns(ns) for ns in (row.avg_ns, row.min_ns, row.max_ns))
+    calls = units.MISSING if row.calls is None else str(row.calls)
+    return units.nvprof_time(row.total_ns), calls, average, least, most
+
+
+def _ns(time_ns: float | None) -> str:
+    return units.MISSING if time_ns is None else units.nvprof_time(time_ns)
 
 
 def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> Table:
@@ -89,7 +94,7 @@ def nvprof_table(ev: Evidence, variant: str, size: int, api: bool = True) -> str
     lines = [f"{'Type':>16}  {'Time(%)':>7}  {'Time':>9}  {'Calls':>6}  {'Avg':>9}  {'Min':>9}  {'Max':>9}  Name"]
     for kind, kinds in (("GPU activities:", GPU_KINDS), *([("API calls:", API_KINDS)] if api else [])):
         for place, row in enumerate(ev.profiles.rows(variant, size, kinds)):
-            times = "  ".join(f"{units.nvprof_time(ns):>9}" for ns in (row.avg_ns, row.min_ns, row.max_ns))
+            times = "  ".join(f"{_ns(ns):>9}" for ns in (row.avg_ns, row.min_ns, row.max_ns))
             name = row.name if len(row.name) <= NAME_WIDTH else row.name[: NAME_WIDTH - 1] + "…"
             head = kind if place == 0 else ""
             whole = units.nvprof_time(row.total_ns)

@@ -32,7 +32,7 @@ namespace {
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// What a call is about, and where a tap's inputs lie once an image is staged.
+// What a call is about. The rest is derived, in the order in which `convolve` takes it apart.
 struct Layer {
     const float *x, *w;
     float* y;
@@ -179,15 +179,14 @@ constexpr Block* const* blocks[] = {
 // K copies of `rows` rows of an image's channel, each a column further than the one before, cut to W_out columns.
 TARGET void stage_shifted(const Layer& layer, const float* from, int rows, float* to, std::ptrdiff_t plane)
 {
-    for (int q = 0; q < layer.K; ++q) {
-        const float* row = from + q;
-        float* column = to + q * plane;
-        for (int h = 0; h < rows; ++h, row += layer.W, column += layer.W_out) {
-            int v = 0;
-            for (; v + LANES <= layer.W_out; v += LANES) store(column + v, load(row + v));
-            if (v < layer.W_out) store(column + v, load(row + v, layer.W_out - v), layer.W_out - v);
+    const int whole = layer.W_out / LANES * LANES, rest = layer.W_out - whole;
+    for (int h = 0; h < rows; ++h, from += layer.W, to += layer.W_out)
+        for (int q = 0; q < layer.K; ++q) {
+            const float* const row = from + q;
+            float* const column = to + q * plane;
+            for (int v = 0; v < whole; v += LANES) store(column + v, load(row + v));
+            if (rest) store(column + whole, load(row + whole, rest), rest);
         }
-    }
 }
 
 TARGET void convolve(const Layer& layer)
@@ -228,7 +227,7 @@ TARGET void convolve(const Layer& layer)
         const int n = task / bands, h0 = task % bands * band_rows, rows = std::min(band_rows, H_out - h0);
         if (rows <= 0) continue;
 
-        thread_local std::vector<float> memory;  // zeros behind what is staged: no lane computes with subnormal waste
+        thread_local std::vector<float> memory;  // of numbers everywhere: subnormal waste behind a row would be slow
         const std::size_t needed = std::size_t(planes) * plane + 8 * LANES;
         if (memory.size() < needed) memory.assign(needed, 0.0f);
         float* const staged = memory.data();

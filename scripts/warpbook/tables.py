@@ -32,7 +32,7 @@ BUILDS = Table(
     ("variant", "arch", "kernel"),
     {
         "variant": _VARIANT,
-        "arch": Column("string", "architecture built for, as sm_90"),
+        "arch": Column("string", "architecture built for, as sm_90; for C++ the processor's, as x86_64"),
         "kernel": Column("string", "kernel function; empty when nothing was built"),
         "source_sha256": Column("string", "SHA-256 of what decides the machine code: code, constants, launch"),
         "options": Column("string", "options given to the compiler"),

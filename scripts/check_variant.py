@@ -11,7 +11,7 @@ import numpy as np
 from warpbook import data, locks, networks, reference, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import scratch_folder
-from warpbook.harness import building, checking, emulator, inference, sandbox
+from warpbook.harness import building, checking, coursework, emulator, inference, sandbox
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
@@ -94,6 +94,9 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
     the threads reversed."""
     if reason := emulator.beyond(variant):
         yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
+        return
+    if variant.course and not variant.problem:
+        yield from coursework.check(variant, sandboxed, folder)
         return
     bench = IsolatedBench(variant, sandboxed, folder)
     yield from check_places(bench, variant, checking.ragged_places(variant))

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from warpbook import devices, headers, launches, sources
+from warpbook import course, devices, headers, launches, sources
 from warpbook.errors import UserError, nearest
 from warpbook.files import PROJECT
 from warpbook.headers import Header
@@ -98,6 +98,11 @@ class Variant:
         there = sources.kernels(self.code)
         return self.header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
 
+    @cached_property
+    def course(self) -> course.Interface | None:
+        """What a file of the course defines; None for any other variant."""
+        return course.interface(self.code) if self.cuda_source and self.launcher is None else None
+
     @property
     def title(self) -> str:
         """Its title, or its name where it says none."""
@@ -134,6 +139,9 @@ class Variant:
             return f"{self.name}: unsupported: {what}, of which it is told nothing; name {names} in {place} if it can"
         if reason := self.header.limits.broken_by(layer, images):
             return f"{self.name}: {reason} ({self.place_of('limits')})"
+        if self.course and layer not in course.LAYERS:
+            known = " and ".join(map(str, course.LAYERS))
+            return f"{self.name}: a file of the course, which may assume its layers: {known}"
         if self.header.launched and self.launcher is None:
             try:
                 shape = self.header.shape(layer, images)
@@ -182,6 +190,9 @@ class Variant:
         assert self.cpp_source is None  # which is compiled first: `harness.host` prepares it
         if self.cuda_source is None:
             operation = self.module.prepare(layer, images)
+            return operation
+        if self.course:
+            operation = kernels.course(layer, images)
             return operation
         launch = self._declared_launch(layer, images, kernels) if self.header.launched else None
         if self.launcher is None:
@@ -243,6 +254,11 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             problem = f"there is no {name}.cu, {name}.cpp or {name}.py beside it"
         elif compiled is None and not content:
             problem = "the header is not YAML of the form `key: value`"
+        elif cuda and python is None and (file := course.interface(described.code)):
+            problem = file.problem
+            # Its author says no precision, and may compute by any method.
+            found = {"precision": course.precision(described.code), "method": "any"}
+            header = header.model_copy(update={key: value for key, value in found.items() if key not in content})
         elif cuda and python is None:
             problem = _not_launched(name, header, described.code)
         if header.device == "cpu" and cuda:

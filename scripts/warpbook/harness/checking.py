@@ -11,7 +11,7 @@ import math
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -224,7 +224,12 @@ def judged(variant: Variant, layer: ConvLayer, difference: reference.Difference,
     }
 
 
-def check_layer(bench: Bench, variant: Variant, layer: ConvLayer, images: int) -> list[Row]:
+TESTS = ("integers", "reals")
+
+
+def check_layer(
+    bench: Bench, variant: Variant, layer: ConvLayer, images: int, tests: Sequence[str] = TESTS
+) -> list[Row]:
     """Rows (the columns of CORRECTNESS from `layer` on, without `device`) for one layer at one size.
 
     An unsupported layer gives one row that says so; a failure ends the layer's tests with the row that names it.
@@ -239,7 +244,7 @@ def check_layer(bench: Bench, variant: Variant, layer: ConvLayer, images: int) -
         status = "compile_failed" if variant.problem else "unsupported"
         return [row("integers", ok=False, status=status, reason=reason)]
     rows = []
-    test = "integers"
+    test = tests[0]
     try:
         with device_faults_named(variant):
             with faults_named(variant, "prepared"):
@@ -248,7 +253,7 @@ def check_layer(bench: Bench, variant: Variant, layer: ConvLayer, images: int) -
                 y = bench.guarded(layer.y_shape(images))
             refuse_replacements(variant)
             margin = MARGIN
-            for test in ("integers", "reals"):
+            for test in tests:
                 draw_fresh(bench, x.values, w.values, test == "integers")
                 if test == "reals":
                     margin = ordinary_word()

@@ -1,10 +1,13 @@
 """CUDA C++ variants emulated on the CPU: the system's C++ compiler compiles a kernel's source, sanitizers on.
 
-For machines without a GPU, CI's among them: a wrong kernel is caught there too. Inline PTX, tensor cores and half
-precision are beyond it; such variants say so in their headers. No maintained library does this for plain CUDA C++
-(HIP-CPU, which came nearest, is no longer developed), so `emulator.h` supplies the built-ins that these kernels use.
+For machines without a GPU, CI's among them: a wrong kernel is caught there too, and a wrong file of the course, whose
+host code runs with it. What a source uses that is not here, inline PTX for one, is beyond the emulator, which says
+nothing about the source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer
+developed), so headers beside this module supply CUDA: `emulator.h` blocks and their threads, `emulator_device.h` what
+device code calls, `emulator_host.h` the runtime.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -17,23 +20,24 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import devices, sources
+from warpbook import course, devices, sources
 from warpbook.errors import UserError
-from warpbook.harness import building, host
+from warpbook.harness import building, host, translation
 from warpbook.harness.supervision import Failed
+from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
 
-HEADER = Path(__file__).with_name("emulator.h")
+HEADER = Path(__file__).with_name("emulator_host.h")
+INCLUDED = ("emulator.h", "emulator_device.h", "emulator_host.h")
+"""All that a translated source includes of ours."""
+MATRIX_PRODUCT = Path(__file__).with_name("matmul.h")
+COURSE_ENTRY, NOTED = "warpbook_course", "warpbook_noted"
 FLAGS = (
-    "-std=c++17", "-O1", "-g", "-shared", "-fPIC", "-w", "-fno-omit-frame-pointer",
+    "-std=gnu++17", "-O1", "-g1", "-shared", "-fPIC", "-w", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+    # What the address sanitizer finds too, or what no access follows from.
+    "-fno-sanitize=vptr,null,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute",
 )  # fmt: skip
-
-_SHARED = re.compile(
-    r"(?P<dynamic>\bextern\s+)?(?:\bstatic\s+)?__shared__\s+(?:(?:__align__|alignas)\s*\(\s*\d+\s*\)\s*)?"
-    r"(?P<kind>[A-Za-z_][\w: ]*?)\s*\b(?P<declarators>\w+\s*(?:\[[^;=]*?\]\s*)*(?:,\s*\w+\s*(?:\[[^;=]*?\]\s*)*)*);"
-)
-_DECLARATOR = re.compile(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)")
 
 
 def compiler() -> str | None:
@@ -52,67 +56,46 @@ def beyond(variant: Variant) -> str:
     return ""
 
 
-def to_host(source: str, name: str, kernels: Sequence[str]) -> str:
-    """CUDA C++ as C++ for the host: shared variables become references to the block's memory, and the kernels, by
-    their names in the source, get a C entry each."""
-    code = sources.without_comments(source)
+def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> str:
+    """A variant's source as C++ for the host.
 
-    def rewritten(match: re.Match[str]) -> str:
-        kind = match["kind"].strip()
-        if match["dynamic"]:
-            (array, extents) = _DECLARATOR.findall(match["declarators"])[0]
-            if not re.fullmatch(r"\[\s*\]\s*", extents):
-                raise UserError(f"{name}: the size of dynamic shared memory is the launch's; write {array}[]")
-            if _in_function(code[: match.start()]):
-                return f"{kind}* const {array} = reinterpret_cast<{kind}*>(emulator::dynamic_shared(__LINE__));"
-            return f"static {kind}*& {array} = reinterpret_cast<{kind}*&>(emulator::dynamic_base);"
-        parts = [
-            f"static const char {variable}_declared = 0; "
-            f"{kind} (&{variable}){extents} = emulator::shared<{kind}{extents}>(&{variable}_declared);"
-            for variable, extents in _DECLARATOR.findall(_one_line(match["declarators"]))
-        ]
-        return " ".join(parts) + "\n" * match[0].count("\n")
+    The kernels, by their names in the source, get a C entry each; a file of the course gets a driver instead. `own` are
+    headers that stand for the course's, by name.
+    """
+    assert variant.cuda_source is not None
+    name = variant.cuda_source.name
+    body = translation.to_host(building.checked_source(variant), name, own)
+    declared = variant.course.declaration if variant.course else ""
+    entries = _driver(variant.course) if variant.course else "".join(map(_entry, kernels))
+    return f'#include "{HEADER}"\n{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{entries}'
 
-    pieces, end = [], 0
-    for match in _SHARED.finditer(code):
-        pieces += [source[end : match.start()], rewritten(match)]
-        end = match.end()
-    body = "".join(pieces) + source[end:]
-    if "__shared__" in sources.without_comments(body):
-        line = _line_of("__shared__", sources.without_comments(body))
-        raise UserError(f"beyond the emulator: this declaration in shared memory, {name}, line {line}")
-    entries = "".join(
+
+def _entry(kernel: str) -> str:
+    return (
         f'extern "C" void {entry_of(kernel)}'
         "(const unsigned* grid, const unsigned* block, unsigned shared, void** arguments, int count, int reversed)"
-        f"{{ emulator::launch({kernel}, grid, block, shared, arguments, count, reversed); }}\n"
-        for kernel in kernels
+        f"{{ emulator::launch_untyped({kernel}, grid, block, shared, arguments, count, reversed); }}\n"
     )
-    waits = "#define EMULATOR_BARRIERS\n" if "__syncthreads" in code else ""
-    return f'{waits}#include "{HEADER}"\n#line 1 "{name}"\n{body}\n{entries}'
+
+
+def _driver(interface: course.Interface) -> str:
+    return f"""
+extern "C" void {COURSE_ENTRY}(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
+{{
+    emulator::begin_course(reversed);
+    emulator::host_array(x, sizeof(float) * B * C * H * W);
+    emulator::host_array(w, sizeof(float) * M * C * K * K);
+    emulator::host_array(y, sizeof(float) * B * M * (H - K + 1) * (W - K + 1));
+    {{ GPUInterface gpu; {interface.calls()} }}
+    emulator::forget_host_arrays();
+}}
+extern "C" const char* {NOTED}() {{ return emulator::noted.c_str(); }}
+"""
 
 
 def entry_of(kernel: str) -> str:
     """The name of a kernel's C entry; those of templates too."""
     return "launch_" + re.sub(r"\W", "_", kernel)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _line_of(word: str, code: str) -> int:
-    return code.count("\n", 0, code.index(word)) + 1
-
-
-def _in_function(before: str) -> bool:
-    """Whether a place in C++ is inside a function, by the code before it: what opens there follows a parenthesis."""
-    opened: list[bool] = []
-    for brace in re.finditer(r"[{}]", before):
-        if brace[0] == "{":
-            opened.append(before[: brace.start()].rstrip().endswith(")"))
-        elif opened:
-            opened.pop()
-    return any(opened)
 
 
 def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
@@ -125,18 +108,67 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     # A launcher may want any of the kernels; without one the header's is enough.
     there = sources.kernels(variant.code) if variant.launcher else []
     kernels = dict.fromkeys([*there, *([variant.kernel] if "<" in variant.kernel or not there else [])])
-    path.write_text(to_host(building.checked_source(variant), variant.cuda_source.name, list(kernels)))
+    product = folder / course.MATRIX_HEADER
+    product.write_text(translation.to_host(MATRIX_PRODUCT.read_text(), product.name, {}))
+    path.write_text(to_host(variant, list(kernels), {product.name: str(product)}))
     library = folder / f"{variant.name}.so"
-    command = [str(compiler()), *FLAGS, *variant.defines, str(path), "-o", str(library)]
-    host.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator")
+    command = [str(compiler()), *FLAGS, *_halves(), *variant.defines, str(path), "-o", str(library)]
+    try:
+        host.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator")
+    except host.Refused as error:
+        if reason := lacking(error.words, variant.cuda_source.name):
+            raise Failed("unsupported", f"{variant.name}: {reason}") from None
+        raise
     return library
+
+
+@functools.cache
+def _halves() -> tuple[str, ...]:
+    """The option for instructions that convert half precision, where this processor has them."""
+    with contextlib.suppress(OSError):
+        if re.search(r"^flags\b.*\bf16c\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return ("-mf16c",)
+    return ()
+
+
+_OF_CUDA = re.compile(
+    r"^(cu[A-Z]|cuda|cublas|CUBLAS_|CUDA_|curand|cudnn|cufft|cusparse|__|wmma|nvcuda|cooperative_groups|cg|cub|thrust|tex"
+    r"|surf|nv_)"
+)
+_NO_CPP = ("expected", "was not declared in this scope", "redefinition", "redeclar", "stray", "#error")
+"""The C++ compiler's words for what CUDA's would refuse too."""
+
+
+def lacking(words: str, name: str) -> str:
+    """What of CUDA the emulator lacks, by the C++ compiler's words on a source; empty where the source is no C++."""
+    for line in words.splitlines():
+        found = re.match(rf"(?:.*/)?{re.escape(name)}:(\d+):\d+: (?:fatal )?error: (.*)", line)
+        if not found:
+            if re.match(r"\S+:\d+:\d+: error: ", line) and "emulator" in line:
+                return f"beyond the emulator: {line.partition('error: ')[2]}"
+            continue
+        number, error = found.groups()
+        named = re.findall(r"[‘']([^’']+)[’']", error)
+        if "No such file" in error:
+            return f"beyond the emulator: #include {error.partition(':')[0]}, line {number}"
+        if any(_OF_CUDA.match(each) for each in named) or "beyond the emulator" in error:
+            return f"beyond the emulator: {error.rpartition('beyond the emulator: ')[2]}, line {number}"
+        if not any(kind in error for kind in _NO_CPP):
+            return f"beyond the emulator: {error}, line {number}"
+        return ""
+    return ""
 
 
 class Kernels:
     """A variant's kernels as its launcher sees them: the host's stand-in for `gpu.Kernels`."""
 
     def __init__(self, library: Path, constants: Mapping[str, int], reversed_order: bool = False):
-        self._library = ctypes.CDLL(str(library))
+        try:
+            self._library = ctypes.CDLL(str(library))
+        except OSError as error:
+            if not (missing := re.search(r"undefined symbol: _Z(?:N12GPUInterface)?(\d+)(\w+)", str(error))):
+                raise
+            raise UserError(f"{missing[2][: int(missing[1])]} is called and defined nowhere") from None
         self.constants = constants
         self._reversed = reversed_order
 
@@ -155,6 +187,24 @@ class Kernels:
             entry(*extents, shared_bytes, pointers, len(held), int(self._reversed))
 
         return call
+
+    def course(self, layer: ConvLayer, images: int) -> Callable[..., None]:
+        """The driver of a file of the course, as an operation on x, w and y."""
+        extents = (images, layer.M, layer.C, layer.H, layer.W, layer.K, int(self._reversed))
+
+        def call(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
+            getattr(self._library, COURSE_ENTRY)(*(ctypes.c_void_p(array.ctypes.data) for array in (x, w, y)), *extents)
+
+        return call
+
+    @property
+    def noted(self) -> str:
+        """What happened in the last call of a file of the course that may explain a wrong result."""
+        if not hasattr(self._library, NOTED):
+            return ""
+        ask = getattr(self._library, NOTED)
+        ask.restype = ctypes.c_char_p
+        return (ask() or b"").decode(errors="replace")
 
     def has(self, name: str) -> bool:
         """Whether there is a kernel of that name."""
@@ -212,6 +262,12 @@ def sanitizing() -> dict[str, str]:
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=1:color=never",
         "UBSAN_OPTIONS": "print_stacktrace=0:color=never",
     }
+
+
+def lacks(text: str) -> str:
+    """What an emulated source used that is not here, by what its process wrote; empty where nothing."""
+    words = re.search(r"^beyond the emulator: .*", text, re.MULTILINE)
+    return words[0] if words else ""
 
 
 def sanitizer_words(text: str) -> str:

@@ -39,6 +39,17 @@ static decltype(&conv_forward) const conv_forward_is_there __attribute__((used))
 """
 
 
+class Refused(UserError):
+    """What a compiler refuses, and all its words on it."""
+
+    def __init__(self, reason: str, words: str):
+        super().__init__(reason)
+        self.words = words
+
+    def __reduce__(self) -> tuple[type["Refused"], tuple[str, str]]:
+        return Refused, (str(self), self.words)
+
+
 def compiler() -> str | None:
     """The C++ compiler: CXX of the environment, else g++ or clang++; None where there is none."""
     return next((path for name in _wanted() if (path := shutil.which(name))), None)
@@ -75,7 +86,7 @@ def options(variant: Variant) -> list[str]:
 def compiled(command: list[str], folder: Path, sandboxed: bool, refused: str) -> str:
     """The words of a compiler that does what it is asked in `folder`, within bounds on its time and memory.
 
-    `sandboxed`, a source can include nothing of its author's choice but the system's headers. Raises UserError where it
+    `sandboxed`, a source can include nothing of its author's choice but the system's headers. Raises Refused where it
     fails, `refused` and the first error.
     """
     environment = {**os.environ, "TMPDIR": str(folder)}  # a compiler that is killed leaves its files
@@ -91,7 +102,7 @@ def compiled(command: list[str], folder: Path, sandboxed: bool, refused: str) ->
         told = "error|undefined reference|out of memory"
         errors = [line for line in lines if re.search(told, line)] or lines or ["no words"]
         memory = f" (it may take {COMPILE_BYTES >> 30} GiB)" if "out of memory" in errors[0] else ""
-        raise UserError(f"{refused}: {errors[0].replace(f'{folder}/', '')}{memory}")
+        raise Refused(f"{refused}: {errors[0].replace(f'{folder}/', '')}{memory}", words)
     return words
 
 

@@ -30,7 +30,7 @@ ENDED_WITHIN_S = 10
 
 
 class IsolatedBench(CpuBench):
-    """The host, for a CPU variant or, emulated, for a GPU variant compiled into `folder`.
+    """The host, for a CPU variant or, emulated, for a GPU variant compiled into `folder` unless its `library` is there.
 
     `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
     one order only is found in the other.
@@ -38,11 +38,25 @@ class IsolatedBench(CpuBench):
 
     reference_name = "NumPy float64"
 
-    def __init__(self, variant: Variant, sandboxed: bool, folder: Path | None = None):
+    def __init__(self, variant: Variant, sandboxed: bool, folder: Path | None = None, library: Path | None = None):
         self.reversed_order = False
         self.ended = False
+        self.noted = ""
+        """What may explain a wrong result of the last call, as its process says."""
+        self.spent_s = 0.0
+        """Processor time of an emulated variant's calls, as its process says."""
+        self._library = library
         self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
         self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "IsolatedBench":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the variant's process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         places, size = worker.layout(layer, images)
@@ -63,6 +77,9 @@ class IsolatedBench(CpuBench):
                 words[...] = region
             if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):
                 raise Failed("wrong_result", f"{variant.name} goes on writing after its call is over")
+            self.noted = sandbox.printable(str(answer.get("noted", "")))
+            if isinstance(spent_s := answer.get("spent_s"), float):
+                self.spent_s += spent_s
             if "shape" not in answer:
                 return None
             if answer["shape"] != list(y_shape):
@@ -121,7 +138,8 @@ class IsolatedBench(CpuBench):
         command = [sys.executable, "-m", worker.__name__, str(other.fileno()), self._variant.name, str(source)]
         readable, extra = [source], {}
         if self._folder:
-            command.append(str(emulator.compile_host(self._variant, self._folder, self._sandboxed)))
+            library = self._library or emulator.compile_host(self._variant, self._folder, self._sandboxed)
+            command.append(str(library))
             readable, extra = [source, self._folder], emulator.sanitizing()
         elif self._variant.cpp_source:
             built = host.library(self._variant, self._sandboxed)
@@ -159,7 +177,10 @@ class IsolatedBench(CpuBench):
             self._process.kill()
             code = self._process.wait()
         self._words.seek(0)
-        if words := emulator.sanitizer_words(self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")):
+        text = self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")
+        if self._folder and (words := emulator.lacks(text)):
+            return Failed("unsupported", f"{self._variant.name}: {words}")
+        if words := emulator.sanitizer_words(text):
             return Failed("wrong_result", f"{self._variant.name}: {words}")
         ended = sandbox.how_it_ended_inside(code, self._words, self._sandboxed)
         return Failed("launch_failed", f"its process died: {ended}")

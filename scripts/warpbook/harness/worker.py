@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from time import process_time  # by name: a launcher may replace it in its module
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Worker:
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 called[...] = shared
+        began = process_time()
         with checking.faults_named(self._variant, "called"):
             result = self._operation(*self._called)
             checking.refuse_lazy(self._variant, result, self._called[2])
@@ -73,7 +75,7 @@ class Worker:
             for called, shared in zip(self._called, self._shared, strict=True):
                 shared[...] = called
         if result is None:
-            return {}
+            return {"noted": self._kernels.noted, "spent_s": process_time() - began} if self._emulated else {}
         if result.shape == self._returned.shape:
             self._returned[...] = result
         return {"shape": list(result.shape)}
@@ -93,8 +95,8 @@ class Worker:
             if not self._emulated:
                 return host.prepare(self._variant, layer, images, self._library)
             assert self._library
-            kernels = emulator.Kernels(self._library, self._variant.header.constants, reverse)
-            return self._variant.prepare(layer, images, kernels)
+            self._kernels = emulator.Kernels(self._library, self._variant.header.constants, reverse)
+            return self._variant.prepare(layer, images, self._kernels)
 
 
 def main() -> None:

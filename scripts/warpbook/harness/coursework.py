@@ -1,0 +1,76 @@
+"""The verdict on a file of the course, emulated: at the batch that the course runs, and what it assumes of others."""
+
+import functools
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from warpbook import course
+from warpbook.harness import checking, emulator
+from warpbook.harness.checking import Row
+from warpbook.harness.isolated import IsolatedBench
+from warpbook.harness.supervision import Failed
+from warpbook.networks import ConvLayer
+from warpbook.variants import Variant
+
+LONG_S = 12
+"""Where the course's batch is expected to take longer, one that most tilings divide as well is computed instead."""
+BACKWARDS = "the threads run from the last to the first"
+
+
+def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
+    """The rows of each of the course's layers, its two processes side by side.
+
+    A layer is computed first at an odd batch, from the last thread to the first, then as the course does. A failure at
+    the odd batch alone is `unsupported`, unless the order of the threads decides: the course runs no such batch.
+    """
+    try:
+        with checking.faults_named(variant, "prepared"):
+            library = emulator.compile_host(variant, folder, sandboxed)
+    except Failed as failure:
+        place = {"layer": course.LAYERS[0].name, "size": course.BATCH, "test": "integers"}
+        yield [{**place, **checking.NOT_COMPARED, "ok": False, **failure.columns}]
+        return
+    layer_checked = functools.partial(_layer, variant, sandboxed, folder, library)
+    with ProcessPoolExecutor(len(course.LAYERS), multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(layer_checked, course.LAYERS)
+
+
+def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: ConvLayer) -> list[Row]:
+    def tested(images: int, reverse: bool, tests: tuple[str, ...]) -> tuple[list[Row], float]:
+        bench = IsolatedBench(variant, sandboxed, folder, library)
+        bench.reversed_order = reverse
+        with bench:
+            rows = checking.check_layer(bench, variant, layer, images, tests)
+            noted = [row if row["ok"] or not bench.noted else _with_note(row, bench.noted) for row in rows]
+            return noted, bench.spent_s
+
+    odd, spent_s = tested(course.ODD_BATCH, True, checking.TESTS)
+    if odd[-1]["status"] == "unsupported":
+        return odd
+    # Twice: the odd batch was computed for each test.
+    expected_s = spent_s * course.BATCH / (2 * course.ODD_BATCH)
+    usual: list[Row] = []
+    if odd[-1]["ok"] and expected_s > LONG_S:
+        usual, _ = tested(course.LESSER_BATCH, False, ("integers",))
+    if not usual or not usual[-1]["ok"]:
+        usual, _ = tested(course.BATCH, False, ("integers",))
+    if not usual[-1]["ok"] or odd[-1]["ok"]:
+        return usual if not usual[-1]["ok"] else odd + usual
+    forward, _ = tested(course.ODD_BATCH, False, checking.TESTS)
+    if forward[-1]["ok"]:
+        return [*usual, _because(odd[-1], BACKWARDS)]
+    reverse, _ = tested(course.BATCH, True, ("integers",))
+    if not reverse[-1]["ok"]:
+        return [*usual, _because(reverse[-1], BACKWARDS)]
+    reason = f"right for {course.BATCH} images, not for {course.ODD_BATCH}: {forward[-1]['reason']}"
+    return [*usual, {**forward[-1], "status": "unsupported", "reason": reason}]
+
+
+def _because(row: Row, why: str) -> Row:
+    return {**row, "reason": f"{row['reason']} (where {why})"}
+
+
+def _with_note(row: Row, noted: str) -> Row:
+    return {**row, "reason": f"{row['reason']}; {noted}"}

@@ -1,0 +1,140 @@
+"""Files of the course since 2020, taken as they are: recognised, run with their host code on the CPU, judged."""
+
+from pathlib import Path
+
+import pytest
+
+from warpbook import course, variants
+from warpbook.harness import checking, coursework, emulator
+from warpbook.harness.isolated import IsolatedBench
+
+FILES = Path(__file__).parent / "data" / "course"
+NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
+FIRST, SECOND = course.LAYERS
+
+needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+
+
+@pytest.fixture
+def verdict(tmp_path):
+    """What emulating a changed file of tests/data/course on a layer says: empty where it is right, else the reason."""
+
+    def judge(name, *changes, layer=FIRST, images=2, reverse=False):
+        code = (FILES / f"{name}.cu").read_text()
+        for old, new in changes:
+            assert old in code
+            code = code.replace(old, new)
+        (tmp_path / f"{name}.cu").write_text(code)
+        built = tmp_path / "built"
+        built.mkdir()
+        variant = variants.read(name, tmp_path)
+        assert not variant.problem
+        with IsolatedBench(variant, False, built) as bench:
+            bench.reversed_order = reverse
+            row = checking.check_layer(bench, variant, layer, images, ("integers",))[-1]
+            return "" if row["ok"] else f"{row['status']}: {row['reason']}; {bench.noted}"
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("name", "term", "precision"),
+    [
+        ("one_call", "fa20", "fp32"),
+        ("constant_atomics", "fa21", "fp32"),
+        ("streams_half2", "fa23", "fp16"),
+        ("unrolled_blas", "sp24", "fp32"),
+        ("fused_wmma", "sp25", "tf32"),
+    ],
+)
+def test_a_file_of_the_course_is_a_variant_as_it_is(name, term, precision):
+    variant = variants.read(name, FILES)
+    assert variant.problem == ""
+    assert variant.course.in_one_call == (term == "fa20")
+    assert variant.course.strided == (term == "fa23")
+    assert (variant.header.precision, variant.header.builds_on) == (precision, "")
+    assert [variant.unsupported(layer, 100) for layer in course.LAYERS] == ["", ""]
+    other = checking.RAGGED_LAYERS[0][0]
+    assert f"{name}: a file of the course, which may assume its layers" in variant.unsupported(other, 1)
+
+
+def test_a_file_whose_interface_no_term_had_says_what_it_takes(tmp_path):
+    (tmp_path / "mine.cu").write_text("void GPUInterface::conv_forward_gpu(float* y, const float* x) {}")
+    assert "conv_forward_gpu takes 2 arguments, as in no term" in variants.read("mine", tmp_path).problem
+
+
+def test_what_is_commented_out_is_no_interface():
+    assert course.interface("// void GPUInterface::conv_forward_gpu(float* y) {}") is None
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "layer", "reverse"),
+    [
+        ("one_call", FIRST, False),
+        ("constant_atomics", FIRST, True),
+        ("streams_half2", FIRST, False),
+        ("unrolled_blas", FIRST, True),
+        ("fused_wmma", SECOND, False),
+    ],
+)
+def test_a_right_file_passes(verdict, name, layer, reverse):
+    images = 21 if name == "unrolled_blas" else 1  # both of its products, and a batch that does not fill the last part
+    assert verdict(name, layer=layer, images=images, reverse=reverse) == ""
+
+
+WRONG = {
+    "too little shared memory for its halo": (
+        "one_call", [("(TILE + K - 1) * (TILE + K - 1)", "TILE * TILE")],
+        "heap-buffer-overflow in conv_forward_kernel at one_call.cu:19",
+    ),
+    "a barrier in a branch": (
+        "one_call", [("        __syncthreads();  // used", "        if (h < H_out - 1) __syncthreads();\n")],
+        "threads of one block wait at different barriers, at line",
+    ),
+    "a kernel that reads the host's array": (
+        "constant_atomics",
+        [
+            (">>>(device_y, device_x, B,", ">>>(device_y, kept, B,"),
+            ("__constant__", "static const float *kept; __constant__"),
+            ("    cudaMemcpyToSymbol(", "    kept = host_x; cudaMemcpyToSymbol("),
+        ],
+        "use-after-poison in conv_forward_kernel at constant_atomics.cu:21",
+    ),
+    "a launch that CUDA refuses": (
+        "unrolled_blas", [("#define BLOCK 256", "#define BLOCK 2048")],
+        "a launch with blocks of 2048 x 1 x 1 threads (invalid configuration argument) at line",
+    ),
+    "a lane that stays away from tensor cores": (
+        "fused_wmma", [("        wmma::mma_sync(", "        if (lane) wmma::mma_sync(")],
+        "lanes of a warp wait for others that do not come at line 40",
+    ),
+    "what the emulator lacks": (
+        "fused_wmma", [("        __syncwarp();\n        wmma", "        __pipeline_commit();\n        wmma")],
+        "unsupported: fused_wmma: beyond the emulator: ‘__pipeline_commit’ was not declared in this scope, line 34",
+    ),
+    "what is no C++": (
+        "streams_half2", [("#define STREAMS 4", "#define STREAMS 4 +")],
+        "compile_failed: streams_half2 does not compile for the emulator",
+    ),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_fault_is_named_with_its_line(verdict, fault):
+    name, changes, words = WRONG[fault]
+    assert words in verdict(name, *changes, layer=SECOND, images=1)
+
+
+@needs_compiler
+def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it(tmp_path):
+    code = (FILES / "unrolled_blas.cu").read_text()
+    code = code.replace("std::min(at_once, Batch - begin)", "at_once").replace("begin % (2 * at_once)", "false")
+    (tmp_path / "divided.cu").write_text(code)
+    rows = [row for rows in coursework.check(variants.read("divided", tmp_path), False, tmp_path) for row in rows]
+    assert [(row["size"], row["status"]) for row in rows] == 2 * [(100, "ok"), (3, "unsupported")]
+    assert (
+        "right for 100 images, not for 3: divided: heap-buffer-overflow in matrix_unrolling_kernel at divided.cu:20"
+        in rows[1]["reason"]
+    )

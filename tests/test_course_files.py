@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from warpbook import course, variants
-from warpbook.harness import checking, coursework, emulator
+from warpbook.harness import building, checking, coursework, emulator, nvcc
 from warpbook.harness.isolated import IsolatedBench
 
 FILES = Path(__file__).parent / "data" / "course"
@@ -125,6 +125,14 @@ WRONG = {
 def test_a_fault_is_named_with_its_line(verdict, fault):
     name, changes, words = WRONG[fault]
     assert words in verdict(name, *changes, layer=SECOND, images=1)
+
+
+@pytest.mark.skipif(nvcc.found() is None, reason=nvcc.MISSING)
+def test_a_file_builds_for_a_gpu_where_nvcc_is(tmp_path):
+    (built,) = building.build_all(variants.read("fused_wmma", FILES), ["sm_86"], tmp_path / "built")
+    assert built.ok, built.log
+    (row,) = built.rows
+    assert (row["kernel"], row["compiler"][:5], row["shared_bytes"]) == ("fused_kernel", "nvcc ", 2048)
 
 
 @needs_compiler

@@ -139,7 +139,7 @@ class Variant:
             return f"{self.name}: unsupported: {what}, of which it is told nothing; name {names} in {place} if it can"
         if reason := self.header.limits.broken_by(layer, images):
             return f"{self.name}: {reason} ({self.place_of('limits')})"
-        if self.course and layer not in course.LAYERS:
+        if self.course and str(layer) not in map(str, course.LAYERS):
             known = " and ".join(map(str, course.LAYERS))
             return f"{self.name}: a file of the course, which may assume its layers: {known}"
         if self.header.launched and self.launcher is None:

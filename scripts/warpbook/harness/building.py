@@ -14,7 +14,7 @@ from typing import Any
 from warpbook import devices, launches, sources, tables, variants
 from warpbook.errors import UserError
 from warpbook.files import PROJECT, written_whole
-from warpbook.harness import host, sandbox
+from warpbook.harness import host, nvcc, sandbox
 from warpbook.harness.host import COMPILE_BYTES, COMPILE_S
 from warpbook.harness.supervision import Failed, bound, supervised
 from warpbook.variants import USUAL_KERNEL, Variant
@@ -50,6 +50,8 @@ def compiler_options(arch: str, defines: list[str]) -> list[str]:
 
 def options_of(variant: Variant, arch: str) -> str:
     """The options that a variant is compiled with for an architecture, as BUILDS holds them."""
+    if variant.course:
+        return " ".join(nvcc.options(variant, arch))
     return " ".join(host.options(variant) if variant.cpp_source else compiler_options(arch, variant.defines))
 
 
@@ -242,6 +244,20 @@ def _rows(
     return tuple({name: {**kernel, **shared}.get(name) for name in tables.BUILDS.columns} for kernel in kernels)
 
 
+def build_course(variant: Variant, arch: str, sandboxed: bool) -> Build | None:
+    """Compile the kernels of a file of the course with nvcc. One that does not compile gives a row that says why; None
+    where this machine lacks a header of CUDA's that it includes."""
+    try:
+        cubin, log = nvcc.cubin(variant, arch, sandboxed)
+    except UserError as error:
+        if re.search(r"error: [\w/]+\.h(pp)?: No such file", str(error)):
+            return None
+        rows = _rows(variant, arch, nvcc.version(), False, str(error), [{"kernel": ""}])
+        return Build(variant.name, arch, None, rows)
+    kernels = [{**kernel, "kernel": sources.plain_name(kernel["kernel"])} for kernel in resources(log)]
+    return Build(variant.name, arch, cubin, _rows(variant, arch, nvcc.version(), True, "", kernels))
+
+
 def build_host(variant: Variant, sandboxed: bool) -> Build:
     """Compile a C++ variant for this machine. One that does not compile gives a row that says why."""
     log, arch = variant.problem, host.architecture()
@@ -261,6 +277,10 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
     wanted = [arch for arch in architectures if variant.made_for(arch)]
     if variant.cpp_source:
         builds = [build_host(variant, sandboxed)]
+    elif variant.course and not variant.problem:
+        # Not NVRTC's: it takes no host code. Without nvcc there is nothing to say of the builds.
+        tried = [build_course(variant, arch, sandboxed) for arch in wanted] if nvcc.found() else []
+        builds = [build for build in tried if build]
     else:
         builds = list(_enclosed(variant, wanted)) if sandboxed else [build(variant, arch) for arch in wanted]
     with written_whole(folder) as temporary:

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from warpbook import units
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import cells, claims
+from warpbook.report.views import cells, claims, headlines
 from warpbook.report.views.parts import Cell, Fact, Figure
 from warpbook.units import MISSING
 from warpbook.variants import Variant
-
-NOT_IN_TURN = "not timed in turn"
 
 
 @dataclass(frozen=True)
@@ -140,18 +138,8 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
     return (
         Fact("Best of our FP32 kernels", best.name, cells.timed(ev.times.total(best.name, ev.largest)) + where, "name"),
         _over_naive(ev, best, naive),
-        Fact(
-            _named("Over the best CPU code", cpu),
-            units.ratio(over_cpu.ratio.value) if over_cpu else MISSING,
-            f"{units.ratio_interval(over_cpu.ratio)} {cells.of(over_cpu.ratio)}, {NOT_IN_TURN}; {ev.device_name('cpu')}"
-            if over_cpu
-            else "no CPU figure",
-        ),
-        Fact(
-            _named("Over cuDNN", peer),
-            units.ratio(over_peer.ratio.value) if over_peer else MISSING,
-            _how(over_peer) if over_peer else "not measured",
-        ),
+        headlines.fact(_named("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"),
+        headlines.fact(_named("Over cuDNN", peer), over_peer, "not measured"),
     )
 
 
@@ -162,16 +150,11 @@ def _over_naive(ev: Evidence, best: Variant, naive: Variant | None) -> Fact:
     speedup = _over(ev, best, naive) if naive.name != best.name else None
     if speedup is None:
         return Fact(label, "1×", "it is the naive kernel")
-    return Fact(label, units.ratio(speedup.ratio.value), _how(speedup))
+    return headlines.fact(label, speedup, "not measured")
 
 
 def _over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
     return ev.times.total_speedup(best.name, ev.largest, over=other.name) if other else None
-
-
-def _how(speedup: Speedup) -> str:
-    how = "timed in turn" if speedup.paired else NOT_IN_TURN
-    return f"{units.ratio_interval(speedup.ratio)} {cells.of(speedup.ratio)}, {how}"
 
 
 def _kernels(ev: Evidence, best: Variant) -> Kernels:

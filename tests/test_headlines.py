@@ -1,0 +1,30 @@
+"""Headline cards: a figure only where its interval deserves one."""
+
+import math
+
+import pytest
+
+from warpbook.estimates import Estimate
+from warpbook.report.evidence import Speedup
+from warpbook.report.views import headlines
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "n", "drift", "shown"),
+    [
+        (10.6, 10.5, 10.7, 300, 0.0, "10.6×"),
+        (304.0, 197.0, 664.0, 3, 0.0, headlines.UNSETTLED),
+        (2.0, 1.9, 2.1, 2, 0.0, headlines.UNSETTLED),
+        (2.0, math.nan, math.nan, 1, 0.0, headlines.UNSETTLED),
+        (2.0, 1.7, 2.3, 9, 0.0, "2.00×"),
+        (2.0, 1.7, 2.3, 9, 0.2, headlines.UNSETTLED),
+    ],
+)
+def test_a_card_shows_a_figure_only_where_its_interval_deserves_one(value, low, high, n, drift, shown):
+    card = headlines.fact("Over", Speedup(Estimate(value, low, high, n), False, "faster", drift), "not measured")
+    assert card.value == shown
+    assert f"n\u202f{n}" in card.detail
+
+
+def test_a_card_without_a_speedup_says_why():
+    assert headlines.fact("Over cuDNN", None, "not measured").detail == "not measured"

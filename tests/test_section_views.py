@@ -10,6 +10,7 @@ from markupsafe import Markup
 from warpbook import config, plan, runs, tables, units, variants
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import (
+    analysis,
     cells,
     cover,
     division_of_labour,
@@ -176,6 +177,14 @@ def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study
     assert ends == ["10000", "--weights low 10000", "1000", "100", "10"]
     assert "Model: fa17-high" in outputs[0]
     assert "Model: fa17-low" in outputs[1]
+
+
+def test_a_study_says_what_its_counters_and_cpu_runs_are_of(ev, study):
+    assert analysis.view(ev).counts.of.endswith("of every variant with a figure.")
+    few = analysis.view(study("fa19")).counts.of
+    assert "the network fa19: of direct, " in few
+    assert "constant_weights" in few.partition("none are of")[2]
+    assert milestone_2.view(ev).run == ev.local.run_id
 
 
 def test_the_rate_of_a_layer_is_its_operations_over_its_time(ev):

@@ -22,10 +22,11 @@ Counted = tuple[Variant, ConvLayer, CountedCall]
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted, with `images` images. few: what bounds the variants that the rest are held against; kernels and
-    bounds: of all, for the supplement."""
+    """What was counted, with `images` images. of: which variants, in which run; few: what bounds the variants that the
+    rest are held against; kernels and bounds: of all, for the supplement."""
 
     images: str
+    of: str
     roofline: Figure
     few: Table
     kernels: Table
@@ -51,8 +52,23 @@ def _counts(ev: Evidence, counted: list[Counted]) -> Counts:
     images = units.count(counted[0][2].images)
     numbered = {name: place for place, name in enumerate(dict.fromkeys(one.name for one, *_ in counted), 1)}
     labels = {name: f"{number}\u00a0{name}" for name, number in numbered.items()}
-    few = _few(ev, counted, labels)
-    return Counts(images, _roofline(ev, counted), few, _kernels(ev, counted, labels, images), _bounds(counted, labels))
+    return Counts(
+        images=images,
+        of=_of(ev, list(numbered)),
+        roofline=_roofline(ev, counted),
+        few=_few(ev, counted, labels),
+        kernels=_kernels(ev, counted, labels, images),
+        bounds=_bounds(counted, labels),
+    )
+
+
+def _of(ev: Evidence, counted: list[str]) -> str:
+    """What the counters are of, as a sentence: the run, the network, and the variants that have some and none."""
+    assert ev.gpu_run is not None  # which the counters are of
+    others = [variant.name for variant in ev.ranking.measured("gpu") if variant.name not in counted]
+    without = f"; none are of {', '.join(others)}, whose programs were not watched on this network" if others else ""
+    which = "every variant with a figure" if not others else ", ".join(counted)
+    return f"They are of the run {ev.gpu_run.run_id} and the network {ev.network.name}: of {which}{without}."
 
 
 def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:

@@ -51,6 +51,7 @@ class Milestone2:
 
     step: str
     device: str
+    run: str
     images: str
     network: str
     ideas: tuple[Idea, ...]
@@ -69,6 +70,7 @@ def view(ev: Evidence) -> Milestone2:
     return Milestone2(
         step=ev.study.step,
         device=ev.device_name("cpu"),
+        run=ev.local.run_id,
         images=units.count(ev.largest),
         network=ev.network.name,
         ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.wanted("cpu")),

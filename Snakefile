@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, "scripts")
 from warpbook import config as configuration
-from warpbook import dependencies, locks, machine, networks, plan, profilers, tables, variants
+from warpbook import dependencies, locks, machine, networks, plan, profilers, runs, tables, variants
 from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox

@@ -8,7 +8,7 @@ rule render_report:
         modules=dependencies.of("render_report.py", presenting=True),
         templates=TARGETS.templates,
         run="results/run",
-        cited=[str(path) for path in PLAN.cited],
+        archived=[str(path) for path in runs.archived()],  # those cited, and the one before
         imported=lambda wildcards: TARGETS.imported(wildcards.study),
     output:
         html="reports/out/{study}.html",

@@ -137,6 +137,22 @@ def on_gpus(folder: Path = ARCHIVES) -> list[Run]:
 
 def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
+    usable, refused = _holding(network, folder)
+    for run in usable:
+        if _known_sound(run):
+            return run, refused
+        refused.append(run.problem)
+    return None, refused
+
+
+def archived_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
+    """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
+    older = [one for one in _holding(network, folder)[0] if one.record["ended"] < run.record["ended"]]
+    return next((one for one in older if _known_sound(one)), None)
+
+
+def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:
+    """Archived runs with a GPU that hold a network, newest first, and why others cannot be read."""
     usable, refused = [], []
     for path in archived(folder):
         try:
@@ -146,12 +162,7 @@ def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, 
             continue
         if network in run.record["networks"] and run.gpu:
             usable.append(run)
-    usable.sort(key=lambda run: run.record["ended"], reverse=True)
-    for run in usable:
-        if _known_sound(run):
-            return run, refused
-        refused.append(run.problem)
-    return None, refused
+    return sorted(usable, key=lambda run: run.record["ended"], reverse=True), refused
 
 
 def _known_sound(run: Run) -> bool:

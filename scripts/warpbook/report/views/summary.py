@@ -21,28 +21,13 @@ class Rounded:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """Tests that the best kernel passed, and labels that it predicts otherwise than the reference."""
-
-    passed: int
-    tests: int
-    labels: int | None
-
-
-@dataclass(frozen=True)
 class Kernels:
-    """What there is to say of our GPU kernels. cudnn_faster: by how much, empty where it is not.
+    """What there is to say of our GPU kernels. tried: optimizations measured; fruitful, fruitless: their names."""
 
-    tried: whether any optimization was measured; fruitful, fruitless: their names.
-    """
-
-    cudnn_faster: str
     rounded: Rounded | None
-    checked: Checked | None
-    tried: bool
+    tried: int
     fruitful: tuple[str, ...]
     fruitless: tuple[str, ...]
-    optimizations_told: bool
     claims: claims.Tally | None
 
 
@@ -83,7 +68,7 @@ def view(ev: Evidence) -> Summary:
     if frameworks_alone:
         facts = _framework_facts(ev)
     elif ev.ranking.best:
-        facts, kernels, figure = _kernel_facts(ev, ev.ranking.best), _kernels(ev, ev.ranking.best), _gpu_figure(ev)
+        facts, kernels, figure = _kernel_facts(ev, ev.ranking.best), _kernels(ev), _gpu_figure(ev)
     elif ev.ranking.naive_cpu and ev.ranking.best_cpu:
         cpu_code, figure = _cpu_code(ev, ev.ranking.naive_cpu, ev.ranking.best_cpu), _cpu_figure(ev)
     limited = ev.problems.table.status == "unsupported"
@@ -157,19 +142,15 @@ def _over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
     return ev.times.total_speedup(best.name, ev.largest, over=other.name) if other else None
 
 
-def _kernels(ev: Evidence, best: Variant) -> Kernels:
-    over_peer, tests = _over(ev, best, ev.ranking.best_peer), ev.checks.of(best.name)
+def _kernels(ev: Evidence) -> Kernels:
     optimizations = [variant for variant in ev.ranking.measured("gpu", peers=False) if variant.header.builds_on]
     speedups = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in optimizations}
     judged = {name: speedup.verdict for name, speedup in speedups.items() if speedup}
     return Kernels(
-        cudnn_faster=units.ratio(1 / over_peer.ratio.value) if over_peer and over_peer.ratio.value < 1 else "",
         rounded=_rounded(ev),
-        checked=Checked(tests.passed, tests.tests, tests.labels) if tests else None,
-        tried=bool(optimizations),
+        tried=len(optimizations),
         fruitful=tuple(name for name, verdict in judged.items() if verdict == "faster"),
         fruitless=tuple(name for name, verdict in judged.items() if verdict != "faster"),
-        optimizations_told="milestone_4" in ev.study.sections,
         claims=claims.tally(ev),
     )
 

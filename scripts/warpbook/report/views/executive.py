@@ -1,0 +1,160 @@
+"""The executive page: what a reader of one page should know of the study's GPU kernels."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warpbook import runs, units
+from warpbook.profiling import counters
+from warpbook.report.comparison import Comparison
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell
+from warpbook.variants import Variant
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A speedup of a variant over another: of all layers, and of each where there are several."""
+
+    name: str
+    over: str
+    whole: Cell
+    layers: tuple[tuple[str, Cell], ...]
+
+
+@dataclass(frozen=True)
+class Tests:
+    """Tests passed by the best kernel and by all measured variants, and how many of these passed every one.
+
+    worst: the largest error over its tolerance; labels: predicted otherwise than by the reference, None where none was
+    predicted.
+    """
+
+    passed: int
+    tests: int
+    variants: int
+    sound: int
+    worst: str
+    labels: int | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A whole program: its time in s, the median of so many runs, and the share that its convolution calls have."""
+
+    name: str
+    elapsed: str
+    runs: int
+    share: str
+
+
+@dataclass(frozen=True)
+class Executive:
+    """What bounds the best kernel is told a layer a sentence; since: what changed since the run before."""
+
+    layers: str
+    images: str
+    device: str
+    time: Cell
+    best: Gain | None
+    peer: Gain | None
+    largest: Gain | None
+    least: Gain | None
+    tests: Tests | None
+    bounds: tuple[tuple[str, str], ...]
+    programs: tuple[Program, ...]
+    since: str
+    caveats: tuple[str, ...]
+
+
+def view(ev: Evidence) -> Executive | None:
+    """None where no GPU kernel of ours has a figure."""
+    best, ranking = ev.ranking.best, ev.ranking
+    if best is None:
+        return None
+    tried = [one for one in ranking.measured("gpu", peers=False) if one.header.builds_on]
+    gains = {one.name: found for one in tried if (found := ev.times.total_speedup(one.name, ev.largest))}
+    steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
+    return Executive(
+        layers=" and ".join(ev.layer_names),
+        images=units.count(ev.largest),
+        device=ev.device_name("gpu"),
+        time=cells.timed(ev.times.total(best.name, ev.largest)),
+        best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
+        peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
+        largest=_gain(ev, steps[-1], steps[-1].header.builds_on) if steps else None,
+        least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
+        tests=_tests(ev, best),
+        bounds=tuple(
+            (layer.name, counters.bound(call.longest))
+            for variant, layer, call in ev.counters.counted
+            if variant == best and counters.bound(call.longest)
+        ),
+        programs=tuple(_programs(ev, best)),
+        since=_since(ev),
+        caveats=tuple(_caveats(ev)),
+    )
+
+
+def _gain(ev: Evidence, variant: Variant, over: str) -> Gain | None:
+    whole = ev.times.total_speedup(variant.name, ev.largest, over=over) if over else None
+    if whole is None:
+        return None
+    layers = ev.layer_names if len(ev.layer_names) > 1 else []
+    found = ((layer, ev.times.speedup(variant.name, layer, ev.largest, over=over)) for layer in layers)
+    return Gain(variant.name, over, cells.sped(whole), tuple((layer, cells.sped(speedup)) for layer, speedup in found))
+
+
+def _tests(ev: Evidence, best: Variant) -> Tests | None:
+    mine = ev.checks.of(best.name)
+    if mine is None:
+        return None
+    tallies = [found for one in ev.ranking.measured("gpu") if (found := ev.checks.of(one.name))]
+    return Tests(
+        passed=mine.passed,
+        tests=mine.tests,
+        variants=len(tallies),
+        sound=sum(one.passed == one.tests for one in tallies),
+        worst=units.percent(mine.worst_ratio, 0),
+        labels=mine.labels,
+    )
+
+
+def _programs(ev: Evidence, best: Variant) -> Iterator[Program]:
+    """The best kernel's, the naive one's, and the frameworks'."""
+    shown = [best, ev.ranking.naive, ev.programs.framework("gpu"), ev.programs.framework("cpu")]
+    for variant in dict.fromkeys(one.name for one in shown if one):
+        found, op = ev.programs.runs(variant, ev.largest), ev.times.total(variant, ev.largest)
+        if found.empty:
+            continue
+        elapsed = float(found.elapsed_s.median())
+        share = units.percent(op.value / 1e3 / elapsed) if op else ""
+        yield Program(variant, units.time(elapsed * 1e3, 3), len(found), share)
+
+
+def _since(ev: Evidence) -> str:
+    """The GPU's run held against the one archived before it."""
+    assert ev.gpu_run is not None  # of which the best kernel is
+    earlier = runs.archived_before(ev.gpu_run, ev.network.name)
+    if earlier is None:
+        return "no earlier run that holds this network is archived here"
+    compared = Comparison(earlier, ev.gpu_run, ev.config.tolerance)
+    if "gpu" in compared.obstacles:
+        return f"run {earlier.run_id} cannot be compared: {compared.obstacles['gpu']}"
+    moved = [row for row in compared.moved if (row.place.network, row.place.device) == (ev.network.name, "gpu")]
+    at_largest = [row for row in moved if row.place.size == ev.largest]
+    changes = [f"{row.place.variant} {units.ratio(row.speedup.value)} {row.verdict}" for row in at_largest]
+    changed = "; ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+    return f"against run {earlier.run_id}, {changed or 'no variant that both hold was changed'}"
+
+
+def _caveats(ev: Evidence) -> Iterator[str]:
+    apart = ev.gpu_run is not ev.local
+    if apart and ev.ranking.best_cpu:
+        yield f"GPU and CPU figures come from two machines: {ev.device_name('gpu')}, and {ev.device_name('cpu')}"
+    if ev.ranking.best_peer:
+        yield "ratios marked † compare times that were not taken in turn; drift between jobs is not in their intervals"
+    limited = ev.problems.table.status == "unsupported"
+    broken = list(ev.problems.table[~limited].variant.unique())
+    if broken:
+        yield f"without a sound figure somewhere, and left out there: {', '.join(broken)}; the last chapter says why"

@@ -68,11 +68,24 @@ def test_an_optimization_that_turns_at_a_smaller_size_says_where(ev, measured):
         assert {ev.times.total_speedup(one.name, size).verdict for size in sizes} == {wanted}
 
 
-def test_a_chain_s_first_row_has_nothing_to_be_held_against(ev, chapter):
+def test_a_chain_is_a_waterfall_whose_words_tell_every_step_s_time(ev, chapter):
     assert len(chapter.chains) == len(ev.ranking.chains)
-    for table, chain in zip(chapter.chains, ev.ranking.chains, strict=True):
-        assert [row[0] for row in table.rows] == [step.name for step in chain]
-        assert table.rows[0][-2:] == ("–", "1×")
+    for figure, chain in zip(chapter.chains, ev.ranking.chains, strict=True):
+        told = [f"{step.name} {units.time(ev.times.total(step.name, ev.largest).value)}" for step in chain]
+        assert ", ".join(told) in figure.alt
+
+
+def test_ideas_tried_alone_and_together_stand_in_a_matrix_of_pairs(ev, chapter):
+    ideas = [row[0] for row in chapter.pairs.rows]
+    assert ideas == [column.label for column in chapter.pairs.head[1:]] == ["constant_weights", "shared_input"]
+    together = ev.times.total_speedup("constant_weights_shared_input", ev.largest, over="direct").ratio
+    alone = [ev.times.total_speedup(name, ev.largest).ratio for name in ideas]
+    cell = chapter.pairs.rows[0][2]
+    assert cell == chapter.pairs.rows[1][1]
+    assert units.ratio(together.value) in cell
+    helped = together.low > alone[0].high * alone[1].high
+    hindered = together.high < alone[0].low * alone[1].low
+    assert ("help each other" in cell, "hinder each other" in cell) == (helped, hindered)
 
 
 def test_the_four_kinds_of_every_measured_variant_stand_in_one_table(ev):
@@ -97,7 +110,7 @@ def test_without_a_gpu_s_figures_the_chapter_keeps_its_ideas_alone(archive, evid
     ev.gpu_run = None
     found = milestone_4.view(ev)
     assert found.optimizations
-    assert (found.glance, found.chains, found.left_out, found.hardware) == (None, (), None, None)
+    assert (found.glance, found.chains, found.pairs, found.left_out, found.hardware) == (None, (), None, None, None)
 
 
 def test_the_four_kinds_of_time_keep_their_order(ev):

@@ -1,6 +1,9 @@
 """The views of the report's sections on the archived run: what they choose, order and word."""
 
+import json
+import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,6 +17,7 @@ from warpbook.report.views import (
     cells,
     cover,
     division_of_labour,
+    executive,
     milestone_1,
     milestone_2,
     milestone_3,
@@ -84,6 +88,38 @@ def test_the_summary_s_headline_is_the_best_kernel_over_the_naive_one_the_cpu_an
     assert view.facts[2].label.endswith(ev.ranking.best_cpu.name)
     assert view.figure.id == "summary-times"
     assert view.cpu_code is None
+
+
+def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_programs_and_caveats(ev):
+    top = executive.view(ev)
+    best, naive, peer = ev.ranking.best.name, ev.ranking.naive.name, ev.ranking.best_peer.name
+    assert (top.best.name, top.best.over, top.peer.over) == (best, naive, peer)
+    for gain in (top.best, top.peer, top.largest, top.least):
+        whole = ev.times.total_speedup(gain.name, ev.largest, over=gain.over).ratio
+        assert units.ratio_interval(whole) in gain.whole
+        assert [layer for layer, _ in gain.layers] == ev.layer_names
+    gains = [ev.times.total_speedup(one.name, ev.largest) for one in ev.ranking.measured("gpu", peers=False)]
+    values = [gain.ratio.value for gain in gains if gain]
+    assert (top.largest.name, top.least.name) == ("fused_unroll_gemm", "unroll_gemm")
+    assert ev.times.total_speedup(top.largest.name, ev.largest).ratio.value == max(values)
+    tests = ev.checks.of(best)
+    assert (top.tests.passed, top.tests.tests) == (tests.passed, tests.tests)
+    assert [layer for layer, _ in top.bounds] == ev.layer_names
+    assert [program.name for program in top.programs][:2] == [best, naive]
+    assert any("split_fp16" in caveat for caveat in top.caveats)
+
+
+def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, newest_archive, tmp_path, rewritten):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for day in ("01", "02"):
+        path = Path(shutil.copy(newest_archive, folder / f"202611{day}-{newest_archive.stem[9:]}.zip"))
+        rewritten(path, "run.json", lambda text, day=day, path=path: json.dumps(
+            json.loads(text) | {"ended": f"2026-11-{day}T00:00:00+00:00", "run_id": path.stem}).encode())  # fmt: skip
+    assert runs.archived_before(ev.gpu_run, "fa18", folder).run_id.startswith("20261102")
+    assert runs.archived_before(ev.gpu_run, "sp19x", folder) is None
+    first = runs.open_run(min(folder.glob("*.zip")))
+    assert runs.archived_before(first, "fa18", folder) is None
 
 
 def test_each_optimization_measured_is_fruitful_or_fruitless(ev):

@@ -13,7 +13,7 @@ from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 
 from warpbook.variants import Variant
 
-MOST_LINES = 14
+MOST_LINES = 12
 """Lines of an excerpt, what is left out not counted."""
 
 GAP = "⋯"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 REPORTS = PROJECT / "reports"
 
+VARIANT = "pdf/a-3a"
+
 COMPANION = "companion:"
 """What an address in HTML begins with that leads to a place in another PDF beside this one: `companion:a.pdf#place`."""
 
@@ -128,11 +130,34 @@ def _temporary_files_swept() -> Iterator[None]:
             tempfile.tempdir = before
 
 
+def _pages(weasyprint: Any, document: str) -> Any:
+    page = weasyprint.HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
+    return page.render(pdf_variant=VARIANT)
+
+
+def laid_out(document: str) -> Any:
+    """HTML on pages, as WeasyPrint's document, to be looked at: its fonts are gone.
+
+    Raises UserError where Pango is missing or WeasyPrint found something wrong.
+    """
+    with _heard() as weasyprint:
+        return _pages(weasyprint, document)
+
+
 def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
     """Write HTML as a tagged PDF that holds the tables of the runs `cited`.
 
     Raises UserError where Pango is missing or WeasyPrint found something wrong.
     """
+    _end_streams_plainly()
+    with _heard() as weasyprint:
+        pages = _pages(weasyprint, document)
+        pages.write_pdf(target, finisher=_finish, pdf_variant=VARIANT, attachments=attachments(cited))
+
+
+@contextmanager
+def _heard() -> Iterator[Any]:
+    """WeasyPrint, whose complaints end the block in a UserError."""
     complaints: list[str] = []
 
     class Collector(logging.Handler):
@@ -146,13 +171,11 @@ def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
             f"WeasyPrint cannot load Pango ({error}); install it with: "
             "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
         ) from error
-    _end_streams_plainly()
     handler = Collector(logging.WARNING)
     weasyprint.LOGGER.addHandler(handler)
     try:
         with _temporary_files_swept():
-            page = weasyprint.HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
-            page.write_pdf(target, finisher=_finish, pdf_variant="pdf/a-3a", attachments=attachments(cited))
+            yield weasyprint
     finally:
         weasyprint.LOGGER.removeHandler(handler)
     if complaints:

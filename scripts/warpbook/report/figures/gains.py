@@ -4,14 +4,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from warpbook import units
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.figures.style import (
     INK,
     MARKERS,
     OURS,
     RULE,
+    VERDICTS,
+    WIDTH_IN,
     as_ratio,
     line,
+    name_rows,
+    note,
     size_axis,
     svg,
     value_axis,
@@ -82,3 +87,36 @@ def _name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
         lowest_free = y + 9 * axes.figure.dpi / 72
         height = (y - bottom) / (top - bottom)
         axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)
+
+
+def waterfall(ev: Evidence, chain: list[Variant]) -> str:
+    """Op times of a chain, all layers together at the largest size: what each step takes away from the one before.
+
+    Beside each step its speedup over the step before, and over the first.
+    """
+    first, size = chain[0].name, ev.largest
+    times = [total.value for step in chain if (total := ev.times.total(step.name, size))]
+    figure = Figure(figsize=(WIDTH_IN, 0.5 + 0.2 * len(chain)), layout="constrained")
+    axes = figure.subplots()
+    rows = range(len(chain) - 1, -1, -1)
+    axes.barh(rows[0], times[0], height=0.62, color=OURS[0])
+    note(axes, units.time(times[0]), (times[0], rows[0]), (5, 0))
+    for place, before, after, step, last in zip(rows[1:], times, times[1:], chain[1:], chain, strict=False):
+        stepped, whole = (ev.times.total_speedup(step.name, size, over=over) for over in (last.name, first))
+        colour = VERDICTS[stepped.verdict] if stepped else INK
+        axes.barh(place, after, height=0.62, color=OURS[0])
+        # What is saved is hatched, what is lost solid: not by colour alone.
+        saved = after < before
+        axes.barh(place, abs(before - after), left=min(before, after), height=0.62, edgecolor=colour, linewidth=0.6,
+                  color="none" if saved else colour, hatch="////" if saved else None)  # fmt: skip
+        words = [units.time(after)]
+        words += [f"{units.ratio_within(stepped.ratio)} {units.ratio_interval(stepped.ratio)}"] if stepped else []
+        words += [f"in all {units.ratio(whole.ratio.value)}"] if whole and last.name != first else []
+        note(axes, "; ".join(words), (max(before, after), place), (5, 0))
+    for upper, lower, value in zip(rows, rows[1:], times, strict=False):
+        axes.plot([value, value], [upper - 0.31, lower + 0.31], color=INK, linewidth=0.5)
+    axes.set_xlim(0, 1.75 * max(times))
+    axes.set_xlabel("Op time, ms")
+    value_axis(axes, "x")
+    name_rows(axes, [step.name for step in reversed(chain)])
+    return svg(figure)

@@ -158,3 +158,5 @@ def _caveats(ev: Evidence) -> Iterator[str]:
     broken = list(ev.problems.table[~limited].variant.unique())
     if broken:
         yield f"without a sound figure somewhere, and left out there: {', '.join(broken)}; the last chapter says why"
+    if limited.any():
+        yield f"not measured everywhere: {'; '.join(ev.problems.table[limited].reason.unique())}"

@@ -1,6 +1,5 @@
 """The chapter on optimizations: each with its idea, expectation and measured effect, and all against the hardware."""
 
-import itertools
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -11,11 +10,10 @@ from warpbook import units
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.excerpts import Excerpt, excerpt
-from warpbook.report.views import cells, claims, pacing, resources
+from warpbook.report.views import cells, claims, combinations, pacing, resources
 from warpbook.report.views.kernels import BeforeAndAfter, before_and_after
 from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
 from warpbook.report.views.watched import watched
-from warpbook.units import MISSING
 from warpbook.variants import Variant
 
 ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguous": "faster"}
@@ -94,7 +92,8 @@ class Optimizations:
     judged_over: str
     glance: Table | None
     optimizations: tuple[Optimization, ...]
-    chains: tuple[Table, ...]
+    chains: tuple[Figure, ...]
+    pairs: Table | None
     left_out: Table | None
     hardware: Hardware | None
 
@@ -113,8 +112,9 @@ def view(ev: Evidence) -> Optimizations:
         judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
         glance=_glance(ev, [one for one in tried if one.name in sound], sound) if sound else None,
         optimizations=tuple(_optimization(ev, variant, at_largest[variant.name]) for variant in tried),
-        chains=tuple(_chain(ev, chain, place) for place, chain in enumerate(ev.ranking.chains, 1)),
-        left_out=_left_out(ev) if ev.ranking.combinations else None,
+        chains=tuple(combinations.chain(ev, chain, place) for place, chain in enumerate(ev.ranking.chains, 1)),
+        pairs=combinations.pairs(ev),
+        left_out=combinations.left_out(ev) if ev.ranking.combinations else None,
         hardware=_hardware(ev) if ev.ranking.measured("gpu") else None,
     )
 
@@ -249,47 +249,6 @@ def _built(ev: Evidence, variant: Variant) -> Built | None:
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
         check="" if variant.header.claims else variant.header.check,
         watched=watched(ev, variant) if variant.header.check else "",
-    )
-
-
-def _chain(ev: Evidence, chain: list[Variant], place: int) -> Table:
-    first, size = chain[0], ev.largest
-    rows = [(first.name, first.title, cells.timed(ev.times.total(first.name, size)), MISSING, "1×")]
-    rows += [
-        (
-            step.name,
-            step.title,
-            cells.timed(ev.times.total(step.name, size)),
-            cells.sped(ev.times.total_speedup(step.name, size, over=before.name)),
-            cells.sped(ev.times.total_speedup(step.name, size, over=first.name)),
-        )
-        for before, step in itertools.pairwise(chain)
-    ]
-    return Table(
-        f"m4-chain-{place}",
-        f"From {first.name} to {chain[-1].name}.",
-        (*words("Variant", "Idea"), *numbers("Op time", "Over the step before", "Cumulative")),
-        tuple(rows),
-    )
-
-
-def _left_out(ev: Evidence) -> Table:
-    rows = []
-    for joined, parts in ev.ranking.combinations:
-        for part in parts:
-            speedup = ev.times.total_speedup(joined.name, ev.largest, over=part.name)
-            totals = (cells.timed(ev.times.total(one.name, ev.largest)) for one in (joined, part))
-            rows.append((joined.name, part.name, *totals, cells.sped(speedup), cells.verdict(speedup)))
-    return Table(
-        "m4-left-out-table",
-        "Variants that join ideas, against each with the other idea left out; all layers together at "
-        f"{units.count(ev.largest)} images.",
-        (
-            *words("Variant", "Without one idea"),
-            *numbers("All ideas", "One left out", "Speedup"),
-            *words("Verdict"),
-        ),
-        tuple(rows),
     )
 
 

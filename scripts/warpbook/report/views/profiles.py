@@ -4,7 +4,7 @@ from warpbook import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, KernelLaunches, ProfileRow
 from warpbook.report.views.parts import Cell, Table, numbers, words
 
-NAME_WIDTH = 96
+NAME_WIDTH = 60
 TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
 
 

@@ -1,0 +1,80 @@
+"""Optimizations on top of each other: chains of them, and what joined ideas lose or gain by each other."""
+
+import itertools
+
+from warpbook import units
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
+from warpbook.units import MISSING
+from warpbook.variants import Variant
+
+
+def chain(ev: Evidence, steps: list[Variant], place: int) -> Figure:
+    """The waterfall of a cumulative chain, the `place`th."""
+    first, last = steps[0].name, steps[-1].name
+    times = ((step.name, ev.times.total(step.name, ev.largest)) for step in steps)
+    told = ", ".join(f"{name} {units.time(time.value)}" for name, time in times if time)
+    whole = ev.times.total_speedup(last, ev.largest, over=first)
+    return Figure(
+        f"m4-chain-{place}",
+        figures.gains.waterfall(ev, steps),
+        f"Op times step by step: {told}; {units.ratio(whole.ratio.value) if whole else MISSING} in all.",
+        f"From {first} to {last}. Hatched is what a step saves, solid beyond the bar what it loses; beside it time, "
+        "speedup over the step before with its interval, and over the first.",
+    )
+
+
+def pairs(ev: Evidence) -> Table | None:
+    """Which ideas help each other, of those tried alone on one baseline and together; None where none were."""
+    found: dict[tuple[str, str], Cell] = {}
+    alone: dict[str, Cell] = {}
+    for joined, parts in ev.ranking.combinations:
+        bases = {part.header.builds_on for part in parts}
+        gains = [ev.times.total_speedup(part.name, ev.largest) for part in parts]
+        together = ev.times.total_speedup(joined.name, ev.largest, over=bases.pop()) if len(bases) == 1 else None
+        if len(parts) != 2 or together is None or None in gains:
+            continue
+        first, second = (gain.ratio for gain in gains if gain)
+        alone |= {part.name: cells.sped(gain) for part, gain in zip(parts, gains, strict=True)}
+        ratio, product = together.ratio, first.value * second.value
+        low, high = ratio.low / (first.high * second.high), ratio.high / (first.low * second.low)
+        judged = "they help each other" if low > 1 else "they hinder each other" if high < 1 else "neither is shown"
+        cell = f"{units.ratio(ratio.value)} together, {units.ratio(product)} if independent: {judged}"
+        found |= {(one.name, other.name): cell for one, other in itertools.permutations(parts)}
+    if not found:
+        return None
+    names = list(alone)
+    return Table(
+        "m4-pairs",
+        f"Pairs of ideas at {units.count(ev.largest)} images, all layers together, over the baseline of both: on the "
+        "diagonal each idea alone, beside it both together against the product of the two, which they would have if "
+        "neither touched the other. They help or hinder each other where the intervals do not meet.",
+        words("Idea", *names),
+        tuple(
+            (row, *(alone[row] if row == column else found.get((row, column), MISSING) for column in names))
+            for row in names
+        ),
+    )
+
+
+def left_out(ev: Evidence) -> Table:
+    """What a variant that joins ideas loses with each of them."""
+    rows = []
+    for joined, parts in ev.ranking.combinations:
+        for part in parts:
+            speedup = ev.times.total_speedup(joined.name, ev.largest, over=part.name)
+            totals = (cells.timed(ev.times.total(one.name, ev.largest)) for one in (joined, part))
+            rows.append((joined.name, part.name, *totals, cells.sped(speedup), cells.verdict(speedup)))
+    return Table(
+        "m4-left-out-table",
+        "Variants that join ideas, against each with the other idea left out; all layers together at "
+        f"{units.count(ev.largest)} images.",
+        (
+            *words("Variant", "Without one idea"),
+            *numbers("All ideas", "One left out", "Speedup"),
+            *words("Verdict"),
+        ),
+        tuple(rows),
+    )

@@ -23,7 +23,7 @@ from warpbook.report.figures.style import (
 )
 from warpbook.variants import Variant
 
-MOST_SHOWN = 12  # variants in the summary's chart
+MOST_SHOWN = 8  # variants in the summary's chart
 
 
 def op_times(ev: Evidence) -> str:

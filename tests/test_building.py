@@ -244,3 +244,23 @@ def test_a_source_that_asks_the_compilers_for_everything_is_refused_in_a_sentenc
     )
     with pytest.raises(UserError, match="mine does not compile for the emulator: "):
         emulator.compile_host(variant, tmp_path, sandboxed=False)
+
+
+def test_a_kernel_includes_what_cuda_and_c_have(cuda_variant):
+    included = ("cmath", "math.h", "iostream", "algorithm", "stdint.h", "mma.h", "cuda_fp16.h", "cooperative_groups.h")
+    code = (
+        "".join(f"#include <{name}>\n" for name in included)
+        + """
+    extern "C" __global__ void conv_forward(
+        const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)
+    {
+        nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> tile;
+        nvcuda::wmma::fill_fragment(tile, std::max(std::sqrt(x[0]), ceilf(x[1])));
+        nvcuda::wmma::store_matrix_sync(y, tile, 16, nvcuda::wmma::mem_row_major);
+        cooperative_groups::this_thread_block().sync();
+        y[0] += __half2float(__float2half(w[0]));
+    }
+    """
+    )
+    made = building.build(cuda_variant(code), "sm_80")
+    assert made.ok, made.log

@@ -76,6 +76,8 @@ class Targets:
             others = [
                 f"gpu/{network}/{name}" for network in self.plan.networks for name in self.plan.also_checked(network)
             ]
+            files = [name for name, variant in self.plan.variants.items() if variant.course]
+            others += [f"emulator/{network}/{name}" for network in self.plan.networks for name in files]
         else:
             others = [
                 f"emulator/{network}/{name}"

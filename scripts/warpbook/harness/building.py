@@ -74,6 +74,19 @@ def supported(arch: str) -> bool:
     return int(arch.removeprefix("sm_").rstrip("af")) in _checked(nvrtc.nvrtcGetSupportedArchs())
 
 
+def _standard(name: str) -> str:
+    return f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
+
+
+STANDARD = {
+    **{name: _standard(name) for name in ("cmath", "cstdint", "cstdlib", "cstddef", "cassert", "limits")},
+    "algorithm": _standard("__algorithm/max.h") + _standard("__algorithm/min.h"),
+    **{f"{name}.h": _standard(f"c{name}") for name in ("math", "stdlib", "assert", "stdint", "stddef")},
+    **dict.fromkeys(("cstdio", "iostream", "stdio.h"), ""),
+}
+"""C++'s headers that kernels include, and NVRTC has not: CUDA's own of the same names, or nothing device code could
+call."""
+
 _TAKEN = """
 #line 1 "arguments"
 template <class T> struct warpbook_kind { static constexpr char of = sizeof(T) == 4 && T(1.5) == T(1) ? 'i' : '?'; };
@@ -124,11 +137,14 @@ def compile_source(source: str, name: str, options: list[str], kernels: Sequence
     from cuda.bindings import nvrtc
     from cuda.pathfinder import find_nvidia_header_directory
 
-    include = find_nvidia_header_directory("cudart")
+    found = [find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
+    includes = [f"--include-path={folder}" for folder in found if folder]
+    headers = STANDARD if found[1] else dict.fromkeys(STANDARD, "")
     # A program that CUDA 13's NVRTC takes from its cache has no log, and the log is where the kernels' resources are.
     cached = ["--no-cache"] if _version() >= (13, 0) else []
-    options = [*options, *cached, "--ptxas-options=-v", *([f"--include-path={include}"] if include else [])]
-    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
+    options = [*options, *cached, "--ptxas-options=-v", *includes]
+    texts, names = ([each.encode() for each in listed] for listed in (headers.values(), headers))
+    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), len(names), texts, names))
     try:
         encoded = [option.encode() for option in options]
         for kernel in kernels:

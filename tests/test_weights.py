@@ -1,11 +1,19 @@
+import struct
+
 import numpy as np
 import pytest
 
 from warpbook import data, networks, variants, weights
 from warpbook.errors import UserError
 from warpbook.harness import inference
+from warpbook.networks import Description, Network
 
-PUBLISHED = {("fa17", "high"): 0.8562, ("fa18", "trained"): 0.8451, ("fa19", "trained"): 0.7653}
+PUBLISHED = {
+    ("fa17", "high"): 0.8562,
+    ("fa18", "trained"): 0.8451,
+    ("fa19", "trained"): 0.7653,
+    ("ece408", "trained"): 0.8714,
+}
 
 
 @pytest.mark.parametrize(("network", "weight_set"), PUBLISHED, ids=str)
@@ -31,7 +39,9 @@ def test_low_weights_are_deliberately_bad():
 
 
 def test_shipped_weights_take_less_than_twenty_megabytes():
-    assert sum(path.stat().st_size for path in weights.FOLDER.glob("fa*.npz")) < 20e6
+    sizes = {key: weights.path_of(networks.find(key[0]), key[1]).stat().st_size for key in PUBLISHED}
+    assert sum(sizes.values()) < 20e6
+    assert sizes["ece408", "trained"] < 1e6
 
 
 REFERENCE = {100: 0.84, 1000: 0.852, 10000: 0.8397}
@@ -54,6 +64,93 @@ def test_reference_model_is_imported_and_predicts_as_published_with(name, refere
 def test_parameters_of_another_network_are_refused_with_what_was_offered(reference_model):
     with pytest.raises(UserError, match=r"fc1.weight \(140, 10816\) fits 0 of the arrays offered .*fullyconnected0"):
         weights.match(weights.read_mxnet(reference_model), networks.find("fa18"))
+
+
+COURSE = {100: 0.86, 1000: 0.886, 5000: 0.871, 10000: 0.8714}
+
+
+def test_the_course_s_weights_since_2020_are_imported_and_predict_as_published(course_weights):
+    network = networks.find("ece408")
+    parameters, form = weights.read(course_weights, network)
+    assert form == "a file of the course"
+    images, labels = data.load(network)
+    right = inference.load(variants.read("simd"), network, parameters)(images)[0] == labels
+    assert {size: float(right[:size].mean()) for size in COURSE} == COURSE
+
+
+def test_the_course_s_weights_are_refused_for_another_network(course_weights):
+    with pytest.raises(UserError, match=r"holds layers of 200, 3152, 41504, 330 numbers, and fa18 needs 156, 2416, "):
+        weights.read(course_weights, networks.find("fa18"))
+
+
+def small() -> Network:
+    layers = [{"conv": {"maps": 2, "taps": 3, "activation": "relu"}}, {"pool": {"size": 2}}, {"fc": {"outputs": 10}}]
+    return Network("small", Description.model_validate({"input": {"size": 6}, "layers": layers}))
+
+
+def course_file(*layers: list[float]) -> bytes:
+    """As the course writes them: a count of layers, then each layer's count of numbers and its numbers."""
+    parts = (struct.pack("<i", len(layer)) + np.array(layer, "<f4").tobytes() for layer in layers)
+    return struct.pack("<i", len(layers)) + b"".join(parts)
+
+
+SMALL = [list(range(20)), [], [], [0.5 * number for number in range(90)]]
+
+
+def test_a_file_of_the_course_gives_each_layer_s_weights_and_the_biases_of_those_that_have_some(tmp_path):
+    (tmp_path / "small.bin").write_bytes(course_file(*SMALL))
+    parameters, _ = weights.read(tmp_path / "small.bin", small())
+    assert parameters.keys() == {"conv1.weight", "fc1.weight", "fc1.bias"}
+    assert parameters["conv1.weight"].ravel().tolist() == list(range(18))
+    assert parameters["fc1.weight"][1].tolist() == [4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5]
+    assert parameters["fc1.bias"].tolist() == [0.5 * number for number in range(80, 90)]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (course_file(*SMALL)[:-1], "1 bytes short: truncated"),
+        (course_file(*SMALL) + b"1", "has 1 bytes behind its last layer"),
+        (course_file(), "holds layers of no numbers, and small needs 20, 90"),
+        (struct.pack("<ii", 1, -1), "gives a layer -1 numbers; the file is damaged"),
+        (b"", "4 bytes short: truncated"),
+    ],
+)
+def test_what_is_no_file_of_the_course_is_refused(tmp_path, content, words):
+    (tmp_path / "small.bin").write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        weights.read(tmp_path / "small.bin", small())
+
+
+def test_a_numpy_file_is_imported_by_names_and_else_by_shapes(tmp_path):
+    arrays = {name: np.full(shape, 0.5) for name, shape in small().parameters.items()}
+    foreign = {"first": arrays["conv1.weight"], "w": arrays["fc1.weight"], "b": arrays["fc1.bias"]}
+    for offered in (arrays, foreign, {**arrays, "more": arrays["fc1.bias"]}):
+        np.savez(tmp_path / "small.npz", **offered)
+        parameters, form = weights.read(tmp_path / "small.npz", small())
+        assert form == "a NumPy file"
+        assert {name: array.shape for name, array in parameters.items()} == small().parameters
+    np.savez(tmp_path / "small.npz", **foreign, more=arrays["fc1.bias"])
+    with pytest.raises(UserError, match=r"fc1.bias \(10,\) fits 2 of the arrays offered"):
+        weights.read(tmp_path / "small.npz", small())
+
+
+def test_a_numpy_file_of_objects_or_half_of_one_is_refused(tmp_path):
+    path = tmp_path / "small.npz"
+    np.savez(path, allow_pickle=True, objects=np.array([{}], object))
+    with pytest.raises(UserError, match=r"small.npz is damaged, or holds more than arrays"):
+        weights.read(path, small())
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(UserError, match=r"small.npz is damaged"):
+        weights.read(path, small())
+
+
+def test_a_workload_has_no_weights_and_says_how_it_would():
+    workload = Network(
+        "w", Description.model_validate({"input": {"size": 9}, "layers": [{"conv": {"maps": 1, "taps": 3}}]})
+    )
+    with pytest.raises(UserError, match=r"w is a workload without classes: it has no weights, .* fc: {outputs: 10}"):
+        weights.path_of(workload, "trained")
 
 
 @pytest.mark.parametrize("keep", [0, 7, 23, 24, 40, 100, 5000, -1])

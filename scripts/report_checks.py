@@ -42,6 +42,9 @@ def main() -> int:
             labels = int(tests.mismatched_labels.max()) if tests.mismatched_labels.notna().any() else "no"
             words = f"{tests.ok.sum()} tests, error at most {worst:.2g} of its tolerance, {labels} labels differ"
             print(f"checked {place} {words}")
+            left_out = tests[(tests.status == "unsupported") & tests.layer.str.fullmatch(r"conv\d+")]
+            for layer, rows in left_out.groupby("layer"):
+                print(f"not run {place} {layer}: {rows.reason.iloc[-1]}")
     for tool in (row for path in arguments.sanitizer for row in tables.SANITIZER.rows(path)):
         failed += tool["status"] not in ("ok", "unsupported")
         outcome = f"{tool['errors']} errors" if tool["status"] == "ok" else f"{tool['status']}: {tool['reason']}"

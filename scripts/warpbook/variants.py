@@ -133,10 +133,11 @@ class Variant:
 
     def unsupported(self, layer: ConvLayer, images: int) -> str:
         """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
-        if untold := self.header.untold(layer):
+        if untold := self.untold(layer):
             what, names = " and ".join(untold.values()), " and ".join(untold)
             place = self.place_of("limits" if self.launcher else "arguments")
-            return f"{self.name}: unsupported: {what}, of which it is told nothing; name {names} in {place} if it can"
+            remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
+            return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
         if reason := self.header.limits.broken_by(layer, images):
             return f"{self.name}: {reason} ({self.place_of('limits')})"
         if self.course and str(layer) not in map(str, course.LAYERS):
@@ -152,6 +153,11 @@ class Variant:
                 where = self.place_of("launch" if self.header.launch else "grid")
                 return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
+
+    def untold(self, layer: ConvLayer) -> dict[str, str]:
+        """What of a layer it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told of neither."""
+        header = Header.model_validate({}) if self.cpp_source else self.header
+        return header.untold(layer)
 
     @cached_property
     def missing(self) -> str:

@@ -57,7 +57,7 @@ NOT_COMPARED: Row = {
 def ragged_places(variant: Variant) -> list[tuple[ConvLayer, int]]:
     """The ragged layers that a variant is tested on, and images of each: with strides and padding where it is told of
     them."""
-    return [*RAGGED_LAYERS, *(place for place in RAGGED_STEPS if not variant.header.untold(place[0]))]
+    return [*RAGGED_LAYERS, *(place for place in RAGGED_STEPS if not variant.untold(place[0]))]
 
 
 def first_line(error: BaseException) -> str:

@@ -27,7 +27,6 @@ class Gain:
     size: int
     published: float
     ours: Speedup | None
-    where: str
 
 
 class Published:
@@ -90,7 +89,7 @@ class Published:
             ours = self._times.total_speedup(row.variant, size, over, kind)
         else:
             ours = self._times.speedup(row.variant, row.layer, size, over, kind)
-        return Gain(row.variant, over, row.quantity, row.layer, size, base / row.value, ours, row.where)
+        return Gain(row.variant, over, row.quantity, row.layer, size, base / row.value, ours)
 
     def _size(self, row: Any) -> int:
         """The size of ours that a published figure is held against: its own, or the largest."""

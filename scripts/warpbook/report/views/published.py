@@ -48,7 +48,6 @@ def _gains(ev: Evidence) -> Table:
         (
             *words("Variant", "Over", "Time", "Layer"),
             *numbers("Images", "Published gain", "Ours"),
-            *words("Where it was published"),
         ),
         tuple(
             (
@@ -59,7 +58,6 @@ def _gains(ev: Evidence) -> Table:
                 units.count(gain.size),
                 units.ratio(gain.published),
                 cells.sped(gain.ours),
-                gain.where,
             )
             for gain in ev.published.gains
         ),

@@ -1,6 +1,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 
@@ -72,6 +73,23 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_p
     with written_whole(tmp_path / "out.csv") as temporary:
         temporary.write_text("all of it")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.csv.gz.abcd1234", "out.csv"]
+
+
+def test_a_folder_that_is_swept_loses_its_name_before_its_files(tmp_path, monkeypatch):
+    """So that a process which just made it, and finds it unlocked, does not take it for its own."""
+    left = tmp_path / ".figures.csv.abcdefgh"
+    left.mkdir()
+    still_named = []
+
+    def rmtree(folder, ignore_errors, remove=shutil.rmtree):
+        still_named.append(left.exists())
+        remove(folder, ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    with written_whole(tmp_path / "figures.csv") as temporary:
+        temporary.write_text("1")
+    assert not any(still_named)
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.csv"]
 
 
 def over_nfs(handle, operation, flock=fcntl.flock):

@@ -88,12 +88,15 @@ def _scratch_folder(prefix: str, parent: Path) -> Iterator[Path]:
 
 
 def _sweep(prefix: str, parent: Path) -> None:
-    name = re.compile(re.escape(prefix) + "[a-z0-9_]{8}")  # as mkdtemp ends it
+    name = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}(\.swept)?")  # as mkdtemp ends it
     for left in parent.iterdir():
         if name.fullmatch(left.name):
             with suppress(OSError):  # in use, another user's, or gone meanwhile
-                os.close(_locked(left))  # first: over NFS, an open file cannot be removed
-                shutil.rmtree(left, ignore_errors=True)
+                lock = _locked(left)
+                # Over NFS no open file can be removed; a process that just made the folder must not find it unlocked.
+                swept = left.rename(left.with_name(left.name.removesuffix(".swept") + ".swept"))
+                os.close(lock)
+                shutil.rmtree(swept, ignore_errors=True)
 
 
 def _locked(folder: Path) -> int:

@@ -81,7 +81,9 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
 
 
 def _stylesheets() -> list[Markup]:
-    return [Markup((FOLDER / "style" / f"{name}.css").read_text()) for name in ("tokens", "page", "type", "parts")]
+    return [
+        Markup((FOLDER / "style" / f"{name}.css").read_text()) for name in ("tokens", "page", "type", "parts", "screen")
+    ]
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,9 @@ def comparison_html(compared: Comparison) -> str:
 
 
 def standalone(document: str) -> str:
-    """HTML with its fonts inside, so that the file can be sent alone."""
+    """HTML with its fonts and the sorting of its tables inside, so that the file can be sent alone."""
     for path in sorted((FOLDER / "fonts").glob("*.ttf")):
         font = base64.b64encode(path.read_bytes()).decode()
         document = document.replace(f'url("../fonts/{path.name}")', f'url("data:font/ttf;base64,{font}")')
-    return document
+    script = (FOLDER / "sorting.js").read_text()
+    return document.replace("</body>\n</html>", f'<script type="module">\n{script}</script>\n</body>\n</html>')

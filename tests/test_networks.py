@@ -72,6 +72,15 @@ def test_shapes_have_an_identity_that_changes_with_them():
     assert described([{"conv": conv}]).shapes_sha256 != described([{"conv": conv}], scale=0.5).shapes_sha256
 
 
+def test_an_identity_is_the_same_after_a_configuration_was_recorded_and_read_again():
+    made = config.read(KNOWN)
+    again = config.load(json.loads(made.recorded), KNOWN)
+    for name in made.networks:
+        assert (
+            again.network(name).shapes_sha256 == made.network(name).shapes_sha256 == networks.find(name).shapes_sha256
+        )
+
+
 def test_recorded_runs_know_the_networks_of_2017_to_2019_as_they_are_described(newest_archive):
     recorded = runs.open_run(newest_archive).record["networks"]
     assert {"fa17", "fa18", "fa19", "sp19"} <= recorded.keys()

@@ -55,7 +55,7 @@ class Input(_Part):
     channels: Count = 1
     size: Annotated[list[Count], BeforeValidator(_sides)]
     resizing: Literal["bilinear", "pad"] = Field("bilinear", description="pad: zeros around the 28x28 pixels")
-    scale: float = Field(1, gt=0, le=1e6, allow_inf_nan=False, description="pixels are 0 to 255 times this")
+    scale: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="pixels are 0 to 255 times this")
 
 
 class Convolution(_Part):

@@ -38,6 +38,7 @@ class Cover:
     date: str
     day: str
     network: str
+    dataset: str
     sizes: str
     gpu: str
     cpu: str
@@ -60,6 +61,7 @@ def view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Cover
         date=made.strftime("%-d %B %Y"),
         day=made.strftime("%Y-%m-%d"),
         network=_network(ev),
+        dataset="Fashion-MNIST" if ev.network.labels_images else "random numbers",
         sizes=", ".join(map(units.count, ev.sizes)),
         gpu=_gpu(ev),
         cpu=ev.device_name("cpu"),

@@ -175,6 +175,15 @@ def test_a_mutated_file_of_weights(edits, tmp_path):
         assert "x.params" in str(error)
 
 
+def test_an_array_of_weights_without_a_value_but_with_huge_extents_is_refused(tmp_path):
+    content = parameters()
+    held = struct.pack("<qq", 2, 3)
+    assert held in content
+    (tmp_path / "x.params").write_bytes(content.replace(held, struct.pack("<qq", 0, 1 << 62)))
+    with pytest.raises(UserError, match=r"shape \[0, 4611686018427387904\]; the file is damaged"):
+        weights.read_mxnet(tmp_path / "x.params")
+
+
 @chaos
 @given(edits=EDITS, name=st.sampled_from(["direct.cu", "fft.py", "loop_nest.py"]))
 def test_a_mutated_kernel_or_launcher_is_a_variant_with_or_without_a_problem(edits, name, tmp_path):

@@ -136,7 +136,7 @@ def read_mxnet(path: Path) -> dict[str, np.ndarray]:
         shape = [reader.number("q") for _ in range(dimensions)]
         reader.take(8)  # the device it was saved from
         kind = reader.number("i")
-        if kind not in _DTYPES or any(extent < 0 for extent in shape):
+        if kind not in _DTYPES or any(extent < 1 for extent in shape):
             raise UserError(f"{path}: array {index} has element type {kind} and shape {shape}; the file is damaged")
         dtype = np.dtype(_DTYPES[kind])
         count = 1

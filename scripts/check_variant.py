@@ -156,7 +156,7 @@ def main() -> None:
                 bench = bench_for(arguments.device, variant, sandboxed)
                 return check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels)
 
-            for checked in supervised(produce, arguments.timeout, MEMORY_BYTES):
+            for checked in supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
                 rows += checked
     except Failed as failure:
         rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))

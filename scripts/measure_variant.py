@@ -164,8 +164,10 @@ def main() -> None:
         job = f"aa:{variant.name}:{times_at[place]}" if arguments.aa else variant.name
         rows.extend({"job": job, **row} for row in samples)
 
+    sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
+
     def produce() -> Iterator[tuple[Place, list[timing.Row]]]:
-        if sandbox.chosen(arguments.sandbox, arguments.device):
+        if sandboxed:
             return enclosed(arguments, [variant, *([baseline] if baseline else [])], list(remaining), shared)
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
 
@@ -173,7 +175,7 @@ def main() -> None:
         if failure := outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise Failed(**failure)
         with locks.machine():
-            for place, samples in supervised(produce, measuring.timeout_s):
+            for place, samples in supervised(produce, measuring.timeout_s, apart=sandboxed):
                 keep(place, samples)
     except Failed as failure:
         for layer, images in list(remaining):

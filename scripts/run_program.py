@@ -153,7 +153,8 @@ def main() -> None:
             if sandboxed:
                 # Each run ends at its time limit by itself, unless the variant stops who looks.
                 patience_s = RUNS_WITHIN * Measuring.model_validate_json(arguments.measuring).timeout_s
-                said = supervision.supervised(lambda: enclosed(arguments, variant, network, shared), patience_s)
+                inside = enclosed(arguments, variant, network, shared)
+                said = supervision.supervised(lambda: inside, patience_s, apart=True)
             else:
                 said = run_all(arguments, variant, network)
             rows.extend({**shared, **row} for row in said)

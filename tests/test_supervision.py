@@ -61,6 +61,15 @@ def test_a_crash_is_named_by_its_signal(number):
     assert raised.value.status == "launch_failed"
 
 
+def test_a_death_is_no_failure_of_a_variant_s_whose_code_runs_in_yet_another_process():
+    def produce():
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield
+
+    with pytest.raises(UserError, match="the process that watched the variant's died: SIGKILL"):
+        list(supervised(produce, 10, apart=True))
+
+
 def test_an_exit_without_a_word_is_a_failure():
     def produce():
         yield 1

@@ -67,7 +67,7 @@ class Workspace:
 
     def snakemake(self, *arguments, check=True, cores=2):
         command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=600)
         if check and done.returncode:
             raise AssertionError(done.stdout + done.stderr)
         return done
@@ -197,8 +197,8 @@ def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_le
     assert re.search(r"my_kernel emulated fp32 \d+ of \d+", text)
 
 
-# Kernels and CPU variants that fail, each in its own way: what of a sound source is replaced by what, and what the report
-# says of it.
+# Kernels and CPU variants that fail, each in its own way: what of a sound source is replaced by what, and the report's
+# words for it.
 BROKEN_KERNELS = {
     "does_not_compile": (
         "float sum = 0.0f;", "flaot sum = 0.0f;", r"compile failed.* identifier \"flaot\" is undefined",

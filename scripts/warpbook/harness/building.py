@@ -313,7 +313,7 @@ def _enclosed(variant: Variant, architectures: list[str]) -> Iterator[Build]:
     left = list(architectures)
     command = ["-m", __name__, variant.name, str(variant.files[0].parent.absolute()), *architectures]
     try:
-        for answer in supervised(lambda: sandbox.answers(command, variant.files), COMPILE_S):
+        for answer in supervised(lambda: sandbox.answers(command, variant.files), COMPILE_S, apart=True):
             yield _read(variant, left.pop(0), answer)
     except (Failed, IndexError) as failure:
         yield from (_failed(variant, arch, f"{variant.name}: {failure}") for arch in left)

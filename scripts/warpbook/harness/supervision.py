@@ -50,13 +50,15 @@ class Failed(Exception):
 
 
 def supervised(
-    produce: Callable[[], Iterator[Item]], timeout_s: float, memory_bytes: int | None = None
+    produce: Callable[[], Iterator[Item]], timeout_s: float, memory_bytes: int | None = None, apart: bool = False
 ) -> Iterator[Item]:
     """What `produce` yields in a child process, as it comes.
 
     Raises Failed where the next item takes longer than `timeout_s`, the child and what it started are more than
     PROCESSES or hold more than `memory_bytes`, or it dies, and a Failed, a UserError or another exception of the
-    child's as it was. The child is forked: nothing of CUDA may have been touched before, if it is to touch it.
+    child's as it was. Where the variant's code runs `apart`, in yet another process, the child's death is no failure of
+    the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched before, if it is to touch
+    it.
     """
     with ending_descendants():
         receiver, sender = multiprocessing.Pipe(duplex=False)
@@ -83,6 +85,8 @@ def supervised(
                     kind, content = receiver.recv()
                 except EOFError:
                     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                    if apart:
+                        raise UserError(f"the process that watched the variant's died: {how_it_ended(code)}") from None
                     raise Failed("launch_failed", f"its process died: {how_it_ended(code)}") from None
                 if kind == "end":
                     return

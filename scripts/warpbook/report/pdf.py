@@ -1,7 +1,6 @@
 """HTML as a PDF that everyone can read and that lasts: PDF/UA-1 and PDF/A-3a, its runs' tables within."""
 
 import logging
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from warpbook import members, tables
 from warpbook.errors import UserError
-from warpbook.files import PROJECT, scratch_folder
+from warpbook.files import PROJECT
 from warpbook.runs import Run
 
 if TYPE_CHECKING:
@@ -118,25 +117,13 @@ def _end_streams_plainly() -> None:
     pydyf.Stream.data = property(data)
 
 
-@contextmanager
-def _temporary_files_swept() -> Iterator[None]:
-    """Have this process's temporary files in a folder that the next one sweeps where this one is killed."""
-    before = tempfile.tempdir
-    with scratch_folder() as folder:
-        tempfile.tempdir = str(folder)
-        try:
-            yield
-        finally:
-            tempfile.tempdir = before
-
-
 def _pages(weasyprint: Any, document: str) -> Any:
     page = weasyprint.HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
     return page.render(pdf_variant=VARIANT)
 
 
 def laid_out(document: str) -> Any:
-    """HTML on pages, as WeasyPrint's document, to be looked at: its fonts are gone.
+    """HTML on pages, as WeasyPrint's document, to be looked at.
 
     Raises UserError where Pango is missing or WeasyPrint found something wrong.
     """
@@ -174,8 +161,7 @@ def _heard() -> Iterator[Any]:
     handler = Collector(logging.WARNING)
     weasyprint.LOGGER.addHandler(handler)
     try:
-        with _temporary_files_swept():
-            yield weasyprint
+        yield weasyprint
     finally:
         weasyprint.LOGGER.removeHandler(handler)
     if complaints:

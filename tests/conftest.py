@@ -55,7 +55,15 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 # Files that take longest, in that order. Two workers take a file each: one begun last would be waited for.
-LONGEST = ("test_workflow", "test_strangers_kernels", "test_report", "test_kills", "test_faults", "test_attacks")
+LONGEST = (
+    "test_slurm",
+    "test_workflow",
+    "test_strangers_kernels",
+    "test_report",
+    "test_kills",
+    "test_faults",
+    "test_attacks",
+)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,0 +1,79 @@
+"""What profiles for clusters ask of them, planned on a machine without a GPU for nodes that have one."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import yaml
+
+from warpbook.files import PROJECT
+
+GROUPS = {"prepare", "cpu", "gpu", "counters", "report"}
+PLANNED = ["archive", "--config", "target={arch: sm_90, profilers: [cupti, ncu]}", "study=fa18-m1"]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """Dry-run a profile, without the executor's own settings where that is not installed, and read each job's group,
+    rule and resources."""
+
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="snakemake-executor-plugin-slurm is not installed")
+
+    def plan(name: str, executor: str) -> list[tuple[str, str, dict[str, str]]]:
+        content = yaml.safe_load((PROJECT / "profiles" / name / "config.yaml").read_text())
+        folder = tmp_path_factory.mktemp(name)
+        kept = {key: value for key, value in content.items() if not key.startswith(executor) and key != "executor"}
+        (folder / "config.yaml").write_text(yaml.safe_dump(kept))
+        # A job's message stands in place of its resources.
+        (folder / "rules").mkdir()
+        for path in [PROJECT / "Snakefile", *(PROJECT / "rules").glob("*.smk")]:
+            without = re.sub(r"^    message:\n        .*\n", "", path.read_text(), flags=re.MULTILINE)
+            (folder / path.relative_to(PROJECT)).write_text(without)
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(folder / "Snakefile")]
+        command += ["--dry-run", "--forceall", "--workflow-profile", "none"]
+        command += ["--nolock", "--profile", str(folder), "--executor", "slurm", *PLANNED]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return list(jobs(done.stdout + done.stderr))
+
+    return plan
+
+
+def jobs(words: str):
+    group = ""
+    rule = ""
+    for line in words.splitlines():
+        if match := re.search(r"Group job (\w+)", line):
+            group = match[1]
+        elif match := re.match(r"( *)(?:local)?rule (\w+):", line):
+            group, rule = group if match[1] else "", match[2]
+        elif match := re.match(r" *resources: (.*)", line):
+            yield group, rule, dict(re.findall(r"(\w+)=([^,]*)", match[1]))
+
+
+def test_through_slurm_all_that_is_measured_on_the_gpu_is_one_group_that_alone_asks_for_a_gpu(planned):
+    made = planned("slurm", "slurm")
+    assert {group for group, _, _ in made if group} == GROUPS
+    assert {rule for group, rule, _ in made if group == "counters"} == {"count_variant"}
+    on_gpu = {rule for group, rule, _ in made if group == "gpu"}
+    assert {"probe_machine", "check_variant", "measure_variant", "run_program", "trace_program"} <= on_gpu
+    for group, rule, resources in made:
+        assert (resources.get("gres") == "gpu:1") == (group in ("gpu", "counters")), rule
+        assert "gpu" not in resources, rule
+        assert ("exclusive" in resources.get("slurm_extra", "")) == (group == "cpu"), rule
+
+
+def test_on_kubernetes_the_same_jobs_ask_for_a_gpu(planned):
+    made = planned("kubernetes", "kubernetes")
+    asked = Counter(group for group, _, resources in made if resources.get("gpu") == "1")
+    assert set(asked) == {"gpu", "counters"}
+    assert asked["gpu"] + asked["counters"] == len([group for group, _, _ in made if group in asked])
+
+
+def test_the_kubernetes_profile_has_no_setting_of_the_executor_that_its_documentation_lacks():
+    content = yaml.safe_load((PROJECT / "profiles" / "kubernetes" / "config.yaml").read_text())
+    documented = {"namespace", "cpu-scalar", "service-account-name", "privileged", "persistent-volumes"}
+    own = {key.removeprefix("kubernetes-") for key in content if key.startswith("kubernetes-")}
+    assert own <= documented | {"omit-job-cleanup"}

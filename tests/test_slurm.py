@@ -1,0 +1,219 @@
+"""A study through profiles/slurm on a real Slurm of one node: built, checked, timed and rendered by its jobs.
+
+Where Slurm's programs are not installed, or this user may not start them, these tests are skipped.
+"""
+
+import getpass
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from warpbook import config, runs, tables
+from warpbook.files import PROJECT
+
+SYSTEM = Path("/etc/slurm")  # where a job's own `srun` looks, whatever the environment says
+CONF = """\
+ClusterName=test
+SlurmctldHost=localhost
+SlurmUser={user}
+SlurmdUser={user}
+AuthInfo=socket={folder}/munge.sock
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SelectType=select/cons_tres
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MinJobAge=3600
+MpiDefault=none
+GresTypes=gpu
+NodeName=localhost CPUs={cores} RealMemory=2000 Gres=gpu:1 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES State=UP
+"""
+GRES = "Name=gpu File=/dev/null\n"  # Slurm hands out a GPU that the machine does not have
+
+VARIANTS = ["direct", "im2col_blas", "loop_nest"]
+COPIED = (
+    "Snakefile",
+    "kernels",
+    "profiles",
+    "pyproject.toml",
+    "reports",
+    "requirements",
+    "rules",
+    "scripts",
+    "weights",
+)
+THROUGH_SLURM = [
+    "--profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "5",
+    "--default-resources", "mem_mb=100", "runtime=5",
+]  # fmt: skip
+
+
+class Slurm:
+    """Daemons of a cluster that is this machine, in a folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for name in ("state", "spool"):
+            (folder / name).mkdir()
+        (folder / "munge.key").write_bytes(os.urandom(128))
+        (folder / "munge.key").chmod(0o400)
+        words = CONF.format(user=getpass.getuser(), folder=folder, cores=os.cpu_count())
+        (folder / "slurm.conf").write_text(words)
+        (folder / "gres.conf").write_text(GRES)
+
+    def start(self) -> None:
+        files = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid"}
+        files |= {"log-file": "munged.log", "seed-file": "munge.seed"}
+        subprocess.run(["munged", *(f"--{it}={self.folder / name}" for it, name in files.items())], check=True)
+        for daemon in ("slurmctld", "slurmd"):
+            subprocess.run([daemon], check=True, capture_output=True)
+        until = time.monotonic() + 20
+        while (state := self.said("sinfo", "--noheader", "--format=%T")) != "idle":
+            assert time.monotonic() < until, f"the node is {state!r}: {(self.folder / 'slurmctld.log').read_text()}"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        for daemon in ("slurmd", "slurmctld", "munged"):
+            try:
+                pid = int((self.folder / f"{daemon}.pid").read_text())
+                os.kill(pid, signal.SIGTERM)
+                until = time.monotonic() + 10
+                while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+                    time.sleep(0.05)
+            except (OSError, ValueError):
+                continue
+
+    def said(self, *command: str) -> str:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    def jobs(self, state: str = "all") -> dict[str, str]:
+        """What each allocation is for, by its number."""
+        listed = self.said("squeue", "--noheader", f"--states={state}", "--format=%i %k").splitlines()
+        return dict(line.split(maxsplit=1) for line in listed)
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="snakemake-executor-plugin-slurm is not installed")
+    for program in ("munged", "slurmctld", "slurmd", "sbatch"):
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed: apt-get install slurm-wlm munge")
+    if os.geteuid() != 0:
+        pytest.skip("to start Slurm's daemons takes root")
+    if (SYSTEM / "slurm.conf").exists():
+        pytest.skip(f"{SYSTEM}/slurm.conf: this machine is part of a cluster")
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    folder.chmod(0o755)  # munge wants a socket that everybody reaches; pytest's folders are its user's alone
+    made = Slurm(folder)
+    SYSTEM.mkdir(exist_ok=True)
+    links = [SYSTEM / name for name in ("slurm.conf", "gres.conf")]
+    try:
+        for link in links:
+            link.symlink_to(made.folder / link.name)
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        for link in links:
+            link.unlink(missing_ok=True)
+        shutil.rmtree(folder)
+
+
+class Study:
+    """A copy of the project with a tiny study and nothing made yet."""
+
+    def __init__(self, folder: Path, **changes):
+        self.folder = folder
+        folder.mkdir()
+        for name in COPIED:
+            ignored = shutil.ignore_patterns("__pycache__", "out", "runs")
+            path = PROJECT / name
+            if path.is_dir():
+                shutil.copytree(path, folder / name, ignore=ignored)
+            else:
+                shutil.copy(path, folder / name)
+        for path in (folder / "kernels").iterdir():
+            if path.stem not in VARIANTS:
+                path.unlink()
+        (folder / ".venv").symlink_to(sys.prefix)
+        series = {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1}
+        content = yaml.safe_load(config.FILE.read_text())
+        measuring = {**content["measuring"], "gpu": series, "cpu": series, "programs": {"runs": 1, "patience_s": 1}}
+        tiny = {"title": "Tiny", "network": "fa17", "sizes": [3], "variants": VARIANTS, "sections": ["milestone_1"]}
+        values = {"study": "tiny", "gpu": "none", "architectures": ["sm_90"], "measuring": measuring, **changes}
+        (folder / "config.yaml").write_text(yaml.safe_dump({**content, **values, "studies": {"tiny": tiny}}))
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "snakemake", "--cores", "2", *arguments],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def make(self, *arguments: str, fails: bool = False) -> str:
+        process = self.start(*arguments)
+        words, _ = process.communicate(timeout=300)
+        assert bool(process.returncode) == fails, words
+        return words
+
+    def tables(self) -> dict[str, str]:
+        """What its run's tables say, without times."""
+        run = runs.open_run(self.folder / "results" / "run")
+        assert run.problem == ""
+        place = ["variant", "network", "layer", "device", "size", "status"]
+        checks, samples = run.table(tables.CORRECTNESS), run.table(tables.SAMPLES)
+        return {
+            "builds": run.table(tables.BUILDS).to_csv(),
+            "correctness": checks[[*place, "test", "ok", "mismatched_labels"]].to_csv(),
+            "samples": samples[place].drop_duplicates().to_csv(index=False),
+            "programs": run.table(tables.PROGRAMS)[["variant", "size", "accuracy", "status"]].to_csv(),
+        }
+
+
+def test_a_study_through_slurm_cancelled_in_its_midst_and_resumed_is_that_of_a_local_run(slurm, tmp_path):
+    study = Study(tmp_path / "shared")
+    process = study.start("report", *THROUGH_SLURM, "--retries", "0")
+    until = time.monotonic() + 200
+    while not (study.folder / "results" / "parts" / "machine.json").exists():  # the first of what is timed
+        assert time.monotonic() < until and process.poll() is None, process.communicate()[0]
+        time.sleep(0.2)
+    (timing,) = (job for job, what in slurm.jobs("running").items() if "rule_cpu" in what)
+    slurm.said("scancel", timing)
+    words, _ = process.communicate(timeout=200)
+    assert process.returncode != 0, words
+    assert not (study.folder / "results" / "run").exists()
+    builds = {path: path.stat().st_mtime_ns for path in (study.folder / "results" / "builds").rglob("*.csv")}
+
+    study.make("report", *THROUGH_SLURM)
+    assert builds == {path: path.stat().st_mtime_ns for path in builds}, "what had been made was made again"
+    assert (study.folder / "reports" / "out" / "tiny.pdf").stat().st_size > 50_000
+    groups = re.findall(r"rule_([a-z]+)_", " ".join(slurm.jobs().values()))
+    assert sorted(groups) == ["cpu", "cpu", "emulator", "prepare", "report"]
+
+    local = Study(tmp_path / "local")
+    shutil.copytree(study.folder / "results" / "data", local.folder / "results" / "data")
+    local.make("measure")
+    assert study.tables() == local.tables()
+
+
+def test_a_node_without_what_the_target_promises_fails_with_a_sentence(slurm, tmp_path):
+    study = Study(tmp_path / "shared", gpu="auto", target={"arch": "sm_90", "name": "NVIDIA H200"}, profilers=[])
+    study.make("results/parts/machine.json", *THROUGH_SLURM, "--retries", "0", fails=True)
+    (log,) = (study.folder / "logs").glob("probe_machine.log")
+    assert "error: target promises NVIDIA H200, and " in log.read_text()
+    assert "has no GPU to use: no CUDA driver" in log.read_text()
+    (number,) = (job for job, what in slurm.jobs().items() if "rule_gpu" in what)
+    assert "gpu:1" in slurm.said("scontrol", "show", "job", number)

@@ -83,15 +83,15 @@ def options(variant: Variant) -> list[str]:
     return [*OPTIONS, *variant.defines]
 
 
-def compiled(command: list[str], folder: Path, sandboxed: bool, refused: str) -> str:
+def compiled(command: list[str], folder: Path, sandboxed: bool, refused: str, readable: Sequence[Path] = ()) -> str:
     """The words of a compiler that does what it is asked in `folder`, within bounds on its time and memory.
 
-    `sandboxed`, a source can include nothing of its author's choice but the system's headers. Raises Refused where it
-    fails, `refused` and the first error.
+    `sandboxed`, a source can include nothing of its author's choice but the system's headers and what is `readable`.
+    Raises Refused where it fails, `refused` and the first error.
     """
     environment = {**os.environ, "TMPDIR": str(folder)}  # a compiler that is killed leaves its files
     if sandboxed:
-        command, environment = sandbox.wrapped(command, writable=[folder]), {}
+        command, environment = sandbox.wrapped(command, readable=readable, writable=[folder]), {}
     try:
         bounded = functools.partial(bound, COMPILE_BYTES, COMPILE_S)
         status, _, words = run_to_end(command, COMPILE_S, environment, bounded)

@@ -50,5 +50,7 @@ def cubin(variant: Variant, arch: str, sandboxed: bool = False) -> tuple[bytes, 
         (folder / course.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
         (folder / course.MATRIX_HEADER).write_text(MATRIX_PRODUCT.read_text())
         command = [str(found()), *options(variant, arch), f"-I{folder}", "-cubin", str(source), "-o", str(output)]
-        words = host.compiled(command, folder, sandboxed, f"{variant.name} does not compile for {arch}")
+        toolkit = Path(command[0]).resolve().parent.parent
+        refused = f"{variant.name} does not compile for {arch}"
+        words = host.compiled(command, folder, sandboxed, refused, [toolkit])
         return output.read_bytes(), words

@@ -248,7 +248,9 @@ def test_the_first_gpu_kernel_is_shown_at_each_size_the_largest_profile_first(ev
     assert column(kernel.sizes, "Images") == ["10", "100", "1000", "10 000"]
     assert column(kernel.sizes, "Labels differing")[-1] == "0"
     assert set(column(kernel.sizes, "Integers")) == {"exact"}
-    assert [profile.images for profile in kernel.profiles] == ["10\u202f000", "1000", "100", "10"]
+    assert [profile.images for profile in kernel.profiles] == [
+        f"{count} images" for count in ("10\u202f000", "1000", "100", "10")
+    ]
     assert "conv_forward" in column(kernel.profiles[0].activities, "Name")
     assert "conv_forward" in column(kernel.launches, "Kernel")
     assert [head.label for head in kernel.op_times.head][2:] == [

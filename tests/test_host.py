@@ -114,7 +114,9 @@ def test_a_build_is_a_row_with_compiler_options_and_no_registers(cpp_variant, tm
     assert row["source_sha256"] == variant.source_sha256
 
 
-def test_a_library_is_kept_until_source_constants_or_compiler_change(cpp_variant, libraries, monkeypatch, tmp_path):
+def test_a_library_is_kept_until_source_constants_options_or_compiler_change(
+    cpp_variant, libraries, monkeypatch, tmp_path
+):
     first = host.library(cpp_variant(header="title: One"), sandboxed=False)
     made = first.stat().st_mtime_ns
     assert host.library(cpp_variant(header="title: Another"), sandboxed=False) == first
@@ -127,7 +129,9 @@ def test_a_library_is_kept_until_source_constants_or_compiler_change(cpp_variant
     monkeypatch.setenv("CXX", str(other))
     assert host.compiler_version() == "other-compiler 99.1.0"
     host.library(cpp_variant(header="title: One"), sandboxed=False)
-    assert len(list(libraries.iterdir())) == 4
+    monkeypatch.setattr(host, "OPTIONS", (*host.OPTIONS, "-g"))
+    host.library(cpp_variant(header="title: One"), sandboxed=False)
+    assert len(list(libraries.iterdir())) == 5
 
 
 @pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())

@@ -8,8 +8,8 @@ import pytest
 
 from warpbook.report import pdf, rendering
 
-FULLEST_VOID = 0.4
-"""A page should not be more than a third empty; before the largest figures, which stay whole, it may come to this."""
+FULLEST_VOID = 0.5
+"""A page should not be more than a third empty; before the largest figures, which stay whole, it may come to half."""
 
 ROUNDING_PX = 1.0
 

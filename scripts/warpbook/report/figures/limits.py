@@ -73,7 +73,7 @@ def roofline(ev: Evidence) -> str:
     gpu = ev.gpu_run.gpu
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")
-    figure = Figure(figsize=(WIDTH_IN, 0.3 + 2.75 * len(ev.layers)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.3 + 1.6 * len(ev.layers)), layout="constrained")
     panels = figure.subplots(len(ev.layers), 1, squeeze=False)[:, 0]
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [

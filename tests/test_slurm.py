@@ -39,6 +39,7 @@ TaskPlugin=task/none
 MinJobAge=3600
 MpiDefault=none
 GresTypes=gpu
+SlurmdParameters=config_overrides
 NodeName=localhost CPUs={cores} RealMemory=2000 Gres=gpu:1 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP
 """

@@ -247,6 +247,8 @@ def test_a_source_that_asks_the_compilers_for_everything_is_refused_in_a_sentenc
 
 
 def test_a_kernel_includes_what_cuda_and_c_have(cuda_variant):
+    if building.compiler().startswith("NVRTC 12."):
+        pytest.skip("CUDA 12's install has no mma.h that NVRTC could read; CUDA 13's has")
     included = ("cmath", "math.h", "iostream", "algorithm", "stdint.h", "mma.h", "cuda_fp16.h", "cooperative_groups.h")
     code = (
         "".join(f"#include <{name}>\n" for name in included)

@@ -120,7 +120,8 @@ SUPPLEMENT = """
 @pytest.mark.parametrize(("part", "headings"), [("pages", REPORT), ("more_pages", SUPPLEMENT)])
 def test_report_and_supplement_have_the_parts_of_a_milestone_report_in_order(part, headings, request):
     texts = request.getfixturevalue(part)
-    whole = re.sub(r"\s+", " ", "\n".join(text for text in texts if "Contents" not in text[:400]))
+    lines = [line for text in texts for line in text.splitlines() if ". . ." not in line]  # without the contents' own
+    whole = re.sub(r"\s+", " ", "\n".join(lines))
     place = 0
     for heading in headings.split("\n")[1:-1]:
         if heading.strip() == "Contents":

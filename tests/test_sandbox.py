@@ -210,9 +210,12 @@ def test_a_source_includes_no_file_of_its_user(setting, tmp_path):
     folder.mkdir()
     text = (variants.FOLDER / "direct.cu").read_text()
     (folder / "mine.cu").write_text(text.replace("*/", f'*/\n#include "{tmp_path}/letter"\n', 1))
-    first = failure(checked(folder, setting, "emulator"))
-    assert first["status"] == "compile_failed"
-    assert ("No such file" in first["reason"]) == (setting == "auto")
+    rows = checked(folder, setting, "emulator")
+    if setting == "none":
+        assert failure(rows)["status"] == "compile_failed"
+        return
+    assert {row["status"] for row in rows} == {"unsupported"}
+    assert all(re.search(r"beyond the emulator: #include .*letter, line \d+$", row["reason"]) for row in rows)
 
 
 def test_code_of_strangers_is_refused_without_a_sandbox_unless_that_is_asked_for(monkeypatch):

@@ -160,11 +160,20 @@ def joined(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, An
     return {**header, **beside}
 
 
+def _first(error: ValidationError) -> Any:
+    """A misspelt key explains the missing one that it leaves behind."""
+    return min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+
+
+def key_at_fault(error: Exception) -> str:
+    """The fact that `first_words` complains of; empty where it is of none."""
+    return str(_first(error)["loc"][0]) if isinstance(error, ValidationError) and _first(error)["loc"] else ""
+
+
 def first_words(error: Exception) -> str:
     """What is wrong with a header, in one line."""
     if isinstance(error, ValidationError):
-        # A misspelt key explains the missing one that it leaves behind.
-        first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        first = _first(error)
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             return f"unknown key {key!r}: {nearest(str(first['loc'][-1]), _keys_at(first['loc']))}"

@@ -274,6 +274,8 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
         if not _NAME.fullmatch(name):
             problem = _NAMING
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
+        if (key := headers.key_at_fault(error)) and key not in keys:
+            said_by = compiled or python or said_by
         header, problem = Header.model_validate(usual | {"title": name}), headers.first_words(error)
     return Variant(
         name,

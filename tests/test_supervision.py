@@ -200,7 +200,7 @@ def test_a_check_that_holds_too_much_memory_is_ended_and_told():
     # The child is a fork, and holds from the start what this process does.
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + (256 << 20)
-    produced = supervised(produce, 50, memory_bytes=limit)
+    produced = supervised(produce, 150, memory_bytes=limit)
     assert next(produced) == 1
     with pytest.raises(
         Failed, match=r"holds [\d.]+ GiB of memory, more than the [\d.]+ GiB that a check may hold"

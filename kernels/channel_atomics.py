@@ -2,10 +2,9 @@
 
 import numpy as np
 
-TILE, GROUPS = 16, 4  # as in the .cu file
-
 
 def prepare(kernels, layer, images, launch):
+    TILE, GROUPS = kernels.constants["TILE"], kernels.constants["GROUPS"]
     zero, conv_forward = kernels.function("zero"), kernels.function("conv_forward")
     tiles = -(-layer.W_out // TILE) * -(-layer.H_out // TILE)
     grid = (tiles * min(layer.C, GROUPS), layer.M, images)

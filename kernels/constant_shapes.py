@@ -16,9 +16,10 @@ def prepare(kernels, layer, images, launch):
     shape = (layer.C, layer.H, layer.W, layer.M, layer.K)
     if shape not in COMPILED:
         return launch
+    threads = (kernels.constants["THREADS"],)
     function = kernels.function("conv_" + "_".join(map(str, shape)))
 
     def call(x, w, y):
-        function((1, 1, images), (1024, 1, 1), (x, w, y))
+        function((1, 1, images), threads, (x, w, y))
 
     return call

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-SIDE, MAPS = 32, 4  # as in the .cu file
-
 
 def prepare(kernels, layer, images, launch):
+    SIDE, MAPS = kernels.constants["SIDE"], kernels.constants["MAPS"]
     weight_spectra, conv_forward = kernels.function("weight_spectra"), kernels.function("conv_forward")
     spectra = kernels.empty((layer.M, layer.C, SIDE, SIDE, 2))
     valid = SIDE - layer.K + 1

@@ -2,11 +2,6 @@
 
 import numpy as np
 
-# As in the .cu file.
-TILE, WEIGHTS_MAX, STAGE = 16, 16384, 10240
-FIRST_THREADS, FIRST_ROWS, FIRST_MAPS = 128, 6, 2
-LATER_THREADS, LATER_ROWS, LATER_MAPS = 256, 9, 8
-
 BLOCKS_WANTED = 264  # two for each multiprocessor of an H200
 
 
@@ -20,38 +15,39 @@ def int32(*values):
 
 def first_layer(kernels, layer, images):
     """The call for a layer of one channel; None where its kernel does not fit."""
-    columns = -(-layer.H_out // FIRST_ROWS) * layer.W_out
-    if layer.C > 1 or layer.K not in (5, 7) or layer.H_out < FIRST_ROWS or images * columns >= 2**31:
+    threads, rows, maps = (kernels.constants[f"FIRST_{name}"] for name in ("THREADS", "ROWS", "MAPS"))
+    columns = -(-layer.H_out // rows) * layer.W_out
+    if layer.C > 1 or layer.K not in (5, 7) or layer.H_out < rows or images * columns >= 2**31:
         return None
-    grid = (-(-images * columns // FIRST_THREADS),)
+    grid = (-(-images * columns // threads),)
     function = kernels.function(f"first_layer_{layer.K}")
     extents = int32(images, layer.H, layer.W, layer.M)
-    return with_arranged_weights(
-        kernels, layer, FIRST_MAPS, lambda x, y: function(grid, (FIRST_THREADS,), (x, y, *extents))
-    )
+    return with_arranged_weights(kernels, layer, maps, lambda x, y: function(grid, (threads,), (x, y, *extents)))
 
 
 def later_layer(kernels, layer, images):
     """The call for a layer of several channels; None where its kernel does not fit."""
-    columns = -(-layer.H_out // LATER_ROWS) * layer.W_out
+    most, rows, maps = (kernels.constants[f"LATER_{name}"] for name in ("THREADS", "ROWS", "MAPS"))
+    stage = kernels.constants["STAGE"]
+    columns = -(-layer.H_out // rows) * layer.W_out
     pixels = layer.H * layer.W
-    if layer.K not in (5, 7) or layer.H_out < LATER_ROWS or columns > LATER_THREADS or pixels > STAGE:
+    if layer.K not in (5, 7) or layer.H_out < rows or columns > most or pixels > stage:
         return None
-    groups = -(-layer.M // LATER_MAPS)
+    groups = -(-layer.M // maps)
     # Fewer images in a block where there are too few to give every multiprocessor work.
-    held = max(1, min(LATER_THREADS // columns, STAGE // pixels, images * groups // BLOCKS_WANTED))
-    channels = min(layer.C, STAGE // (held * pixels))
+    held = max(1, min(most // columns, stage // pixels, images * groups // BLOCKS_WANTED))
+    channels = min(layer.C, stage // (held * pixels))
     grid = (-(-images // held), groups)
     threads = (-(-held * columns // 32) * 32,)
     function = kernels.function(f"later_layer_{layer.K}")
     extents = int32(images, layer.C, layer.H, layer.W, layer.M, layer.accumulation, held, channels)
-    return with_arranged_weights(kernels, layer, LATER_MAPS, lambda x, y: function(grid, threads, (x, y, *extents)))
+    return with_arranged_weights(kernels, layer, maps, lambda x, y: function(grid, threads, (x, y, *extents)))
 
 
 def with_arranged_weights(kernels, layer, maps, launch):
     """A call that arranges the weights for groups of `maps` maps before the launch; None where they do not fit."""
     count = -(-layer.M // maps) * maps * layer.accumulation
-    if count > WEIGHTS_MAX:
+    if count > kernels.constants["WEIGHTS_MAX"]:
         return None
     arrange, weights = kernels.function("arrange"), kernels.symbol("weights")
     arranged = kernels.empty((count,))
@@ -67,6 +63,7 @@ def with_arranged_weights(kernels, layer, maps, launch):
 
 def general(kernels, layer, images):
     """The call for any layer."""
+    TILE = kernels.constants["TILE"]
     grid = (-(-layer.W_out // TILE) * -(-layer.H_out // TILE), layer.M, images)
     function, weights = kernels.function("conv_forward"), kernels.symbol("weights")
     extents = int32(images, layer.C, layer.H, layer.W, layer.M, layer.K)

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-WARPS, OUTPUTS, MAPS, PATCH = 2, 8, 8, 2304  # as in register_tiled_gemm.cu
-
 
 def patch(layer, tile):
     """Words that the inputs of one channel under `tile` outputs in sequence take in shared memory, at most."""
@@ -15,6 +13,7 @@ def patch(layer, tile):
 
 
 def prepare(kernels, layer, images, launch):
+    WARPS, OUTPUTS, MAPS, PATCH = (kernels.constants[name] for name in ("WARPS", "OUTPUTS", "MAPS", "PATCH"))
     conv_forward = kernels.function("conv_forward")
     # All of 512, unless images are so small that their margins fill the patch.
     tile = next(tile for tile in range(32 * WARPS * OUTPUTS, 0, -1) if patch(layer, tile) <= PATCH)

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-WARPS, OUTPUT_TILES, MAP_TILES, STEPS, PATCH = 4, 4, 3, 25, 3456  # as in tensor_cores.cu
-
 
 def patch(layer, tile):
     """Words that the inputs of one channel under `tile` outputs in sequence take in shared memory, at most."""
@@ -14,6 +12,8 @@ def patch(layer, tile):
 
 
 def prepare(kernels, layer, images, launch):
+    names = ("WARPS", "OUTPUT_TILES", "MAP_TILES", "STEPS", "PATCH")
+    WARPS, OUTPUT_TILES, MAP_TILES, STEPS, PATCH = (kernels.constants[name] for name in names)
     conv_forward = kernels.function("conv_forward")
     # All of 256, unless images are so small that their margins fill the patch.
     tile = next(tile for tile in range(WARPS * OUTPUT_TILES * 16, 0, -1) if patch(layer, tile) <= PATCH)

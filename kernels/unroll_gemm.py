@@ -2,10 +2,9 @@
 
 import numpy as np
 
-TILE, THREADS = 16, 256  # as in unroll_gemm.cu
-
 
 def prepare(kernels, layer, images, launch):
+    TILE, THREADS = kernels.constants["TILE"], kernels.constants["THREADS"]
     unroll, conv_forward = kernels.function("unroll"), kernels.function("conv_forward")
     outputs = layer.H_out * layer.W_out
     unrolled = kernels.empty((layer.accumulation, outputs))

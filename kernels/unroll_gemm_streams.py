@@ -4,11 +4,11 @@ from itertools import cycle
 
 import numpy as np
 
-TILE, THREADS = 16, 256  # as in unroll_gemm_streams.cu
 STREAMS = 4
 
 
 def prepare(kernels, layer, images, launch):
+    TILE, THREADS = kernels.constants["TILE"], kernels.constants["THREADS"]
     unroll, conv_forward = kernels.function("unroll"), kernels.function("conv_forward")
     outputs = layer.H_out * layer.W_out
     lanes = [(stream, kernels.empty((layer.accumulation, outputs))) for stream in kernels.streams(STREAMS)]

@@ -1,5 +1,6 @@
 """What CUDA refuses to launch is refused before, by value, limit and remedy: header, launcher and build alike."""
 
+import ast
 import shutil
 
 import pytest
@@ -143,3 +144,20 @@ def test_a_launcher_learns_its_kernel_s_constants_and_kernels(tmp_path, device):
     (tmp_path / "mine.py").write_text(READS_ITS_HEADER)
     rows = attacks.checked(tmp_path, "mine", device)
     assert rows and all(row["ok"] for row in rows), next(row["reason"] for row in rows if not row["ok"])
+
+
+def test_a_launcher_repeats_no_constant_of_its_header():
+    """A sweep, or an edit of the header, would otherwise launch the kernel with the old one's grid."""
+    for name, variant in variants.discover().items():
+        launcher = variants.FOLDER / f"{name}.py"
+        if not launcher.exists():
+            continue
+        assigned = {
+            node.id
+            for statement in ast.parse(launcher.read_text()).body
+            if isinstance(statement, ast.Assign)
+            for target in statement.targets
+            for node in ast.walk(target)
+            if isinstance(node, ast.Name)
+        }
+        assert not assigned & set(variant.header.constants), launcher.name

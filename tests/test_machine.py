@@ -1,6 +1,7 @@
 """What a job's machine must be: that which the configuration promises, and that which its run is about."""
 
 import json
+import os
 
 import pytest
 
@@ -17,10 +18,20 @@ def on(monkeypatch):
     """Let a job run on a node with a device, under a target."""
 
     def put(device, promised=PROMISED):
+        machine.gpu.cache_clear()
         monkeypatch.setattr("warpbook.devices.probe", lambda: device)
         monkeypatch.setenv(machine.TARGET, json.dumps(promised))
 
-    return put
+    yield put
+    machine.gpu.cache_clear()
+
+
+def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, monkeypatch):
+    """CUDA that a process has touched answers none of its forks: error 3 of cuInit."""
+    on(H200)
+    monkeypatch.setattr("warpbook.devices.probe", lambda: f"asked in {os.getpid()}")
+    assert machine.gpu().startswith("asked in ")
+    assert machine.gpu() != f"asked in {os.getpid()}"
 
 
 def test_a_node_with_what_was_promised_measures(on):

@@ -236,3 +236,15 @@ def test_why_there_is_no_sandbox_is_told(monkeypatch, tmp_path):
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     program.chmod(0o755)
     assert "(bwrap: No permissions to create new namespace)" in sandbox.unavailable.__wrapped__()
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("inside", "found"), [("mine-1.0.dist-info", True), ("papers", False)])
+def test_packages_that_pythonpath_names_are_in_the_sandbox_and_no_other_folder_of_it(
+    inside, found, monkeypatch, tmp_path
+):
+    (tmp_path / inside).mkdir()
+    (tmp_path / "mine.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    command = sandbox.wrapped([sys.executable, "-c", "import mine"])
+    assert (subprocess.run(command, env={}, stderr=subprocess.DEVNULL).returncode == 0) == found

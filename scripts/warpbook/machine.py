@@ -4,10 +4,13 @@ A run belongs to one model of machine. Its jobs may run on several nodes of a cl
 at its own when it starts.
 """
 
+import functools
 import json
+import multiprocessing
 import os
 import platform
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +44,20 @@ def cpu() -> dict[str, Any]:
     return {"model": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": memory and round(memory, 1)}
 
 
+@functools.cache
+def gpu() -> devices.Device | str:
+    """`devices.probe`, asked in a process of its own: CUDA does not survive a fork, and the caller may fork yet."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        return pool.submit(_probed).result()
+
+
+def _probed() -> devices.Device | str:
+    return devices.probe()
+
+
 def measured_on(device: str) -> str:
     """What a figure is of: this node, and on a GPU its UUID hashed: `node7/3f2a1c4d5e6f`."""
-    found = devices.probe() if device == "gpu" else ""
+    found = gpu() if device == "gpu" else ""
     return f"{node()}/{found.uuid_sha256[:UUID_SHOWN]}" if isinstance(found, devices.Device) else node()
 
 
@@ -55,7 +69,7 @@ def require_target(device: str = "gpu", tool: str = "") -> None:
     promised: dict[str, Any] = json.loads(os.environ.get(TARGET, "null")) or {}
     if device != "gpu" or not promised:
         return
-    found = devices.probe()
+    found = gpu()
     wanted = promised["name"] or f"a GPU of {promised['arch']}"
     if isinstance(found, str):
         raise UserError(f"target promises {wanted}, and {node()} has no GPU to use: {found}")
@@ -80,7 +94,7 @@ def require_same(run: Mapping[str, Any], device: str) -> None:
     if "node" not in run:  # described by hand, or before this was asked
         return
     if device == "gpu":
-        found, described = devices.probe(), run["gpu"] or {"name": "no GPU", "arch": ""}
+        found, described = gpu(), run["gpu"] or {"name": "no GPU", "arch": ""}
         here = f"{found.name}, {found.arch}" if isinstance(found, devices.Device) else "no GPU, "
         there = f"{described['name']}, {described['arch']}"
     else:

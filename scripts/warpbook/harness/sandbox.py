@@ -242,7 +242,9 @@ def _python() -> list[Path]:
 
 
 def _packages() -> list[str]:
-    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    """The folders on Python's path that packages are installed in: also those of PYTHONPATH, made by `pip --target`."""
+    usual = ("site-packages", "dist-packages")
+    return [path for path in sys.path if Path(path).name in usual or any(Path(path).glob("*.dist-info"))]
 
 
 def _environment() -> dict[str, str]:

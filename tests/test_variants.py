@@ -313,3 +313,9 @@ def test_a_launcher_that_exits_when_imported_is_named(tmp_path, cpu_variant):
 def test_unknown_variant_is_refused_with_the_nearest_name():
     with pytest.raises(UserError, match="no variant is called 'dircet': did you mean 'direct'"):
         variants.find("dircet", FOUND)
+
+
+def test_only_a_peer_on_a_gpu_takes_its_arrays_in_another_order(cuda_variant):
+    words = "order: NHWC is for peers on a GPU; kernels get x, w and y in NCHW order"
+    assert words in cuda_variant("", header="order: NHWC\n").problem
+    assert FOUND["cudnn_fp32_nhwc"].header.order == "NHWC"

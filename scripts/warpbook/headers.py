@@ -44,6 +44,7 @@ class Header(BaseModel):
     reference: str = ""
     device: Literal["cpu", "gpu"] = "gpu"
     peer: bool = Field(False, description="a library that users would otherwise pick")
+    order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's, of x, w and y in memory; laid out untimed")
     requires: str = Field("", description="Python package that the variant needs beyond the default install")
     precision: Literal["fp32", "tf32", "fp16", "bf16"] = "fp32"
     method: Literal["direct", "any"] = Field("direct", description="direct: does every product; any: may do fewer")
@@ -83,6 +84,12 @@ class Header(BaseModel):
                 raise ValueError(f"arguments: {array} stands there {self.arguments.count(array)} times, and must once")
         if self.block and (reason := devices.beyond_block(self.block)):
             raise ValueError(reason)
+        return self
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Header":
+        if self.order != "NCHW" and not (self.peer and self.device == "gpu"):
+            raise ValueError(f"order: {self.order} is for peers on a GPU; kernels get x, w and y in NCHW order")
         return self
 
     @property

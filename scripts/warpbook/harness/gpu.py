@@ -162,6 +162,30 @@ def kernels_of(variant: Variant, arch: str, kind: type[Kernels] = Kernels) -> Ke
     return kind(load_module(cubin), variant.header.constants, building.symbols(cubin))
 
 
+class ChannelsLast:
+    """A peer's operation on arrays in NHWC order, for callers who hold NCHW ones.
+
+    Timers take the operation itself, and lay the arrays out before: who runs a network in NHWC holds them so.
+    """
+
+    def __init__(self, operation: Operation):
+        self.operation = operation
+
+    def __call__(self, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Any:
+        returned = self.operation(channels_last(x), channels_last(w), y)
+        return cupy.ascontiguousarray(returned) if type(returned) is cupy.ndarray else returned
+
+
+def channels_last(array: cupy.ndarray) -> cupy.ndarray:
+    """A copy of the same shape, (N, C, H, W) or (M, C, K, K), in whose memory the channels of a place lie together."""
+    return cupy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+
+def stored(array: cupy.ndarray) -> cupy.ndarray:
+    """An array in the order that its memory has: the array itself, or NHWC of what `channels_last` gave."""
+    return array if array.flags.c_contiguous else array.transpose(0, 2, 3, 1)
+
+
 class GpuBench:
     """The first CUDA device."""
 
@@ -190,7 +214,8 @@ class GpuBench:
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         if variant.name not in self._kernels_of:
             self._kernels_of[variant.name] = kernels_of(variant, self.device.arch, self._kind)
-        return variant.prepare(layer, images, self._kernels_of[variant.name])
+        operation = variant.prepare(layer, images, self._kernels_of[variant.name])
+        return ChannelsLast(operation) if variant.header.order == "NHWC" else operation
 
     def guarded(self, shape: tuple[int, ...]) -> Guarded:
         words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)
@@ -245,13 +270,17 @@ class GpuBench:
         return page_locked
 
     def timers(self, call: Operation, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Timers:
+        if isinstance(call, ChannelsLast):
+            call, x, w = call.operation, channels_last(x), channels_last(w)
         # The first call, before any sample: a framework tries its algorithms in it.
         call(x, w, y)
         self.synchronize()
         start, stop = Event(), Event()
-        x_host, w_host, y_host = (self._page_locked(*item) for item in {"x": x, "w": w, "y": y}.items())
-        x.get(out=x_host)
-        w.get(out=w_host)
+        x_stored, w_stored = stored(x), stored(w)
+        arrays = {"x": x_stored, "w": w_stored, "y": y}
+        x_host, w_host, y_host = (self._page_locked(*item) for item in arrays.items())
+        x_stored.get(out=x_host)
+        w_stored.get(out=w_host)
 
         def gpu() -> float:
             self.spin(SPIN_CYCLES)
@@ -271,10 +300,11 @@ class GpuBench:
         def layer() -> float:
             self.synchronize()
             began = perf_counter()
-            x.set(x_host)
-            w.set(w_host)
+            x_stored.set(x_host)
+            w_stored.set(w_host)
             returned = call(x, w, y)
-            (y if returned is None else returned).get(out=y_host)
+            result = y if returned is None else stored(returned)
+            result.get(out=y_host.reshape(result.shape))
             self.synchronize()
             return (perf_counter() - began) * 1e3
 

@@ -1,0 +1,31 @@
+"""
+title:     cuDNN in TF32, channels last, through PyTorch
+idea:      The channels of a pixel lie together (PyTorch's channels_last), which is the order that tensor
+           cores take; x and w are laid out before the call, which leaves y so.
+expect:    Faster than NCHW, which cuDNN's tensor-core kernels must lay out anew around each call; less
+           so on a first layer, whose one channel leaves nothing to lay together.
+builds_on: cudnn_tf32
+precision: tf32
+order:     NHWC
+device:    gpu
+peer:      true
+requires:  torch
+method:    any
+reference: https://docs.nvidia.com/deeplearning/cudnn/
+"""
+
+import cupy
+import torch
+from torch.nn import functional
+
+TF32 = True
+
+
+def prepare(layer, images):
+    torch.backends.cudnn.benchmark = True
+
+    def call(x, w, y):
+        torch.backends.cudnn.allow_tf32 = TF32
+        return cupy.from_dlpack(functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)))
+
+    return call

@@ -72,6 +72,40 @@ rule measure_variant:
         " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
 
 
+rule measure_course:
+    """One file of the course timed with its own host code, at every size: a row for each sample."""
+    input:
+        program="scripts/measure_course.py",
+        modules=dependencies.of("measure_course.py", "gpu"),
+        variant=lambda wildcards: TARGETS.sources(wildcards.variant),
+        correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+    output:
+        samples="results/parts/course_samples/gpu/{network}/{variant}.csv.gz",
+    log:
+        "logs/measure_course/{network}/{variant}.log",
+    group:
+        "gpu"
+    conda:
+        "../requirements/conda.yaml"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        timeout=CONFIG.measuring.timeout_s,
+        sandbox=CONFIG.sandbox,
+        rerun_on_columns=dependencies.columns(tables.COURSE_SAMPLES),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Timing {wildcards.variant} with its own host code on {wildcards.network}"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
+        " --sizes {params.sizes:q} --correctness {input.correctness:q} --timeout {params.timeout:q}"
+        " --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
+
+
 rule run_program:
     """The whole inference program with one variant: a row for each run."""
     input:

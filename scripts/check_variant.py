@@ -11,7 +11,7 @@ import numpy as np
 from warpbook import data, locks, networks, reference, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import scratch_folder
-from warpbook.harness import building, checking, coursework, emulator, inference, sandbox
+from warpbook.harness import building, checking, coursework, driven, emulator, inference, sandbox
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
@@ -151,6 +151,8 @@ def main() -> None:
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":
                     return emulate(variant, network, sandboxed, folder)
+                if variant.course and not variant.problem:
+                    return driven.check(variant, network, sandboxed)
                 if arguments.device == "gpu" and sandboxed:
                     return enclosed(arguments, shared)
                 bench = bench_for(arguments.device, variant, sandboxed)

@@ -64,17 +64,17 @@ class Interface:
         methods = " ".join(f"void {name}({' '.join(listed.split())});" for name, listed in self.methods)
         return f"class GPUInterface {{ public: {methods} }};"
 
-    def calls(self, between: str = "") -> str:
-        """C++ that calls the methods on x, w, y and B, M, C, H, W, K; `between` stands on either side of the
-        convolution."""
+    @property
+    def steps(self) -> tuple[str, str, str]:
+        """C++ that makes ready, convolves and takes back: on x, w, y, B, M, C, H, W and K, the object `gpu` and, but in
+        one call, the pointers device_x, device_w and device_y. In one call the first and the last are empty."""
         extents = "B, M, C, H, W, K" + (", 1" if self.strided else "")
         if self.in_one_call:
-            return f"{between} gpu.conv_forward_gpu(y, x, w, {extents}); {between}"
+            return "", f"gpu.conv_forward_gpu(y, x, w, {extents});", ""
         return (
-            "float *device_y = nullptr, *device_x = nullptr, *device_w = nullptr; "
-            f"gpu.conv_forward_gpu_prolog(y, x, w, &device_y, &device_x, &device_w, {extents}); {between} "
-            f"gpu.conv_forward_gpu(device_y, device_x, device_w, {extents}); {between} "
-            f"gpu.conv_forward_gpu_epilog(y, device_y, device_x, device_w, {extents});"
+            f"gpu.conv_forward_gpu_prolog(y, x, w, &device_y, &device_x, &device_w, {extents});",
+            f"gpu.conv_forward_gpu(device_y, device_x, device_w, {extents});",
+            f"gpu.conv_forward_gpu_epilog(y, device_y, device_x, device_w, {extents});",
         )
 
 

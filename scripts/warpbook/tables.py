@@ -131,6 +131,32 @@ OP_TIMES = Table(
     ascending=("ci_low_ms", "median_ms", "ci_high_ms"),
 )
 
+COURSE_SAMPLES = Table(
+    "course_samples.csv.gz",
+    "one timing sample of a file of the course ECE408, run with its own host code",
+    ("variant", "network", "layer", "size", "state", "kind", "sample"),
+    {
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "size": _SIZE,
+        "state": Column("string", "for kind gpu as in samples; else empty: the rounds follow each other"),
+        "kind": Column(
+            "string",
+            "op: conv_forward_gpu and a wait for the device, the course's Op Time; layer: prolog, convolution and"
+            " epilog, its Layer Time; gpu: CUDA events around conv_forward_gpu; empty: there are no samples",
+        ),
+        "sample": Column("int64", "number of the round, from 0, those of warm-up left out", COUNT),
+        "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
+        "sm_clock_mhz": Column("float64", "SM clock read after the round", COUNT),
+        "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
+        "status": _STATUS,
+        "reason": _REASON,
+        "measured_on": _MEASURED_ON,
+    },
+    optional=True,
+)
+
 PROGRAMS = Table(
     "programs.csv",
     "one run of the whole inference program",
@@ -310,7 +336,8 @@ SWEEP = Table(
 
 
 RUN_TABLES = (
-    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, PROFILES, ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP,
+    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, PROGRAMS, PROFILES, ACTIVITIES, COUNTERS, SANITIZER,
+    ATTACKS, SWEEP,
 )  # fmt: skip
 
 

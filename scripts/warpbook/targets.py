@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from warpbook import profilers
+from warpbook import course, profilers
 from warpbook.extras import EXTRAS, PARTS
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
@@ -55,6 +55,20 @@ class Targets:
         return self._parts("samples", ".csv.gz")
 
     @property
+    def course_samples(self) -> list[str]:
+        """Times of files of the course, run with their own host code, on the networks that have their layers."""
+        return [
+            f"{PARTS}/course_samples/gpu/{place}.csv.gz"
+            for place in (self.places("gpu") if self.on_gpu else [])
+            if self._drives(*place.split("/"))
+        ]
+
+    def _drives(self, network: str, variant: str) -> bool:
+        layers = self.plan.config.network(network).convs
+        known = self.plan.variants[variant]
+        return bool(known.course) and not all(known.unsupported(layer, course.BATCH) for layer in layers)
+
+    @property
     def programs(self) -> list[str]:
         return self._parts("programs", ".csv", programs=True)
 
@@ -62,7 +76,8 @@ class Targets:
     def parts(self) -> list[str]:
         """All that a run's tables are put together from but the builds."""
         traced = [*self.activities, *self.profiles]
-        return [*self.checks, *self.samples, *self.programs, *self.extras, *self.counters, *traced]
+        timed = [*self.samples, *self.course_samples, *self.programs]
+        return [*self.checks, *timed, *self.extras, *self.counters, *traced]
 
     @cached_property
     def checks(self) -> list[str]:

@@ -266,7 +266,7 @@ def build_course(variant: Variant, arch: str, sandboxed: bool) -> Build | None:
     try:
         cubin, log = nvcc.cubin(variant, arch, sandboxed)
     except UserError as error:
-        if re.search(r"error: [\w/]+\.h(pp)?: No such file", str(error)):
+        if nvcc.absent_header(error):
             return None
         rows = _rows(variant, arch, nvcc.version(), False, str(error), [{"kernel": ""}])
         return Build(variant.name, arch, None, rows)

@@ -43,8 +43,7 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
         bench.reversed_order = reverse
         with bench:
             rows = checking.check_layer(bench, variant, layer, images, tests)
-            noted = [row if row["ok"] or not bench.noted else _with_note(row, bench.noted) for row in rows]
-            return noted, bench.spent_s
+            return noting(bench, rows), bench.spent_s
 
     odd, spent_s = tested(course.ODD_BATCH, True, checking.TESTS)
     if odd[-1]["status"] == "unsupported":
@@ -64,8 +63,18 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
     reverse, _ = tested(course.BATCH, True, ("integers",))
     if not reverse[-1]["ok"]:
         return [*usual, _because(reverse[-1], BACKWARDS)]
-    reason = f"right for {course.BATCH} images, not for {course.ODD_BATCH}: {forward[-1]['reason']}"
-    return [*usual, {**forward[-1], "status": "unsupported", "reason": reason}]
+    return [*usual, assuming(forward[-1])]
+
+
+def assuming(row: Row) -> Row:
+    """The row of a failure at the odd batch of a file that is right at the course's."""
+    reason = f"right for {course.BATCH} images, not for {course.ODD_BATCH}: {row['reason']}"
+    return {**row, "status": "unsupported", "reason": reason}
+
+
+def noting(bench: IsolatedBench, rows: list[Row]) -> list[Row]:
+    """Rows, with what may explain a wrong result as the variant's process says it."""
+    return [row if row["ok"] or not bench.noted else _with_note(row, bench.noted) for row in rows]
 
 
 def _because(row: Row, why: str) -> Row:

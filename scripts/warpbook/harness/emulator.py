@@ -86,7 +86,11 @@ extern "C" void {COURSE_ENTRY}(float* x, float* w, float* y, int B, int M, int C
     emulator::host_array(x, sizeof(float) * B * C * H * W);
     emulator::host_array(w, sizeof(float) * M * C * K * K);
     emulator::host_array(y, sizeof(float) * B * M * (H - K + 1) * (W - K + 1));
-    {{ GPUInterface gpu; {interface.calls()} }}
+    {{
+        GPUInterface gpu;
+        float *device_x = nullptr, *device_w = nullptr, *device_y = nullptr;
+        {" ".join(interface.steps)}
+    }}
     emulator::forget_host_arrays();
 }}
 extern "C" const char* {NOTED}() {{ return emulator::noted.c_str(); }}

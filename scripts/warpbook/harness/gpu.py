@@ -155,7 +155,10 @@ def kernels_of(variant: Variant, arch: str, kind: type[Kernels] = Kernels) -> Ke
     if variant.cuda_source is None:
         return None
     if variant.course:
-        raise Failed("unsupported", f"{variant.name}: a file of the course is emulated, and not yet run on a GPU")
+        raise Failed(
+            "unsupported",
+            f"{variant.name}: a file of the course launches its kernels itself: see its Op Time and Layer Time",
+        )
     if not variant.made_for(arch):
         raise Failed("unsupported", f"{variant.name} needs {variant.header.least_arch} or later; this GPU is {arch}")
     cubin = building.cubin_for(variant, arch)

@@ -30,7 +30,8 @@ ENDED_WITHIN_S = 10
 
 
 class IsolatedBench(CpuBench):
-    """The host, for a CPU variant or, emulated, for a GPU variant compiled into `folder` unless its `library` is there.
+    """The host, for a CPU variant or, emulated, for a GPU variant compiled into `folder` unless its `library` is there;
+    without a folder a file of the course runs on the GPU, its `library` made by nvcc.
 
     `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
     one order only is found in the other.
@@ -89,6 +90,16 @@ class IsolatedBench(CpuBench):
 
         return operation
 
+    def round_ms(self, how: str) -> dict[str, float]:
+        """Milliseconds of one round of a file of the course, on the arrays of the last call: `course` or `device`, as
+        `nvcc.Driver` takes them."""
+        times = self._ask(None, do="time", how=how).get("times")
+        if not isinstance(times, dict) or not times or not times.keys() <= {"op", "layer", "cold", "hot"}:
+            raise self._nonsense()
+        if not all(type(each) is float and 0 < each < float("inf") for each in times.values()):
+            raise self._nonsense()
+        return dict(times)
+
     def labels(self, network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
         """What the variant's inference labels images as."""
         arrays = {"images": images, **parameters}
@@ -135,9 +146,14 @@ class IsolatedBench(CpuBench):
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         source = self._variant.files[0].parent.absolute()
-        command = [sys.executable, "-m", worker.__name__, str(other.fileno()), self._variant.name, str(source)]
+        how = worker.EMULATED if self._folder else worker.DRIVEN if self._variant.course else worker.HOST
+        command = [sys.executable, "-m", worker.__name__, str(other.fileno()), how, self._variant.name, str(source)]
         readable, extra = [source], {}
-        if self._folder:
+        if how == worker.DRIVEN:
+            assert self._library
+            command.append(str(self._library))
+            readable = [source, self._library]
+        elif self._folder:
             library = self._library or emulator.compile_host(self._variant, self._folder, self._sandboxed)
             command.append(str(library))
             readable, extra = [source, self._folder], emulator.sanitizing()
@@ -153,7 +169,7 @@ class IsolatedBench(CpuBench):
             sandbox.bound_files()
 
         process = subprocess.Popen(
-            sandbox.wrapped(command, extra, readable) if self._sandboxed else command,
+            sandbox.wrapped(command, extra, readable, gpu=how == worker.DRIVEN) if self._sandboxed else command,
             stdout=self._words,
             stderr=self._words,
             env={} if self._sandboxed else environment,

@@ -1,27 +1,43 @@
-"""Files of the course compiled by nvcc, their host code included: that on PATH, of CUDA_HOME or of NVIDIA's wheels."""
+"""Files of the course compiled by nvcc, their host code included: that on PATH, of CUDA_HOME or of NVIDIA's wheels.
 
+A library of a file and of the driver that calls it runs on a GPU: `Driver`.
+"""
+
+import ctypes
 import functools
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from warpbook import course, sources
-from warpbook.files import scratch_folder
+from warpbook.errors import UserError
+from warpbook.files import scratch_folder, written_whole
 from warpbook.harness import host
+from warpbook.harness.bench import HOT_WITHIN
+from warpbook.harness.supervision import Failed
+from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v")
 MISSING = "it takes nvcc, and there is none on PATH, in CUDA_HOME or in NVIDIA's wheels (nvidia-cuda-nvcc)"
 MATRIX_PRODUCT = Path(__file__).with_name("matmul.h")
+DRIVER = Path(__file__).with_name("course_driver.cu")
+STEPS = "steps.h"
+_USUAL = Path("/usr/local/cuda")
 
 
 @functools.cache
 def found() -> Path | None:
     """The compiler; None where there is none."""
     homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    homes.append(_USUAL)
     wheels = [Path(path) / "nvidia" / kind for path in sys.path for kind in ("cu13", "cuda_nvcc")]
     on_path = shutil.which("nvcc")
     candidates = [*([Path(on_path)] if on_path else []), *(home / "bin" / "nvcc" for home in [*homes, *wheels])]
@@ -43,14 +59,131 @@ def options(variant: Variant, arch: str) -> list[str]:
 
 def cubin(variant: Variant, arch: str, sandboxed: bool = False) -> tuple[bytes, str]:
     """(cubin, compiler's log) of a file of the course. Raises UserError where it does not compile."""
-    assert variant.cuda_source is not None and variant.course is not None
     with scratch_folder() as folder:
-        source, output = folder / variant.cuda_source.name, folder / "out.cubin"
-        source.write_text(sources.text_of(variant.cuda_source))
-        (folder / course.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
-        (folder / course.MATRIX_HEADER).write_text(MATRIX_PRODUCT.read_text())
-        command = [str(found()), *options(variant, arch), f"-I{folder}", "-cubin", str(source), "-o", str(output)]
-        toolkit = Path(command[0]).resolve().parent.parent
-        refused = f"{variant.name} does not compile for {arch}"
-        words = host.compiled(command, folder, sandboxed, refused, [toolkit])
+        source, output = _laid_out(variant, folder), folder / "out.cubin"
+        words = _compiled(variant, arch, [f"-I{folder}", "-cubin", str(source), "-o", str(output)], folder, sandboxed)
         return output.read_bytes(), words
+
+
+def linked(variant: Variant, arch: str, sandboxed: bool) -> Path:
+    """The shared library of a file of the course and its driver, compiled once and kept under the hash of all that
+    decides it.
+
+    Raises UserError with the compiler's words where it does not compile; Failed, unsupported, where there is no
+    compiler or a header of CUDA's is missing.
+    """
+    assert variant.course is not None
+    if found() is None:
+        raise Failed("unsupported", f"{variant.name} is a file of the course: {MISSING}")
+    steps, driver, product = steps_of(variant.course), DRIVER.read_text(), MATRIX_PRODUCT.read_text()
+    identity = "\0".join([variant.source_sha256, version(), *options(variant, arch), steps, driver, product])
+    kept = host.LIBRARIES / f"{variant.name}-{arch}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    if kept.exists():
+        return kept
+    with written_whole(kept) as made, scratch_folder() as folder:
+        source, output = _laid_out(variant, folder), folder / "made.so"
+        (folder / STEPS).write_text(steps)
+        included, libraries = _cublas() if "cublas" in variant.code else ([], [])
+        words = ["-shared", "-Xcompiler", "-fPIC", "-cudart", "static", f"-I{folder}", *included]
+        words += [str(source), str(_copied(DRIVER, folder)), *libraries, "-o", str(output)]
+        try:
+            _compiled(variant, arch, words, folder, sandboxed)
+        except UserError as error:
+            if absent := absent_header(error):
+                raise Failed("unsupported", f"{variant.name} includes {absent}, which CUDA here lacks") from None
+            raise
+        made.write_bytes(output.read_bytes())
+    return kept
+
+
+def absent_header(error: UserError) -> str:
+    """The header that a compiler did not find, by its words; empty where it complains of something else."""
+    named = re.search(r"error: ([\w/]+\.h(pp)?): No such file", str(error))
+    return named[1] if named else ""
+
+
+def steps_of(interface: course.Interface) -> str:
+    """What the driver includes: the calls of one layer, each followed by a look whether CUDA refused something."""
+    named = zip(("prolog", "convolution", "epilog"), interface.steps, strict=True)
+    methods = " ".join(f'void {name}() {{ {calls} note("{name}", cudaPeekAtLastError()); }}' for name, calls in named)
+    pointers = "float *device_x = nullptr, *device_w = nullptr, *device_y = nullptr;"
+    return f"struct Steps : Layer {{ GPUInterface gpu; {pointers} {methods} }};\n"
+
+
+def _laid_out(variant: Variant, folder: Path) -> Path:
+    """A variant's source in a folder, and beside it the headers that it includes of the course."""
+    assert variant.cuda_source is not None and variant.course is not None
+    source = folder / variant.cuda_source.name
+    source.write_text(sources.text_of(variant.cuda_source))
+    (folder / course.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
+    _copied(MATRIX_PRODUCT, folder)
+    return source
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    copy = folder / path.name
+    copy.write_text(path.read_text())
+    return copy
+
+
+def _compiled(variant: Variant, arch: str, words: list[str], folder: Path, sandboxed: bool) -> str:
+    """What the compiler says. Raises UserError where it fails."""
+    command = [str(found()), *options(variant, arch), *words]
+    refused = f"{variant.name} does not compile for {arch}"
+    return host.compiled(command, folder, sandboxed, refused, list(_readable()))
+
+
+def _readable() -> Iterator[Path]:
+    """Folders of the toolkit, which may lie anywhere."""
+    toolkit = Path(str(found())).resolve().parent.parent
+    yield toolkit
+    yield from (path for path in (_USUAL, _USUAL.resolve()) if path.is_dir() and path != toolkit)
+
+
+def _cublas() -> tuple[list[str], list[str]]:
+    """The compiler's options for cuBLAS's headers, and those for its library: the toolkit's own, or of NVIDIA's wheels;
+    none where it is in neither, which the compiler then says."""
+    toolkit = Path(str(found())).resolve().parent.parent
+    homes = [toolkit, _USUAL, *(Path(path) / "nvidia" / kind for path in sys.path for kind in ("cu13", "cublas"))]
+    headers = [home / "include" for home in homes if (home / "include" / "cublas_v2.h").is_file()]
+    libraries = [
+        path for home in homes for kind in ("lib64", "lib") for path in sorted((home / kind).glob("libcublas.so*"))
+    ]
+    included = [f"-I{headers[0]}"] if headers and headers[0].parent != toolkit else []
+    linked = [str(libraries[0]), "-Xlinker", f"-rpath={libraries[0].parent}"] if libraries else ["-lcublas"]
+    return included, linked
+
+
+class Driver:
+    """A file of the course with its driver, loaded: it calls the file on arrays of the host's, x, w and y."""
+
+    def __init__(self, path: Path):
+        self._library = ctypes.CDLL(str(path))
+        self._library.warpbook_said.restype = ctypes.c_char_p
+
+    @property
+    def said(self) -> str:
+        """What CUDA said of an error in the last call; empty where there was none."""
+        return bytes(self._library.warpbook_said()).decode(errors="replace")
+
+    def course(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """Op Time and Layer Time of one layer run as the course's program does, in milliseconds: `op`, `layer`.
+
+        Raises Failed where CUDA fails for good.
+        """
+        times = self._called(self._library.warpbook_course, layer, x, w, y)
+        return {"op": times[0], "layer": times[1]}
+
+    def device(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises Failed."""
+        times = self._called(self._library.warpbook_device, layer, x, w, y, ctypes.c_double(HOT_WITHIN))
+        return {state: time_ms for state, time_ms in zip(("cold", "hot"), times, strict=True) if time_ms >= 0}
+
+    def _called(self, function: Callable[..., int], layer: ConvLayer, *arguments: object) -> list[float]:
+        arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+        extents = (len(arrays[0]), layer.M, layer.C, layer.H, layer.W, layer.K)
+        times = (ctypes.c_double * 2)(-1, -1)
+        rest = arguments[len(arrays) :]
+        if function(*(ctypes.c_void_p(array.ctypes.data) for array in arrays), *extents, *rest, times):
+            raise Failed("launch_failed", f"CUDA: {self.said}")
+        return list(times)

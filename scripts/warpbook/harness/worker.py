@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from warpbook import variants
-from warpbook.harness import checking, emulator, host, inference
+from warpbook.harness import checking, emulator, host, inference, nvcc
 from warpbook.harness.bench import GUARD_WORDS
 from warpbook.harness.supervision import Failed
 from warpbook.networks import ConvLayer, Description, Network
@@ -37,13 +37,18 @@ def layout(layer: ConvLayer, images: int) -> tuple[list[int], int]:
     return places, 4 * places[-1] + 8 * math.prod(layer.y_shape(images))
 
 
+HOST, EMULATED, DRIVEN = "host", "emulated", "driven"
+"""What a variant's code runs on: the host; the host though it is CUDA C++; or, a file of the course, on a GPU."""
+
+
 class Worker:
     """A variant's operation and the arrays that it is called on."""
 
-    def __init__(self, variant: Variant, library: Path | None):
+    def __init__(self, variant: Variant, how: str, library: Path | None):
         self._variant = variant
         self._library = library
-        self._emulated = variant.device == "gpu"
+        self._emulated = how == EMULATED
+        self._driver = nvcc.Driver(library) if how == DRIVEN and library else None
 
     def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
         self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
@@ -56,11 +61,29 @@ class Worker:
             for shape, begin in zip(shapes, begins, strict=True)
         ]
         self._returned = np.frombuffer(memory, np.float64, math.prod(shapes[2]), 4 * places[3]).reshape(shapes[2])
-        # Those of the emulator have exactly their size, so that the sanitizer knows their ends.
-        self._called = [emulator.allocated(shape) for shape in shapes] if self._emulated else self._shared
+        if self._emulated:
+            # They have exactly their size, so that the sanitizer knows their ends.
+            self._called = [emulator.allocated(shape) for shape in shapes]
+        elif self._driver:
+            # Ordinary memory, as the course's program has, and not pages that two processes share.
+            self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _wholes(places, shapes)]
+            self._own = [words.copy() for words in self._whole]
+            self._called = [
+                words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape)
+                for words, shape in zip(self._own, shapes, strict=True)
+            ]
+        else:
+            self._called = self._shared
         return {}
 
     def call(self) -> dict[str, Any]:
+        if self._driver:
+            for own, handed in zip(self._own, self._whole, strict=True):
+                own[...] = handed
+            self.time("course")
+            for own, handed in zip(self._own, self._whole, strict=True):
+                handed[...] = own
+            return {"noted": self._driver.said}
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 called[...] = shared
@@ -80,6 +103,13 @@ class Worker:
             self._returned[...] = result
         return {"shape": list(result.shape)}
 
+    def time(self, how: str) -> dict[str, Any]:
+        """The times of one round, as the course takes them or on the `device`, on the arrays of the last call."""
+        assert self._driver
+        with checking.faults_named(self._variant, "called"):
+            times = getattr(self._driver, how)(self._layer, *self._called)
+        return {"times": times}
+
     def infer(self, memory: mmap.mmap, name: str, described: dict[str, Any], arrays: list[list[Any]]) -> dict[str, Any]:
         network = Network(name, Description.model_validate(described))
         images, *parameters = (
@@ -92,6 +122,8 @@ class Worker:
 
     def _prepared(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:
         with checking.faults_named(self._variant, "prepared"):
+            if self._driver:
+                return lambda x, w, y: None  # the driver is called with a layer
             if not self._emulated:
                 return host.prepare(self._variant, layer, images, self._library)
             assert self._library
@@ -99,12 +131,18 @@ class Worker:
             return self._variant.prepare(layer, images, self._kernels)
 
 
+def _wholes(places: list[int], shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
+    """Words and first byte of each array with its margins."""
+    return [(math.prod(shape) + 2 * GUARD_WORDS, 4 * place) for place, shape in zip(places, shapes, strict=False)]
+
+
 def main() -> None:
-    """Answer requests until there are no more. Arguments: the socket, the variant, its folder, its library if any."""
-    number, name, folder, *library = sys.argv[1:]
+    """Answer requests until there are no more. Arguments: the socket, what it runs on, the variant, its folder, its
+    library if any."""
+    number, how, name, folder, *library = sys.argv[1:]
     judge = socket.socket(fileno=int(number))
     judge.set_inheritable(False)
-    worker = Worker(variants.read(name, Path(folder)), Path(library[0]) if library else None)
+    worker = Worker(variants.read(name, Path(folder)), how, Path(library[0]) if library else None)
     while True:
         content, handed, _, _ = socket.recv_fds(judge, ANSWER_BYTES, 1)
         if not content:

@@ -1,0 +1,111 @@
+"""Time files of the course on a network's layers at every size: their Op Time, their Layer Time, and the device's."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from warpbook import estimates, locks, networks, outcomes, tables, variants
+from warpbook.errors import exit_status
+from warpbook.harness import driven, sandbox
+from warpbook.harness.checking import Row
+from warpbook.harness.clocks import Clock
+from warpbook.harness.supervision import Failed, supervised
+from warpbook.machine import measured_on, require_target
+from warpbook.networks import ConvLayer
+from warpbook.variants import Variant
+
+Place = tuple[ConvLayer, int]
+MEMORY_BYTES = 24 << 30  # host memory of a timing: a layer of 10,000 images is 1.3 GB, held several times
+
+
+def failed_row(layer: ConvLayer, images: int, failure: Failed) -> Row:
+    """One row in place of a layer's samples."""
+    nothing = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
+    return {"layer": layer.name, "size": images, **nothing, **failure.columns}
+
+
+def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[tuple[Place, list[Row]]]:
+    """The samples of each layer and size in turn, or a row that says why there are none. Raises Failed where the file
+    does not compile."""
+    clock = Clock(driven.device())
+    built = driven.linked(variant, sandboxed)
+    for layer, images in places:
+        try:
+            if reason := clock.distrusted():
+                raise Failed("refused", reason)
+            rows = driven.time_layer(variant, sandboxed, built, layer, images, clock.read)
+            if reason := clock.distrusted():
+                raise Failed("refused", reason)
+        except Failed as failure:
+            rows = [failed_row(layer, images, failure)]
+        yield (layer, images), rows
+
+
+def timed(
+    variant: Variant, places: list[Place], failure: dict[str, str] | None, sandboxed: bool, timeout_s: float
+) -> list[Row]:
+    """The rows of all places, those that nothing was heard of with the reason."""
+    remaining = [place for place in places if not variant.unsupported(*place)]
+    rows = [
+        failed_row(*place, Failed("unsupported", reason)) for place in places if (reason := variant.unsupported(*place))
+    ]
+    try:
+        if failure:
+            raise Failed(**failure)
+        with locks.machine():
+            produce = lambda: measure(variant, list(remaining), sandboxed)  # noqa: E731
+            for place, samples in supervised(produce, timeout_s, MEMORY_BYTES, apart=True):
+                remaining.remove(place)
+                rows += samples
+    except Failed as failed:
+        rows += [failed_row(*place, failed) for place in remaining]
+    return rows
+
+
+def told(variant: Variant, rows: list[Row]) -> Iterator[str]:
+    """A line for each layer, size and kind of time: its median, 95 % interval and number of samples; or the reason."""
+    series: dict[tuple[str, int, str], list[float]] = {}
+    for row in rows:
+        place = f"{variant.name}, {row['layer']}, {row['size']} images"
+        if row["status"] != "ok":
+            yield f"{place}: {row['status']}: {row['reason']}"
+        else:
+            key = (place, row["size"], f"{row['kind']} {row['state']}".strip())
+            series.setdefault(key, []).append(row["time_ms"])
+    for (place, _, kind), times in series.items():
+        found = estimates.median(np.array(times))
+        yield f"{place}: {kind} {found.value:.4g} ms ({found.low:.4g} to {found.high:.4g}, n = {found.n})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", default="ece408")
+    parser.add_argument("--variant", required=True, nargs="+")
+    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the files")
+    parser.add_argument("--sizes", type=int, nargs="+", required=True)
+    parser.add_argument("--correctness", type=Path, nargs="?", help="what check_variant wrote of the one variant")
+    parser.add_argument("--timeout", type=float, required=True)
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    require_target()
+    network = networks.find(arguments.network)
+    sandboxed = sandbox.chosen(arguments.sandbox, "gpu")
+    places = [(layer, size) for layer in network.convs for size in arguments.sizes]
+    checked = tables.CORRECTNESS.rows(arguments.correctness) if arguments.correctness else []
+    every: list[Row] = []
+    for name in arguments.variant:
+        variant = variants.read(name, arguments.kernels)
+        rows = timed(variant, places, outcomes.first_failure(checked), sandboxed, arguments.timeout)
+        shared = {"variant": name, "network": network.name, "measured_on": measured_on("gpu")}
+        every += [{**shared, **row} for row in rows]
+        for line in told(variant, rows):
+            print(line, flush=True)
+    tables.COURSE_SAMPLES.write(every, arguments.out)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

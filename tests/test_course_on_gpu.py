@@ -1,0 +1,260 @@
+"""Files of the course on a GPU: built with their driver, checked and timed in a process of their own."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import measure_course
+from warpbook import course, networks, tables, variants
+from warpbook.harness import driven, host, nvcc
+from warpbook.harness.supervision import Failed
+
+FILES = Path(__file__).parent / "data" / "course"
+NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
+FIRST, SECOND = course.LAYERS
+ECE408 = networks.find("ece408")
+
+needs_nvcc = pytest.mark.skipif(nvcc.found() is None, reason=nvcc.MISSING)
+needs_compiler = pytest.mark.skipif(host.compiler() is None, reason="there is no C++ compiler here")
+
+# What a driver and its file are to the harness, on the host: a right convolution, and `{fault}` where it begins.
+STAND_IN = """
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+static char said[100];
+extern "C" const char* warpbook_said() { return said; }
+extern "C" int warpbook_course(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, double* ms)
+{
+    %s
+    for (int b = 0; b < B; ++b) for (int m = 0; m < M; ++m)
+        for (int h = 0; h < H - K + 1; ++h) for (int v = 0; v < W - K + 1; ++v) {
+            float sum = 0;
+            for (int c = 0; c < C; ++c) for (int p = 0; p < K; ++p) for (int q = 0; q < K; ++q)
+                sum += x[((b * C + c) * H + h + p) * W + v + q] * w[((m * C + c) * K + p) * K + q];
+            y[((b * M + m) * (H - K + 1) + h) * (W - K + 1) + v] = sum;
+        }
+    ms[0] = 1.5; ms[1] = 2.5;
+    return 0;
+}
+extern "C" int warpbook_device(float*, float*, float*, int B, int, int, int, int, int, double, double* ms)
+{
+    ms[0] = 1.25; ms[1] = B > 50 ? -1 : 1;
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A file of tests/data/course with some of its text changed, as a variant."""
+
+    def change(name, *changes):
+        code = (FILES / f"{name}.cu").read_text()
+        for old, new in changes:
+            assert old in code
+            code = code.replace(old, new)
+        (tmp_path / f"{name}.cu").write_text(code)
+        return variants.read(name, tmp_path)
+
+    return change
+
+
+@pytest.fixture
+def stand_in(monkeypatch, tmp_path):
+    """Have a library of the host's stand for the one that nvcc would make; `fault` is C++ at its start."""
+
+    def make(fault=""):
+        source, library = tmp_path / "stand_in.cpp", tmp_path / "stand_in.so"
+        source.write_text(STAND_IN % fault)
+        subprocess.run([host.compiler(), "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+        monkeypatch.setattr(driven, "linked", lambda variant, sandboxed: library)
+
+    return make
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_and_its_driver_compile_for_a_gpu(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(host, "LIBRARIES", tmp_path)
+    variant = variants.read(name, FILES)
+    try:
+        library = nvcc.linked(variant, "sm_86", sandboxed=False)
+    except Failed as failure:
+        if name != "unrolled_blas":
+            raise
+        pytest.skip(str(failure))
+    assert {"warpbook_course", "warpbook_device", "warpbook_said"} <= _exported(library)
+    assert nvcc.linked(variant, "sm_86", sandboxed=False) == library
+
+
+def _exported(library):
+    said = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1] for line in said.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("name", "convolution"),
+    [
+        ("one_call", "gpu.conv_forward_gpu(y, x, w, B, M, C, H, W, K);"),
+        ("streams_half2", "gpu.conv_forward_gpu(device_y, device_x, device_w, B, M, C, H, W, K, 1);"),
+        ("fused_wmma", "gpu.conv_forward_gpu(device_y, device_x, device_w, B, M, C, H, W, K);"),
+    ],
+)
+def test_the_driver_calls_what_a_term_has(name, convolution):
+    prolog, between, epilog = variants.read(name, FILES).course.steps
+    assert between == convolution
+    called = (prolog.partition("(")[0], epilog.partition("(")[0])
+    assert called == (
+        ("", "") if name == "one_call" else ("gpu.conv_forward_gpu_prolog", "gpu.conv_forward_gpu_epilog")
+    )
+
+
+@needs_compiler
+def test_a_right_file_is_checked_at_the_batch_of_the_course_and_an_odd_one(stand_in):
+    stand_in()
+    rows = [row for rows in driven.check(variants.read("fused_wmma", FILES), ECE408, False) for row in rows]
+    expected = [(100, "integers"), (100, "reals"), (3, "integers"), (3, "reals")]
+    assert [(row["layer"], row["size"], row["test"], row["status"]) for row in rows] == [
+        (layer.name, *place, "ok") for layer in course.LAYERS for place in expected
+    ]
+
+
+FAULTS = {
+    "an exit": (
+        'std::puts("out of memory"); std::exit(1);',
+        "launch_failed", "its process died: exit status 1 (out of memory)",
+    ),
+    "a crash": ("std::abort();", "launch_failed", "SIGABRT"),
+    "an error of the device": (
+        'std::snprintf(said, 100, "an illegal memory access"); return 1;',
+        "launch_failed", "CUDA: an illegal memory access",
+    ),
+    "a refused call": (
+        'std::snprintf(said, 100, "invalid argument after convolution"); return 0;',
+        "wrong_result", "unwritten; invalid argument after convolution",
+    ),
+    "a write before its output": ("y[-3] = 1;", "wrong_result", "writes outside its output: 1"),
+    "a changed input": ("x[5] += 1;", "wrong_result", "changes its input x"),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_file_is_a_row_with_its_reason(stand_in, fault):
+    code, status, words = FAULTS[fault]
+    stand_in(code)
+    row = next(driven.check(variants.read("fused_wmma", FILES), ECE408, False))[-1]
+    assert (row["ok"], row["status"]) == (False, status)
+    assert words in row["reason"]
+
+
+@needs_compiler
+def test_a_fault_at_the_odd_batch_alone_is_an_assumption_of_the_file(stand_in):
+    stand_in("if (B % 10) return 0;")
+    usual, reals, odd = next(driven.check(variants.read("fused_wmma", FILES), ECE408, False))
+    assert usual["ok"] and reals["ok"]
+    assert odd["status"] == "unsupported"
+    assert odd["reason"].startswith(
+        "right for 100 images, not for 3: fused_wmma leaves 76800 of 76800 outputs unwritten"
+    )
+
+
+def test_a_network_that_the_course_has_not_is_unsupported():
+    network = networks.find("fa18")
+    checked = list(driven.check(variants.read("fused_wmma", FILES), network, False))
+    assert [row["status"] for rows in checked for row in rows] == ["unsupported"] * len(network.convs)
+
+
+@needs_compiler
+def test_a_layer_is_timed_as_the_course_does_and_by_events(stand_in):
+    stand_in()
+    variant = variants.read("fused_wmma", FILES)
+    for images, hot in ((4, [("hot", "gpu")]), (60, [])):
+        built = driven.linked(variant, False)
+        rows = driven.time_layer(variant, False, built, SECOND, images, lambda: (1980.0, False))
+        kinds = {(row["state"], row["kind"]): row["time_ms"] for row in rows}
+        assert kinds == {("", "op"): 1.5, ("", "layer"): 2.5, ("cold", "gpu"): 1.25} | dict.fromkeys(hot, 1.0)
+        assert len(rows) == driven.ROUNDS * len(kinds)
+        shared = {"variant": "fused_wmma", "network": "ece408", "measured_on": "here"}
+        tables.COURSE_SAMPLES.text(({**shared, **row} for row in rows), "test")
+
+
+@needs_compiler
+def test_a_file_of_one_call_has_no_device_time(stand_in):
+    stand_in()
+    variant = variants.read("one_call", FILES)
+    rows = driven.time_layer(variant, False, driven.linked(variant, False), FIRST, 2, lambda: (None, False))
+    assert {row["kind"] for row in rows} == {"op", "layer"}
+
+
+@needs_compiler
+def test_a_file_that_is_wrong_at_the_timed_size_has_no_time(stand_in):
+    stand_in("if (B > 100) return 0;")
+    variant = variants.read("fused_wmma", FILES)
+    with pytest.raises(Failed, match=r"leaves .* outputs unwritten"):
+        driven.time_layer(variant, False, driven.linked(variant, False), FIRST, 101, lambda: (None, False))
+
+
+def test_a_file_that_failed_its_check_is_not_timed():
+    failure = {"status": "wrong_result", "reason": "one_call is wrong"}
+    rows = measure_course.timed(variants.read("one_call", FILES), [(FIRST, 10), (SECOND, 20)], failure, False, 60)
+    expected = [("conv1", 10, "wrong_result", None), ("conv2", 20, "wrong_result", None)]
+    assert [(row["layer"], row["size"], row["status"], row["time_ms"]) for row in rows] == expected
+
+
+@pytest.mark.gpu
+@needs_nvcc
+@pytest.mark.parametrize("name", NAMES)
+def test_a_right_file_passes_on_the_gpu_and_is_timed(name, tmp_path):
+    variant = variants.read(name, FILES)
+    rows = [row for rows in driven.check(variant, ECE408, False) for row in rows]
+    assert [row["reason"] for row in rows if not row["ok"]] == []
+    assert len(rows) == 8
+    samples = measure_course.timed(variant, [(FIRST, 100), (SECOND, 1000)], None, False, 120)
+    for line in measure_course.told(variant, samples):
+        print(line)
+    assert {row["status"] for row in samples} == {"ok"}
+    first = {row["kind"] for row in samples if row["layer"] == "conv1"}
+    assert first == {"op", "layer"} if name == "one_call" else {"op", "layer", "gpu"}
+    median = {kind: _median(samples, "conv2", kind) for kind in first}
+    assert median["op"] <= median["layer"]
+
+
+def _median(samples, layer, kind):
+    times = sorted(row["time_ms"] for row in samples if (row["layer"], row["kind"]) == (layer, kind))
+    return times[len(times) // 2]
+
+
+WRONG = {
+    "a launch that CUDA refuses": (
+        "unrolled_blas", [("#define BLOCK 256", "#define BLOCK 2048")],
+        "wrong_result", "invalid configuration argument after convolution",
+    ),
+    "an access to no memory": (
+        "constant_atomics", [(">>>(device_y, device_x, B,", ">>>((float *)64, device_x, B,")],
+        "launch_failed", "CUDA: ",
+    ),
+    "a call that fails, checked with exit": (
+        "one_call", [("cudaMalloc((void **)&y, sizeof(float) * B", "cudaMalloc((void **)&y, (1ull << 60) * B")],
+        "launch_failed", "its process died: exit status 255 (out of memory)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.gpu
+@needs_nvcc
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_fault_on_the_gpu_is_a_row_with_its_reason(changed, fault):
+    name, changes, status, words = WRONG[fault]
+    (row, *_) = next(driven.check(changed(name, *changes), ECE408, False))
+    assert row["status"] == status
+    assert words in row["reason"]
+
+
+@pytest.mark.gpu
+@needs_nvcc
+def test_work_in_the_prolog_leaves_an_op_time_near_nothing(tmp_path):
+    samples = measure_course.timed(variants.read("streams_half2", FILES), [(SECOND, 1000)], None, False, 120)
+    assert _median(samples, "conv2", "op") < 0.1 * _median(samples, "conv2", "layer")

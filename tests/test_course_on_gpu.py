@@ -237,7 +237,7 @@ WRONG = {
         "launch_failed", "CUDA: ",
     ),
     "a call that fails, checked with exit": (
-        "one_call", [("cudaMalloc((void **)&y, sizeof(float) * B", "cudaMalloc((void **)&y, (1ull << 60) * B")],
+        "one_call", [("cudaMalloc((void **)&y, sizeof(float) * B", "cudaMalloc((void **)&y, (1ull << 50) + B")],
         "launch_failed", "its process died: exit status 255 (out of memory)",
     ),
 }  # fmt: skip

@@ -146,12 +146,14 @@ def _cublas() -> tuple[list[str], list[str]]:
     toolkit = Path(str(found())).resolve().parent.parent
     homes = [toolkit, _USUAL, *(Path(path) / "nvidia" / kind for path in sys.path for kind in ("cu13", "cublas"))]
     headers = [home / "include" for home in homes if (home / "include" / "cublas_v2.h").is_file()]
-    libraries = [
-        path for home in homes for kind in ("lib64", "lib") for path in sorted((home / kind).glob("libcublas.so*"))
-    ]
+    folders = [home / kind for home in homes for kind in ("lib64", "lib")]
+    libraries = [path for folder in folders for path in sorted(folder.glob("libcublas.so*"))]
     included = [f"-I{headers[0]}"] if headers and headers[0].parent != toolkit else []
-    linked = [str(libraries[0]), "-Xlinker", f"-rpath={libraries[0].parent}"] if libraries else ["-lcublas"]
-    return included, linked
+    if not libraries:
+        return included, ["-lcublas"]
+    # By its path, whatever the version that ends its name; it finds others of its folder by ours.
+    told = (str(libraries[0]), f"-rpath={libraries[0].parent}", "--disable-new-dtags")
+    return included, [word for each in told for word in ("-Xlinker", each)]
 
 
 class Driver:

@@ -131,9 +131,7 @@ time.sleep(50)
 @either
 def test_a_launcher_that_forks_without_end_is_stopped_and_leaves_nothing(setting, cpu_variant, tmp_path):
     cpu_variant(RIGHT, before=FORKS)
-    assert re.search(
-        "processes, more than the 256|GiB of memory, more than", failure(checked(tmp_path, setting))["reason"]
-    )
+    assert "processes, more than the 256" in failure(checked(tmp_path, setting))["reason"]
     left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]
     assert not left
 
@@ -152,9 +150,9 @@ time.sleep(10)
 def test_a_launcher_whose_children_fork_too_is_stopped_before_they_are_thousands(cpu_variant, tmp_path):
     cpu_variant(RIGHT, before=BOMB)
     reason = failure(checked(tmp_path))["reason"]
-    told = re.search(r"it (?:runs (\d+) processes, more than the 256|holds [\d.]+ GiB of memory, more than)", reason)
+    told = re.search(r"it runs (\d+) processes, more than the 256", reason)
     assert told, reason
-    assert int(told[1] or 0) < 1500, "it stopped by itself: nothing was tested"
+    assert int(told[1]) < 1500, "it stopped by itself: nothing was tested"
     left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]
     assert not left
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TypeVar
@@ -189,11 +189,29 @@ def _parents() -> dict[int, int]:
     return parents
 
 
+def _held_bytes(pids: Iterable[int], limit: int) -> int:
+    """Memory that processes hold together: what they share is counted once, unless it stays within `limit` anyhow."""
+    # The kernel looks at every page to share it out (PSS), milliseconds a process: only where that can decide.
+    resident = {pid: _resident_bytes(pid) for pid in pids}
+    if (most := sum(resident.values())) <= limit:
+        return most
+    return sum(_proportional_bytes(pid, otherwise=resident[pid]) for pid in resident)
+
+
 def _resident_bytes(pid: int) -> int:
     try:
         return int(Path("/proc", str(pid), "statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:  # it ended meanwhile
         return 0
+
+
+def _proportional_bytes(pid: int, otherwise: int) -> int:
+    """Memory of a process where each page counts as one over those who hold it, or `otherwise` where nobody may ask."""
+    try:
+        lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return otherwise
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
 def _tasks() -> int:
@@ -214,7 +232,7 @@ def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int 
         started = _descendants(os.getpid())
         if len(started) > PROCESSES:
             raise Failed("launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may")
-        if memory_bytes is not None and (used := sum(map(_resident_bytes, started))) > memory_bytes:
+        if memory_bytes is not None and (used := _held_bytes(started, memory_bytes)) > memory_bytes:
             limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
             raise Failed("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
     raise Failed("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")

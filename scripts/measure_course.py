@@ -32,11 +32,14 @@ def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[
     does not compile."""
     clock = Clock(driven.device())
     built = driven.linked(variant, sandboxed)
+    elsewhere: dict[str, str] = {}
     for layer, images in places:
+        if layer.name not in elsewhere:
+            elsewhere[layer.name] = driven.works_elsewhere(variant, sandboxed, built, layer)
         try:
             if reason := clock.distrusted():
                 raise Failed("refused", reason)
-            rows = driven.time_layer(variant, sandboxed, built, layer, images, clock.read)
+            rows = driven.time_layer(variant, sandboxed, built, layer, images, clock.read, elsewhere[layer.name])
             if reason := clock.distrusted():
                 raise Failed("refused", reason)
         except Failed as failure:
@@ -71,7 +74,8 @@ def told(variant: Variant, rows: list[Row]) -> Iterator[str]:
     for row in rows:
         place = f"{variant.name}, {row['layer']}, {row['size']} images"
         if row["status"] != "ok":
-            yield f"{place}: {row['status']}: {row['reason']}"
+            if not row["sample"] and row["kind"] in ("", "op"):
+                yield f"{place}: {row['status']}: {row['reason']}"
         else:
             key = (place, row["size"], f"{row['kind']} {row['state']}".strip())
             series.setdefault(key, []).append(row["time_ms"])

@@ -18,16 +18,15 @@ ECE408 = networks.find("ece408")
 needs_nvcc = pytest.mark.skipif(nvcc.found() is None, reason=nvcc.MISSING)
 needs_compiler = pytest.mark.skipif(host.compiler() is None, reason="there is no C++ compiler here")
 
-# What a driver and its file are to the harness, on the host: a right convolution, and `{fault}` where it begins.
+# What a driver and its file are to the harness, on the host: a right convolution.
 STAND_IN = """
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 static char said[100];
 extern "C" const char* warpbook_said() { return said; }
-extern "C" int warpbook_course(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, double* ms)
+static void convolve(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K)
 {
-    %s
     for (int b = 0; b < B; ++b) for (int m = 0; m < M; ++m)
         for (int h = 0; h < H - K + 1; ++h) for (int v = 0; v < W - K + 1; ++v) {
             float sum = 0;
@@ -35,6 +34,16 @@ extern "C" int warpbook_course(float* x, float* w, float* y, int B, int M, int C
                 sum += x[((b * C + c) * H + h + p) * W + v + q] * w[((m * C + c) * K + p) * K + q];
             y[((b * M + m) * (H - K + 1) + h) * (W - K + 1) + v] = sum;
         }
+}
+extern "C" int warpbook_without(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, double*)
+{
+    if (%d) convolve(x, w, y, B, M, C, H, W, K);
+    return 0;
+}
+extern "C" int warpbook_course(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, double* ms)
+{
+    %s
+    convolve(x, w, y, B, M, C, H, W, K);
     ms[0] = 1.5; ms[1] = 2.5;
     return 0;
 }
@@ -63,11 +72,12 @@ def changed(tmp_path):
 
 @pytest.fixture
 def stand_in(monkeypatch, tmp_path):
-    """Have a library of the host's stand for the one that nvcc would make; `fault` is C++ at its start."""
+    """Have a library of the host's stand for the one that nvcc would make; `fault` is C++ at its start, and with
+    `elsewhere` it computes all without its convolution."""
 
-    def make(fault=""):
+    def make(fault="", elsewhere=False):
         source, library = tmp_path / "stand_in.cpp", tmp_path / "stand_in.so"
-        source.write_text(STAND_IN % fault)
+        source.write_text(STAND_IN % (elsewhere, fault))
         subprocess.run([host.compiler(), "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
         monkeypatch.setattr(driven, "linked", lambda variant, sandboxed: library)
 
@@ -190,6 +200,20 @@ def test_a_file_of_one_call_has_no_device_time(stand_in):
 
 
 @needs_compiler
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_only_the_layer_time_stands_of_a_file_that_works_outside_its_convolution(stand_in, elsewhere):
+    stand_in(elsewhere=elsewhere)
+    variant = variants.read("fused_wmma", FILES)
+    built = driven.linked(variant, False)
+    why = driven.works_elsewhere(variant, False, built, SECOND)
+    assert ("although conv_forward_gpu is not called" in why) == elsewhere == bool(why)
+    rows = driven.time_layer(variant, False, built, SECOND, 2, lambda: (None, False), why)
+    status = {row["kind"]: (row["status"], row["reason"]) for row in rows}
+    other = ("refused", why) if elsewhere else ("ok", "")
+    assert status == {"layer": ("ok", ""), "op": other, "gpu": other}
+
+
+@needs_compiler
 def test_a_file_that_is_wrong_at_the_timed_size_has_no_time(stand_in):
     stand_in("if (B > 100) return 0;")
     variant = variants.read("fused_wmma", FILES)
@@ -215,7 +239,8 @@ def test_a_right_file_passes_on_the_gpu_and_is_timed(name, tmp_path):
     samples = measure_course.timed(variant, [(FIRST, 100), (SECOND, 1000)], None, False, 120)
     for line in measure_course.told(variant, samples):
         print(line)
-    assert {row["status"] for row in samples} == {"ok"}
+    expected = {"layer": "ok"} | dict.fromkeys(("op", "gpu"), "refused" if name == "streams_half2" else "ok")
+    assert {row["status"] == expected[row["kind"]] for row in samples} == {True}
     first = {row["kind"] for row in samples if row["layer"] == "conv1"}
     assert first == {"op", "layer"} if name == "one_call" else {"op", "layer", "gpu"}
     median = {kind: _median(samples, "conv2", kind) for kind in first}
@@ -251,10 +276,3 @@ def test_a_fault_on_the_gpu_is_a_row_with_its_reason(changed, fault):
     (row, *_) = next(driven.check(changed(name, *changes), ECE408, False))
     assert row["status"] == status
     assert words in row["reason"]
-
-
-@pytest.mark.gpu
-@needs_nvcc
-def test_work_in_the_prolog_leaves_an_op_time_near_nothing(tmp_path):
-    samples = measure_course.timed(variants.read("streams_half2", FILES), [(SECOND, 1000)], None, False, 120)
-    assert _median(samples, "conv2", "op") < 0.1 * _median(samples, "conv2", "layer")

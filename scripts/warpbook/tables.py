@@ -147,7 +147,9 @@ COURSE_SAMPLES = Table(
             " epilog, its Layer Time; gpu: CUDA events around conv_forward_gpu; empty: there are no samples",
         ),
         "sample": Column("int64", "number of the round, from 0, those of warm-up left out", COUNT),
-        "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
+        "time_ms": Column(
+            "float64", "the time, refused ones too; empty where there are no samples", POSITIVE, needed=True
+        ),
         "sm_clock_mhz": Column("float64", "SM clock read after the round", COUNT),
         "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
         "status": _STATUS,

@@ -14,7 +14,7 @@ sp26. A file of one call (fa20) does all in it: its Op Time is its Layer Time, a
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,19 +81,45 @@ def _checked(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -
     return [*usual, *odd] if odd[-1]["ok"] else [*usual, coursework.assuming(odd[-1])]
 
 
+def works_elsewhere(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> str:
+    """Why a file's Op Time says nothing: its result is right although `conv_forward_gpu` is not called. Empty where it
+    is wrong then, or the file fails.
+
+    The inputs are fresh: what a call before left in the device's memory is the answer to others.
+    """
+    if variant.course and variant.course.in_one_call:
+        return ""
+    try:
+        with IsolatedBench(variant, sandboxed, library=built) as bench:
+            operation, *buffers = _made_ready(bench, variant, layer, course.BATCH)
+            _test(bench, variant, layer, operation, buffers, "before")
+            bench.without_convolution = True
+            _test(bench, variant, layer, operation, buffers, "before")
+    except Failed:
+        return ""
+    return (
+        f"{variant.name}, {layer.name}: the result is right although conv_forward_gpu is not called; the work is done "
+        "in the prolog or the epilog, and the Layer Time is what tells"
+    )
+
+
 def time_layer(
-    variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer, images: int, read_clock: ReadClock
+    variant: Variant,
+    sandboxed: bool,
+    built: Path,
+    layer: ConvLayer,
+    images: int,
+    read_clock: ReadClock,
+    elsewhere: str = "",
 ) -> list[Row]:
     """Samples of one layer at one size: the columns of COURSE_SAMPLES from `layer` on.
 
-    The file's result is tested on fresh inputs before the rounds and after them. Raises Failed.
+    The file's result is tested on fresh inputs before the rounds and after them. Where its work is done `elsewhere`,
+    in words, all but its Layer Time is refused. Raises Failed.
     """
     with IsolatedBench(variant, sandboxed, library=built) as bench:
-        with checking.faults_named(variant, "prepared"):
-            operation = bench.prepare(variant, layer, images)
-        x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
-        y = bench.guarded(layer.y_shape(images))
-        _test(bench, variant, layer, operation, (x, w, y), "before")
+        operation, *buffers = _made_ready(bench, variant, layer, images)
+        _test(bench, variant, layer, operation, buffers, "before")
         rows = []
         for how in ("course", *([] if variant.course and variant.course.in_one_call else ["device"])):
             for number in range(-WARMUPS, ROUNDS):
@@ -105,8 +131,19 @@ def time_layer(
                         {"layer": layer.name, "size": images, **_kind(name), **state, "time_ms": time_ms}
                         for name, time_ms in taken.items()
                     ]
-        _test(bench, variant, layer, operation, (x, w, y), "after")
-    return [{**row, "status": "ok", "reason": ""} for row in rows]
+        _test(bench, variant, layer, operation, buffers, "after")
+    refused = {"status": "refused", "reason": elsewhere} if elsewhere else {"status": "ok", "reason": ""}
+    return [{**row, **({"status": "ok", "reason": ""} if row["kind"] == "layer" else refused)} for row in rows]
+
+
+def _made_ready(
+    bench: IsolatedBench, variant: Variant, layer: ConvLayer, images: int
+) -> tuple[Operation, Guarded, Guarded, Guarded]:
+    """An operation, and buffers for x, w and y."""
+    with checking.faults_named(variant, "prepared"):
+        operation = bench.prepare(variant, layer, images)
+    x, w, y = (bench.guarded(shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+    return operation, x, w, y
 
 
 def _kind(name: str) -> dict[str, str]:
@@ -119,7 +156,7 @@ def _test(
     variant: Variant,
     layer: ConvLayer,
     operation: Operation,
-    buffers: tuple[Guarded, Guarded, Guarded],
+    buffers: Sequence[Guarded],
     when: str,
 ) -> None:
     """Call an operation on fresh inputs and compare some of the images. Raises Failed."""

@@ -34,13 +34,14 @@ class IsolatedBench(CpuBench):
     without a folder a file of the course runs on the GPU, its `library` made by nvcc.
 
     `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
-    one order only is found in the other.
+    one order only is found in the other. `without_convolution` leaves out a file's `conv_forward_gpu`.
     """
 
     reference_name = "NumPy float64"
 
     def __init__(self, variant: Variant, sandboxed: bool, folder: Path | None = None, library: Path | None = None):
         self.reversed_order = False
+        self.without_convolution = False
         self.ended = False
         self.noted = ""
         """What may explain a wrong result of the last call, as its process says."""
@@ -73,7 +74,7 @@ class IsolatedBench(CpuBench):
             ]
             for region, words in zip(regions, buffers, strict=True):
                 region[...] = words
-            answer = self._ask(None, do="call")
+            answer = self._ask(None, do="call", **({"how": "without"} if self.without_convolution else {}))
             for region, words in zip(regions, buffers, strict=True):
                 words[...] = region
             if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):

@@ -176,6 +176,11 @@ class Driver:
         times = self._called(self._library.warpbook_course, layer, x, w, y)
         return {"op": times[0], "layer": times[1]}
 
+    def without(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """Run one layer without `conv_forward_gpu`, and time nothing. Raises Failed."""
+        self._called(self._library.warpbook_without, layer, x, w, y)
+        return {}
+
     def device(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises Failed."""
         times = self._called(self._library.warpbook_device, layer, x, w, y, ctypes.c_double(HOT_WITHIN))

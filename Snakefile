@@ -7,6 +7,7 @@
     snakemake --cores 1 sanitize    every variant under compute-sanitizer
     snakemake --cores 1 count       hardware counters of every variant, with Nsight Compute
     snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf
+    snakemake --cores 1 submission --config path=<folder> study=sp25    reports/out/sp25/<name>/
 
 What is made is decided in scripts/warpbook/plan.py and targets.py, what a rule depends on in dependencies.py.
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, "scripts")
 from warpbook import config as configuration
-from warpbook import dependencies, locks, machine, networks, plan, profilers, runs, tables, variants
+from warpbook import dependencies, locks, machine, networks, plan, profilers, runs, submissions, tables, variants
 from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox
@@ -36,6 +37,7 @@ try:
     CONFIG = configuration.load(config, list(variants.discover()))
     PLAN = plan.make(CONFIG)
     PLAN.gpu_sources
+    SUBMITTED = submissions.submitted(CONFIG)
 except UserError as error:
     sys.exit(f"error: {error}")
 TARGETS = Targets(PLAN)
@@ -67,6 +69,7 @@ wildcard_constraints:
     tool="|".join(profilers.TRACERS),
     variant=variants.SHOWN,
     study="|".join(CONFIG.studies),
+    submission="[A-Za-z0-9_.-]+",
 
 
 rule report:
@@ -102,6 +105,7 @@ include: "rules/profile.smk"
 include: "rules/run.smk"
 include: "rules/report.smk"
 include: "rules/compare.smk"
+include: "rules/submission.smk"
 
 
 # One Snakemake at a time in this folder. A lock of the operating system's goes with the process, however it ends;

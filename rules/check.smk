@@ -7,8 +7,8 @@ rule check_variant:
         program="scripts/check_variant.py",
         modules=lambda wildcards: dependencies.of("check_variant.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
-        images=lambda wildcards: TARGETS.images(wildcards.network),
-        labels=lambda wildcards: TARGETS.labels(wildcards.network),
+        images=lambda wildcards: TARGETS.images(wildcards.network, wildcards.device),
+        labels=lambda wildcards: TARGETS.labels(wildcards.network, wildcards.device),
     output:
         correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
     log:

@@ -77,8 +77,29 @@ def test_every_mistake_is_listed_at_once():
     assert len(str(raised.value).splitlines()) == 4
 
 
-def test_all_studies_can_be_chosen_at_once():
-    assert config.load(changed("study", "all"), KNOWN).chosen.keys() == values()["studies"].keys()
+def test_all_studies_but_those_of_submissions_can_be_chosen_at_once():
+    chosen = config.load(changed("study", "all"), KNOWN).chosen
+    assert chosen.keys() == {name for name, study in values()["studies"].items() if "course" not in study}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (
+            {"study": "sp25"},
+            "sp25 is of a submission; snakemake --cores 1 submission --config path=<its folder> study=sp",
+        ),
+        (
+            {"path": "mine"},
+            "path: fa18 is no term of the course; say which the submission is of: study=fa25 (terms: fa24",
+        ),
+        ({"submissions": "all"}, "submissions: fa18 is no term of the course"),
+    ],
+)
+def test_a_submission_goes_with_a_term_and_a_term_with_a_submission(keys, words):
+    with pytest.raises(UserError) as raised:
+        config.load(values() | keys, KNOWN)
+    assert words in str(raised.value)
 
 
 def test_a_file_that_is_no_yaml_is_named(tmp_path):

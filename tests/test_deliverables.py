@@ -14,7 +14,7 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.views import deliverables
 
 VALUES = yaml.safe_load(config.FILE.read_text())
-STUDIES = list(VALUES["studies"])
+STUDIES = [name for name, study in VALUES["studies"].items() if "course" not in study]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from warpbook.errors import UserError, nearest
 from warpbook.extras import EXTRAS
 from warpbook.files import PROJECT
 from warpbook.networks import Description, Network, name_of
+from warpbook.terms import Term
 from warpbook.validation import explained
 
 FILE = PROJECT / "config.yaml"
@@ -130,6 +131,17 @@ class Study(_Model):
     programs: list[str] | None = Field(
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
     )
+    course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
+
+
+class Submission(_Model):
+    """The submission that a project was made for: its files and answers, by what they are of, as they are called in it,
+    and why others were not taken."""
+
+    name: str
+    files: dict[str, str]
+    answers: dict[str, str]
+    refused: dict[str, str]
 
 
 class Target(_Model):
@@ -174,14 +186,19 @@ class Config(_Model):
     networks: dict[Annotated[str, AfterValidator(name_of)], Description]
     studies: dict[str, Study] = Field(min_length=1)
     archive: str = Field("", description="where `archive` puts the packed run; empty: reports/runs")
+    submission: Submission | None = Field(None, description="of the project that a submission is worked on in")
+    path: str = Field("", description="the folder of the submission that `submission` makes a report of")
+    submissions: str = Field("", description="the folder of submissions, a folder each, that `grade` goes over")
     base: str = Field("", description="the run that `compare` holds `head` against: an id of reports/runs, or a path")
     head: str = ""
     tolerance: float = Field(0.02, gt=0, lt=1, description="least change between two runs that `compare` calls one")
 
     @property
     def chosen(self) -> dict[str, Study]:
-        """The studies that this command is about, by name."""
-        return self.studies if self.study == "all" else {self.study: self.studies[self.study]}
+        """The studies that this command is about, by name; `all` are those that need no submission."""
+        if self.study == "all":
+            return {name: study for name, study in self.studies.items() if not study.course}
+        return {self.study: self.studies[self.study]}
 
     def network(self, name: str) -> Network:
         """One of its networks."""
@@ -191,7 +208,7 @@ class Config(_Model):
     def recorded(self) -> str:
         """What a run records and a report is made by, as JSON: all but what other commands are about, and where
         checks run."""
-        return self.model_dump_json(exclude={"archive", "base", "head", "tolerance", "sandbox"})
+        return self.model_dump_json(exclude={"archive", "base", "head", "tolerance", "sandbox", "path", "submissions"})
 
 
 def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
@@ -215,9 +232,25 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         if variant not in known_variants
     ]
     problems += [problem for name in config.studies for problem in _of_drawn(config, name, known_variants)]
+    problems += _of_submissions(config)
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
+
+
+def _of_submissions(config: Config) -> list[str]:
+    """What is wrong where a study is of a submission and none is named, or the other way round."""
+    terms = [name for name, study in config.studies.items() if study.course]
+    key = next((key for key in ("path", "submissions") if getattr(config, key)), "")
+    if key and config.study not in terms:
+        return [f"{key}: {config.study} is no term of the course; say which the submission is of: study={terms[-1]} "
+                f"(terms: {', '.join(terms)})"] if terms else [f"{key}: no study has a `course`"]  # fmt: skip
+    if config.study in terms and not key and not config.submission:
+        return [
+            f"study: {config.study} is of a submission; snakemake --cores 1 submission --config path=<its folder> "
+            f"study={config.study}"
+        ]
+    return []
 
 
 def _of_drawn(config: Config, name: str, known_variants: list[str]) -> list[str]:

@@ -39,6 +39,23 @@ def of(program: str, device: str = "", presenting: bool = False) -> list[str]:
     return _paths(SCRIPTS / program, frozenset(without))
 
 
+def all_code() -> list[str]:
+    """Every file of the project's that a Snakemake of another project may work with, from the project's folder."""
+    kinds = (
+        "Snakefile",
+        "rules/*.smk",
+        "scripts/**/*.*",
+        "weights/*.npz",
+        "reports/*/*.*",
+        "reports/*.j2",
+        "reports/*.js",
+    )
+    files = (path for kind in kinds for path in PROJECT.glob(kind) if path.is_file() and path.suffix != ".pyc")
+    left_out = ("reports/out", "reports/runs", "reports/narrative", "reports/published", "reports/answers")
+    named = sorted(str(path.relative_to(PROJECT)) for path in files)
+    return [name for name in named if not name.startswith(left_out)]
+
+
 def columns(*written: Table) -> dict[str, dict[str, str]]:
     """What decides whether a table's file can still be read: its columns and their types, without their meanings."""
     return {table.name: {name: column.dtype for name, column in table.columns.items()} for table in written}

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from warpbook.errors import UserError
 
-PROJECT = Path(__file__).parents[2]
+GIVEN = "WARPBOOK_PROJECT"
+"""The environment variable with the project's folder, where its `scripts/` is a link to another's."""
+
+PROJECT = Path(os.environ.get(GIVEN) or Path(__file__).parents[2])
 """Folder of the project: what is beside `scripts/`."""
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)

@@ -174,13 +174,14 @@ class Targets:
         watched = baseline and self.plan.program_sizes(network, baseline.name)
         return [f"{PARTS}/profiles/{tool}/gpu/{network}/{baseline.name}.csv"] if baseline and watched else []
 
-    def images(self, network: str) -> list[str]:
-        """The data set as a network takes it; a workload takes random numbers."""
-        return [f"results/data/{network}.npz"] if self.plan.config.network(network).labels_images else []
+    def images(self, network: str, device: str) -> list[str]:
+        """The data set as a network takes it; a workload takes random numbers, and so does the emulator."""
+        labelled = device != "emulator" and self.plan.config.network(network).labels_images
+        return [f"results/data/{network}.npz"] if labelled else []
 
-    def labels(self, network: str) -> list[str]:
-        """Reference labels of a network's first weight set, where its weights are here."""
-        sets = self.plan.weight_sets(network)
+    def labels(self, network: str, device: str) -> list[str]:
+        """Reference labels of a network's first weight set, where its weights are here and images are labelled."""
+        sets = self.plan.weight_sets(network) if device != "emulator" else []
         return [f"results/data/{network}-{sets[0]}.labels.npy"] if sets else []
 
     def weights(self, network: str, weight_set: str) -> str:
@@ -194,6 +195,6 @@ class Targets:
     @cached_property
     def templates(self) -> list[str]:
         """What a report is rendered with besides code: templates, styles, narratives, published figures."""
-        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "narrative/*.md", "published/*.csv")
+        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "narrative/*.md", "published/*.csv", "answers/*.md")
         files = (path for ending in endings for path in (PROJECT / "reports").glob(ending))
         return sorted(str(path.relative_to(PROJECT)) for path in files if not path.name.startswith("compare."))

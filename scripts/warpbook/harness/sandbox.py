@@ -237,7 +237,8 @@ def bound_files() -> None:
 def _python() -> list[Path]:
     """Folders that this Python's interpreter, its packages and the harness are in."""
     packages = [Path(path) for path in _packages()]
-    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, PROJECT / "scripts"]
+    code = (PROJECT / "scripts", Path(__file__).parents[2])  # of a project whose code is a link to another's, both
+    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, *code]
     return [folder.absolute() for folder in dict.fromkeys(folders) if folder.is_dir() and folder != Path("/usr")]
 
 

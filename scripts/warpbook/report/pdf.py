@@ -1,6 +1,7 @@
 """HTML as a PDF that everyone can read and that lasts: PDF/UA-1 and PDF/A-3a, its runs' tables within."""
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -129,6 +130,19 @@ def laid_out(document: str) -> Any:
     """
     with _heard() as weasyprint:
         return _pages(weasyprint, document)
+
+
+def paged(document: str) -> str:
+    """HTML whose links of the class `pages` say on which pages of its PDF the section is that they lead to."""
+    where: dict[str, int] = {}
+    for number, page in enumerate(laid_out(document).pages, 1):
+        where |= dict.fromkeys(page.anchors, number)
+
+    def filled_in(link: re.Match[str]) -> str:
+        first, last = where[link[2]], where[f"end-{link[2]}"]
+        return f"{link[1]}{first}</a>" if first == last else f"{link[1]}{first}\N{EN DASH}{last}</a>"
+
+    return re.sub(r'(<a class="pages" href="#([^"]+)">)[^<]*</a>', filled_in, document)
 
 
 def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:

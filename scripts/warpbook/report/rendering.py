@@ -124,6 +124,14 @@ def documents(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> 
     )
 
 
+def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
+    """The report of a submission as an HTML document, which has no supplement."""
+    report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
+    shell = templates().get_template("document.html.j2")
+    shown = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
+    return shell.render(parts=[report], others=[], full_cover=True, **shown)
+
+
 def _part(ev: Evidence, body: str, front: str = "") -> Part:
     """A part by its templates, which share one environment: the front's headings come first."""
     headings = Headings()

@@ -19,6 +19,7 @@ from warpbook.report.evidence.published import Published
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
+from warpbook.report.evidence.submitted import Submitted
 from warpbook.report.evidence.times import STATE, Speedup, Times
 from warpbook.report.evidence.trust import Trust
 from warpbook.runs import Run
@@ -55,6 +56,7 @@ class Evidence(Scope):
         self.claims = Claims(self, self.times, self.counters, self.builds, self.checks, self.profiles, self.problems)
         self.published = Published(self, self.times, self.programs)
         self.trust = Trust(self, self.selection)
+        self.submitted = Submitted(self, self.builds)
 
 
 def load(plan: Plan, study: str, local: Run, imported: tuple[Imported, ...] = ()) -> Evidence:

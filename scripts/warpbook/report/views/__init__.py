@@ -12,6 +12,9 @@ from warpbook.report import narrative
 from warpbook.report.views import (
     analysis,
     claims,
+    course_baseline,
+    course_optimizations,
+    course_points,
     deliverables,
     division_of_labour,
     ending,
@@ -30,6 +33,9 @@ from warpbook.report.views import (
 VIEWS: dict[str, Callable[..., Any]] = {
     "analysis": analysis.view,
     "claims": claims.view,
+    "course_baseline": course_baseline.view,
+    "course_optimizations": course_optimizations.view,
+    "course_points": course_points.view,
     "deliverables": deliverables.view,
     "discussion": narrative.rendered,
     "division_of_labour": division_of_labour.view,

@@ -8,6 +8,7 @@ from warpbook import units
 from warpbook.estimates import Estimate
 from warpbook.report import figures
 from warpbook.report.evidence import Speedup
+from warpbook.report.evidence.submitted import Judged
 from warpbook.units import MISSING
 
 _TIMED = Markup('<span class="nowrap">{}{}</span>')
@@ -78,6 +79,17 @@ def link(id: str, words: str) -> Markup:
 def page(id: str) -> Markup:
     """The number of the page on which a place is, as a link; the stylesheet counts pages, where there are any."""
     return Markup('<a class="page" href="#{}"></a>').format(id)
+
+
+def pages(id: str) -> Markup:
+    """The pages of a section that ends at the place `end-<id>`: `pdf.paged` fills them in."""
+    return Markup('<a class="pages" href="#{}">00\N{EN DASH}00</a>').format(id)
+
+
+def file_verdict(judged: Judged) -> Markup:
+    """The verdict on a file of a submission, in its colour."""
+    kind = {"right": "held", "unsupported": "partly", "missing": "not-testable"}.get(judged.status, "refuted")
+    return Markup('<span class="nowrap {}">{}</span>').format(kind, judged.verdict)
 
 
 def claim_verdict(verdict: str) -> Markup:

@@ -1,0 +1,80 @@
+"""The baseline table of a submission: the course's op times, whole programs and accuracy, batch by batch."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Table, numbers, words
+from warpbook.submissions import FINAL, TITLES
+
+
+@dataclass(frozen=True)
+class BaselineTimes:
+    """device: what the times are of; why: why there are none, empty where there are."""
+
+    device: str
+    why: str
+    table: Table
+    judged: Table
+
+
+def view(ev: Evidence) -> BaselineTimes:
+    """The chapter of a study of a term."""
+    shown = [*ev.submitted.term.bounds_ms, FINAL]
+    return BaselineTimes(
+        device=ev.device_name("gpu"),
+        why="" if ev.gpu_run else ev.source.why,
+        table=_table(ev, shown),
+        judged=_judged(ev, shown),
+    )
+
+
+def _table(ev: Evidence, shown: list[str]) -> Table:
+    rows = []
+    for name in shown:
+        for size in ev.sizes if ev.submitted.variant(name) else ():
+            runs = ev.programs.runs(name, size)
+            times = [ev.times.op(name, layer, size) for layer in ev.layer_names]
+            rows.append(
+                (
+                    TITLES[name],
+                    units.count(size),
+                    *(cells.timed(time) for time in times),
+                    cells.timed(ev.times.total(name, size)),
+                    units.MISSING if runs.empty else f"{units.seconds(runs.elapsed_s.median())}\u202fs",
+                    units.MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
+                )
+            )
+    measures = (*(f"Op time {number}" for number in range(1, len(ev.layers) + 1)), "Their sum", "Total execution time")
+    return Table(
+        "course-baseline-table",
+        "Op times of the two convolutions, the whole program's time, and accuracy. Op time: the host's clock around "
+        "conv_forward_gpu and a wait for the device, median with a 95 % interval; –: not measured.",
+        (*words("File"), *numbers("Batch", *measures, "Accuracy")),
+        tuple(rows),
+    )
+
+
+def _judged(ev: Evidence, shown: list[str]) -> Table:
+    term, rows = ev.submitted.term, []
+    for name in shown:
+        one = ev.submitted.judged(name)
+        bound = term.performance.full_ms if name == FINAL else dict(term.bounds_ms)[name]  # type: ignore[index]
+        rows.append(
+            (
+                TITLES[name],
+                one.file or units.MISSING,
+                cells.file_verdict(one),
+                one.words or one.note or f"{one.tests} tests passed {one.where}",
+                f"{units.significant(bound, 3)}\u202fms",
+            )
+        )
+    return Table(
+        "course-files",
+        "The files that others are compared with, and the final one. Bound: what the course asks of the sum of op "
+        f"times at {units.count(ev.largest)} images on {term.gpu}; of the final file for full points.",
+        (*words("What", "File", "Verdict", "Why"), *numbers("Bound")),
+        tuple(rows),
+        "judged",
+    )

@@ -1,0 +1,110 @@
+"""What a term of the course ECE408 asks of a submission: its optimizations, their points, the bound on its times.
+
+The facts are data, under `course` of a study in config.yaml.
+"""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from warpbook import sources
+
+Baseline = Literal["basic", "unroll", "fused"]
+"""A kernel of an earlier milestone: one thread an output, the input unrolled apart from the product, both in one."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Milestone(_Part):
+    asks: str
+    points: int = Field(ge=0)
+
+
+class Performance(_Part):
+    """Points for the final file's op times, all layers added: all at `full_ms` or less, none above `none_ms`, linear
+    between."""
+
+    points: int = Field(gt=0)
+    full_ms: float = Field(gt=0)
+    none_ms: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _falls(self) -> "Performance":
+        if self.none_ms <= self.full_ms:
+            raise ValueError(f"none_ms: {self.none_ms} is not above full_ms, {self.full_ms}")
+        return self
+
+    def earned(self, op_ms: float) -> float:
+        """Points for op times of so many ms."""
+        share = (self.none_ms - op_ms) / (self.none_ms - self.full_ms)
+        return self.points * min(1.0, max(0.0, share))
+
+
+class Less(_Part):
+    """Points of an optimization whose code lacks a word."""
+
+    points: int = Field(ge=0)
+    without: str
+
+
+class Optimization(_Part):
+    """One that the term lists. shows: words that its code holds where it is what it is called."""
+
+    title: str
+    points: int = Field(gt=0)
+    baseline: Baseline
+    shows: list[str] = Field(default_factory=list)
+    less: Less | None = None
+
+    def worth(self, code: str) -> int:
+        """Its points for a code."""
+        return self.less.points if self.less and not line_of(self.less.without, code) else self.points
+
+
+def _number(name: str) -> str:
+    if not re.fullmatch(r"(req|op)_\d", name):
+        raise ValueError(f"{name!r} is no number of an optimization such as req_0 or op_3")
+    return name
+
+
+class Term(_Part):
+    """A term. gpu, arch: what its times are judged on; bounds_ms: what each baseline's op times have to stay below;
+    optional_points: what optimizations called op_ count for at most; questions: asked of each optimization."""
+
+    gpu: str
+    arch: str
+    milestones: list[Milestone] = Field(min_length=3, max_length=3)
+    bounds_ms: dict[Baseline, float]
+    performance: Performance
+    optional_points: int = Field(ge=0)
+    questions: list[str] = Field(min_length=1, max_length=9)
+    optimizations: dict[Annotated[str, AfterValidator(_number)], Optimization]
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "Term":
+        total = sum(one.points for one in self.required.values()) + self.optional_points + self.performance.points
+        if total != self.milestones[-1].points:
+            raise ValueError(
+                f"the last milestone has {self.milestones[-1].points} points, and what is required, optional_points "
+                f"and performance add up to {total}"
+            )
+        return self
+
+    @property
+    def required(self) -> dict[str, Optimization]:
+        return {name: one for name, one in self.optimizations.items() if name.startswith("req_")}
+
+    @property
+    def baselines(self) -> list[Baseline]:
+        """Those that its optimizations are compared with, in the order of the milestones."""
+        used = {one.baseline for one in self.optimizations.values()}
+        return [name for name in ("basic", "unroll", "fused") if name in used]
+
+
+def line_of(word: str, code: str) -> int:
+    """The first line of C++ whose code, not a comment, holds a word; 0 where none does."""
+    before, found, _ = sources.without_comments(code).partition(word)
+    return before.count("\n") + 1 if found else 0

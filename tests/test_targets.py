@@ -1,5 +1,7 @@
 """The files that a command makes, with a GPU and without one."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -13,9 +15,12 @@ KNOWN = variants.discover()
 GPU = Device("A GPU", "sm_90", "ab" * 32, "13.0")
 
 
-def targets(probed=GPU, **changes) -> Targets:
+FILE = Path(__file__).parent / "data" / "course" / "fused_wmma.cu"
+
+
+def targets(probed=GPU, known=KNOWN, **changes) -> Targets:
     values = yaml.safe_load(config.FILE.read_text()) | {"profilers": []} | changes
-    return Targets(Plan(config.load(values, list(KNOWN)), KNOWN, probed))
+    return Targets(Plan(config.load(values, list(known)), known, probed))
 
 
 NO_GPU = "no GPU in this test"
@@ -108,3 +113,20 @@ def test_parts_of_a_gpu_know_its_model_on_whichever_node_and_those_of_the_cpu_no
     assert targets().plan.identity("gpu") == targets(elsewhere).plan.identity("gpu") == "A GPU, sm_90"
     assert targets(Device("Another", "sm_90", "ab" * 32, "13.0")).plan.identity("gpu") == "Another, sm_90"
     assert targets().plan.identity("cpu") == targets(NO_GPU).plan.identity("gpu") == ""
+
+
+def test_a_file_of_the_course_is_timed_on_the_course_s_network_whether_or_not_the_study_lists_it():
+    with_it = KNOWN | {FILE.stem: variants.read(FILE.stem, FILE.parent)}
+    timed = "results/parts/course_samples/gpu/ece408/fused_wmma.csv.gz"
+    assert targets(known=with_it, study="ece408").course_samples == [timed]
+    assert timed in targets(known=with_it, study="ece408").parts
+    assert targets(known=with_it, study="fa18").course_samples == []
+    assert targets(NO_GPU, known=with_it, study="ece408").course_samples == []
+    emulated = "results/parts/correctness/emulator/ece408/fused_wmma.csv"
+    assert targets(NO_GPU, known=with_it, study="ece408").checks.count(emulated) == 1
+
+
+def test_a_file_of_the_course_is_no_program_and_no_starting_point():
+    with_it = KNOWN | {FILE.stem: variants.read(FILE.stem, FILE.parent)}
+    wanted = targets(known=with_it, study="all", extras=["aa"])
+    assert not any("fused_wmma" in path for path in [*wanted.programs, *wanted.extras, *wanted.counters])

@@ -123,8 +123,11 @@ class Plan:
 
     def program_sizes(self, network: str, variant: str) -> list[int]:
         """Sizes at which the whole program is run and profiled: all for starting points, the largest for frameworks and
-        for what the network's studies name or, naming nothing, for every variant; else none."""
+        for what the network's studies name or, naming nothing, for every variant; else none. A file of the course is
+        a layer's host code, and no part of our program."""
         sizes, header = self.sizes(network), self.variants[variant].header
+        if self.variants[variant].course:
+            return []
         if not header.builds_on:
             return sizes
         named = [study.programs for study in self.config.studies.values() if study.network == network]

@@ -56,17 +56,23 @@ class Targets:
 
     @property
     def course_samples(self) -> list[str]:
-        """Times of files of the course, run with their own host code, on the networks that have their layers."""
+        """Times of files of the course, run with their own host code, on the networks that have their layers, whether
+        or not a study lists them."""
         return [
-            f"{PARTS}/course_samples/gpu/{place}.csv.gz"
-            for place in (self.places("gpu") if self.on_gpu else [])
-            if self._drives(*place.split("/"))
+            f"{PARTS}/course_samples/gpu/{network}/{variant}.csv.gz"
+            for network in (self.plan.networks if self.on_gpu else [])
+            for variant in self._driven(network)
         ]
 
-    def _drives(self, network: str, variant: str) -> bool:
+    def _driven(self, network: str) -> list[str]:
+        """Files of the course that compute a network's layers."""
         layers = self.plan.config.network(network).convs
-        known = self.plan.variants[variant]
-        return bool(known.course) and not all(known.unsupported(layer, course.BATCH) for layer in layers)
+        known = self.plan.variants.items()
+        return [
+            name
+            for name, variant in known
+            if variant.course and not all(variant.unsupported(layer, course.BATCH) for layer in layers)
+        ]
 
     @property
     def programs(self) -> list[str]:
@@ -84,7 +90,7 @@ class Targets:
         """Correctness of every variant.
 
         On a GPU a check takes a second: every variant is checked on every network. Where there is none, the sources of
-        those that the studies compare are checked on the CPU.
+        those that the studies compare, and files of the course for its network, are checked on the CPU.
         """
         measured = self._parts("correctness", ".csv")
         if self.on_gpu:
@@ -97,7 +103,7 @@ class Targets:
             others = [
                 f"emulator/{network}/{name}"
                 for network in self.plan.networks
-                for name in self.plan.variants_of(network, "gpu")
+                for name in dict.fromkeys([*self.plan.variants_of(network, "gpu"), *self._driven(network)])
                 if self.plan.variants[name].cuda_source
             ]
         return [*measured, *(f"{PARTS}/correctness/{place}.csv" for place in others)]

@@ -12,6 +12,7 @@ from warpbook.report.evidence.builds import Builds
 from warpbook.report.evidence.checks import Checks, Tally
 from warpbook.report.evidence.claims import Claims
 from warpbook.report.evidence.counters import Counters
+from warpbook.report.evidence.course_times import CourseTimes
 from warpbook.report.evidence.problems import Problems
 from warpbook.report.evidence.profiles import API_KINDS, GPU_KINDS, KernelLaunches, ProfileRow, Profiles, most_of
 from warpbook.report.evidence.programs import Programs
@@ -49,6 +50,7 @@ class Evidence(Scope):
         self.checks = Checks(self, self.selection)
         self.problems = Problems(self, self.selection, self.builds, self.checks)
         self.times = Times(self, self.selection)
+        self.course = CourseTimes(self, self.selection, self.checks)
         self.programs = Programs(self, self.selection)
         self.ranking = Ranking(self, self.times)
         self.profiles = Profiles(self, self.selection)

@@ -1,0 +1,105 @@
+"""Times of files of the course, which run with their own host code."""
+
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from warpbook import bounds, course, estimates, tables
+from warpbook.estimates import Estimate
+from warpbook.report.evidence.checks import Checks
+from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.selection import Selection
+from warpbook.variants import Variant
+
+OP, LAYER, COLD, HOT = ("op", ""), ("layer", ""), ("gpu", "cold"), ("gpu", "hot")
+"""(kind, state) of the times of a file, as COURSE_SAMPLES has them."""
+
+
+class CourseTimes:
+    """Op Times, Layer Times and device times of the study's layers at its sizes.
+
+    Every file of the course counts, whether or not the study lists it: a study lists what it compares.
+    """
+
+    def __init__(self, scope: Scope, selection: Selection, checks: Checks):
+        self._scope, self._selection, self._checks = scope, selection, checks
+
+    @cached_property
+    def files(self) -> list[Variant]:
+        """Files of the course that compute the network's layers, as their authors wrote them."""
+        layers = self._scope.layers
+        every = self._scope.plan.variants.values()
+        return [
+            one for one in every if one.course and not all(one.unsupported(layer, course.BATCH) for layer in layers)
+        ]
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """Rows of COURSE_SAMPLES of these files in the GPU's run, failed ones too, stale ones left out."""
+        if self._scope.gpu_run is None:
+            return tables.COURSE_SAMPLES.empty()
+        frame = self._scope.gpu_run.table(tables.COURSE_SAMPLES)
+        sound = [variant.name for variant in self.files if not self._selection.stale(variant)]
+        ours = (frame.network == self._scope.network.name) & frame["size"].isin(self._scope.sizes)
+        return frame[ours & frame.variant.isin(sound)]
+
+    def time(self, variant: str, layer: str, size: int, which: tuple[str, str]) -> Estimate | None:
+        """Median in ms of one layer, with its interval; None where there is no sound figure."""
+        times = self._sound(variant, layer, size, which)
+        return estimates.median(times) if len(times) else None
+
+    def total(self, variant: str, size: int, which: tuple[str, str]) -> Estimate | None:
+        """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
+        series = [self._sound(variant, layer, size, which) for layer in self._scope.layer_names]
+        return estimates.sum_of_medians(series) if all(map(len, series)) else None
+
+    def problems(self, variant: Variant) -> list[str]:
+        """Why a file, or some of its times, has no figure; each reason once."""
+        run, emulated = self._scope.gpu_run, self._checks.emulated(variant.name)
+        if variant.problem:
+            return [variant.problem]
+        if emulated and emulated.failure:
+            return [f"on the CPU emulator: {emulated.failure['reason']}"]
+        if run is None:
+            return [self._scope.source.why]
+        if reason := self._selection.stale(variant):
+            return [f"recorded in {run.run_id}, but {reason}"]
+        rows = self.samples[self.samples.variant == variant.name]
+        if rows.empty:
+            return [f"the run {run.run_id} holds no figure of it"]
+        told = list(rows[rows.status != "ok"].reason.unique())
+        return [*told, *self._below_bound(variant)]
+
+    def _series(self, variant: str, layer: str, size: int, which: tuple[str, str]) -> np.ndarray:
+        frame = self.samples
+        kind, state = which
+        chosen = (frame.variant == variant) & (frame.layer == layer) & (frame["size"] == size)
+        chosen &= (frame.kind == kind) & (frame.state == state) & (frame.status == "ok") & ~frame.throttled
+        return frame[chosen].time_ms.to_numpy(dtype=float)
+
+    def _sound(self, variant: str, layer: str, size: int, which: tuple[str, str]) -> np.ndarray:
+        """A series; empty where one of it is below what the hardware allows."""
+        times = self._series(variant, layer, size, which)
+        return times[:0] if len(times) and times.min() < self._bound_ms(variant, layer, size) else times
+
+    def _bound_ms(self, variant: str, name: str, size: int) -> float:
+        """The least time that a layer's bytes need; those that the L2 cache may hold left out."""
+        assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
+        gpu, header = self._scope.gpu_run.gpu, self._scope.plan.variants[variant].header
+        layer = next(one for one in self._scope.layers if one.name == name)
+        return bounds.method_bound_ms(layer, size, header, gpu, kept_bytes=gpu["l2_bytes"])
+
+    def _below_bound(self, variant: Variant) -> list[str]:
+        below = [
+            f"{layer}, {size} images"
+            for layer in self._scope.layer_names
+            for size in self._scope.sizes
+            if any(
+                len(self._series(variant.name, layer, size, which))
+                and not len(self._sound(variant.name, layer, size, which))
+                for which in (OP, LAYER, COLD, HOT)
+            )
+        ]
+        words = "a sample is below the hardware's lower bound; the work cannot all have been done in it"
+        return [f"{'; '.join(below)}: {words}"] if below else []

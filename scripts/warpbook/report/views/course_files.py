@@ -1,0 +1,96 @@
+"""Files of the course: their Op and Layer Times, beside the op times of the variants that are built in."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.harness import driven
+from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.course_times import COLD, HOT, LAYER, OP
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Table, numbers, words
+from warpbook.variants import Variant
+
+
+@dataclass(frozen=True)
+class CourseFiles:
+    """beside: all at the largest size, None where no file has a figure; times: every size; problems: each file without
+    a figure, or some, and why."""
+
+    warmups: int
+    rounds: int
+    beside: Table | None
+    times: Table | None
+    problems: tuple[tuple[str, str], ...]
+
+
+def view(ev: Evidence) -> CourseFiles | None:
+    """The section of a study; None where no file of the course is here."""
+    files = ev.course.files
+    if not files:
+        return None
+    timed = [file for file in files if not ev.course.samples[ev.course.samples.variant == file.name].empty]
+    problems = [(file.name, reason) for file in files for reason in ev.course.problems(file)]
+    return CourseFiles(
+        driven.WARMUPS,
+        driven.ROUNDS,
+        _beside(ev, timed) if timed else None,
+        _times(ev, timed) if timed else None,
+        tuple(problems),
+    )
+
+
+def _beside(ev: Evidence, files: list[Variant]) -> Table:
+    """Everything at the largest size, the least sum of op times first, what has none last."""
+    largest = ev.largest
+    rows: list[tuple[float, float, tuple[Cell, ...]]] = []
+    for file in files:
+        ops = [ev.course.time(file.name, layer, largest, OP) for layer in ev.layer_names]
+        op, layer = (ev.course.total(file.name, largest, which) for which in (OP, LAYER))
+        place = (op.value if op else float("inf"), layer.value if layer else float("inf"))
+        told = (file.name, "file of the course", *map(cells.timed, ops), cells.timed(op), cells.timed(layer))
+        rows.append((*place, told))
+    for variant in ev.ranking.fastest_first:
+        ops = [ev.times.op(variant.name, layer, largest) for layer in ev.layer_names]
+        op, layer = (ev.times.total(variant.name, largest, kind) for kind in ("op", "layer"))
+        assert op is not None  # it is ranked by it
+        kind = "library" if variant.header.peer else "built in"
+        rows.append((op.value, 0, (variant.name, kind, *map(cells.timed, ops), cells.timed(op), cells.timed(layer))))
+    together = len(ev.layers) > 1
+    return Table(
+        "course-beside",
+        f"Files of the course beside the variants of this study at {units.count(largest)} images on "
+        f"{ev.device_name('gpu')}: medians with half the 95 % interval and the number of samples. Of a file, Op "
+        "Time and Layer Time as the course takes them; of the others, the call with the L2 cache overwritten before, "
+        "and with copies from page-locked memory that is allocated already.",
+        (
+            *words("Variant", "What it is"),
+            *numbers(*(f"Op Time, {layer}" for layer in ev.layer_names)),
+            *numbers("Op Times, added" if together else "Op Time, added", "Layer Times, added"),
+        ),
+        tuple(cells_of for *_, cells_of in sorted(rows, key=lambda row: row[:2])),
+        "named",
+    )
+
+
+def _times(ev: Evidence, files: list[Variant]) -> Table:
+    return Table(
+        "course-times",
+        "Every time of the files of the course. GPU: CUDA events around conv_forward_gpu, the L2 cache overwritten "
+        "before (cold), or right after the same call (hot).",
+        (
+            *words("File", "Layer"),
+            *numbers("Images", "Op Time", "Layer Time", "GPU, cold", "GPU, hot"),
+        ),
+        tuple(
+            (
+                file.name,
+                layer,
+                units.count(size),
+                *(cells.timed(ev.course.time(file.name, layer, size, which)) for which in (OP, LAYER, COLD, HOT)),
+            )
+            for file in files
+            for layer in ev.layer_names
+            for size in ev.sizes
+        ),
+        "named",
+    )

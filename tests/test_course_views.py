@@ -1,0 +1,114 @@
+"""What a report says of the times of files of the course."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from warpbook import config, plan, runs, tables, variants
+from warpbook.devices import Device
+from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.course_times import COLD, LAYER, OP
+from warpbook.report.views import course_files
+
+FILES = Path(__file__).parent / "data" / "course"
+LEAST_MS = {10_000: 1.0, 1000: 0.1, 100: 0.01}
+"""More than the hardware's bound at a size, less than twenty times the least of the ten samples below."""
+
+
+def samples(variant: str, layer: str, size: int, scale: float = 1.0, **columns) -> list[dict]:
+    """Ten rounds of a layer: op times of 1.00 to 1.09 times the least, layer times ten times as long."""
+    place = {"variant": variant, "network": "ece408", "layer": layer, "size": size, "measured_on": "node/1"}
+    sound = {"sm_clock_mhz": 1980.0, "throttled": False, "status": "ok", "reason": ""}
+    return [
+        {**place, **sound, "kind": kind, "state": state, "sample": number, "time_ms": time_ms, **columns}
+        for number in range(10)
+        for (kind, state), share in ((OP, 1), (LAYER, 10), (COLD, 0.9))
+        for time_ms in [scale * share * LEAST_MS[size] * (1 + number / 100)]
+    ]
+
+
+@pytest.fixture
+def evidence(newest_archive):
+    """The evidence of the study ece408 where files of the course are among the kernels, timed as `rows` say; another
+    network's figures stand for those of built-in variants."""
+
+    def make(*rows: list[dict], files: tuple[str, ...] = ("fused_wmma", "one_call")) -> Evidence:
+        run = runs.open_run(newest_archive)
+        values = yaml.safe_load(config.FILE.read_text()) | {"study": "ece408", "measuring": run.record["measuring"]}
+        planned = plan.make(config.load(values, list(variants.discover())))
+        dropped = {name: variants.read(name, FILES) for name in files}
+        planned = replace(planned, variants=planned.variants | dropped, probed=Device("a GPU", "sm_90", "", ""))
+        timed = run.table(tables.SAMPLES)
+        frame = pd.DataFrame([row for each in rows for row in each], columns=list(tables.COURSE_SAMPLES.columns))
+        stand_in = {
+            tables.SAMPLES.name: timed[timed.network == "fa18"].assign(network="ece408"),
+            tables.COURSE_SAMPLES.name: frame,
+        }
+        return Evidence(planned, "ece408", runs.Run(run.path, run.record, stand_in))
+
+    return make
+
+
+def every(variant: str, scale: float = 1.0, **columns) -> list[dict]:
+    return [
+        row
+        for layer in ("conv1", "conv2")
+        for size in LEAST_MS
+        for row in samples(variant, layer, size, scale, **columns)
+    ]
+
+
+def test_without_files_of_the_course_there_is_no_section(evidence):
+    assert course_files.view(evidence(files=())) is None
+
+
+def test_files_stand_beside_the_built_in_variants_by_the_sum_of_their_op_times(evidence):
+    ev = evidence(every("fused_wmma"), every("one_call", 1000))
+    view = course_files.view(ev)
+    names = [row[0] for row in view.beside.rows]
+    assert {"fused_wmma", "one_call", "direct", "cudnn_fp32"} <= set(names)
+    assert names[-1] == "one_call"
+    ours = next(row for row in view.beside.rows if row[0] == "fused_wmma")
+    assert "1.045\u202fms" in ours[2] and "n\u202f10" in ours[2]
+    assert "2.090\u202fms" in ours[-2] and "20.90\u202fms" in ours[-1]
+    totals = [ev.times.total(name, 10_000).value for name in names if name not in ("fused_wmma", "one_call")]
+    assert totals == sorted(totals)
+    assert len(view.times.rows) == 2 * 2 * 3
+    assert view.problems == ()
+
+
+def test_where_op_times_are_refused_the_layer_time_stands(evidence):
+    rows = [
+        row | ({} if row["kind"] == "layer" else {"status": "refused", "reason": "its work is done in the prolog"})
+        for row in every("fused_wmma")
+    ]
+    ev = evidence(rows, files=("fused_wmma",))
+    view = course_files.view(ev)
+    *_, ops, layers = view.beside.rows[-1]
+    assert (view.beside.rows[-1][0], ops) == ("fused_wmma", "–")
+    assert "20.90\u202fms" in layers
+    assert view.problems == (("fused_wmma", "its work is done in the prolog"),)
+
+
+def test_a_time_below_the_hardware_s_bound_is_no_figure(evidence):
+    ev = evidence(every("fused_wmma", 0.001), files=("fused_wmma",))
+    assert ev.course.time("fused_wmma", "conv1", 10_000, OP) is None
+    ((_, reason),) = course_files.view(ev).problems
+    assert "conv1, 10000 images; " in reason and "below the hardware's lower bound" in reason
+
+
+def test_a_throttled_sample_is_left_out(evidence):
+    rows = every("fused_wmma")
+    rows[0]["throttled"] = True
+    assert evidence(rows).course.time("fused_wmma", "conv1", 10_000, OP).n == 9
+
+
+def test_a_file_without_a_figure_says_why(evidence):
+    failed = samples("one_call", "conv1", 100)[:1]
+    failed[0] |= {"kind": "", "state": "", "time_ms": None, "status": "launch_failed", "reason": "its process died"}
+    problems = dict(course_files.view(evidence(failed)).problems)
+    assert problems["one_call"] == "its process died"
+    assert "holds no figure of it" in problems["fused_wmma"]

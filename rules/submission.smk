@@ -38,7 +38,7 @@ rule report_submission:
         "../requirements/conda.yaml"
     params:
         folder=lambda wildcards: str(SUBMITTED[wildcards.submission].folder),
-        config=submissions.shared_configuration(CONFIG),
+        config=lambda _: submissions.shared_configuration(CONFIG),
         rerun_on_content=lambda wildcards: SUBMITTED[wildcards.submission].sha256,
     message:
         "Submission {wildcards.submission}"

@@ -306,3 +306,8 @@ def test_a_folder_of_no_submissions_is_named(tmp_path):
         submissions.each(tmp_path)
     with pytest.raises(UserError, match="is no folder"):
         submissions.each(tmp_path / "nowhere")
+
+
+def test_a_command_about_all_studies_needs_no_submission(tmp_path):
+    done = Workspace(tmp_path).snakemake("--dry-run", "measure", "--config", "study=all", "cpu=none")
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -106,7 +106,7 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     assert (top.tests.passed, top.tests.tests) == (tests.passed, tests.tests)
     assert [layer for layer, _ in top.bounds] == ev.layer_names
     assert [program.name for program in top.programs][:2] == [best, naive]
-    assert any("split_fp16" in caveat for caveat in top.caveats)
+    assert any("two machines" in caveat for caveat in top.caveats)
 
 
 def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, newest_archive, tmp_path, rewritten):
@@ -166,12 +166,15 @@ def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
     assert "--variant onnxruntime --device cpu 10000\n" in view.programs[0].output
     assert "--variant cudnn_fp32 --device gpu 10000\n" in view.programs[1].output
     assert column(view.times, "Framework") == ["onnxruntime", "cudnn_fp32"]
-    assert column(view.times, "Runs") == ["3", "3"]
+    made = [len(ev.programs.runs(name, ev.largest)) for name in ("onnxruntime", "cudnn_fp32")]
+    assert column(view.times, "Runs") == [str(count) for count in made]
+    assert min(made) > 1
 
 
 def test_a_program_s_output_is_of_the_run_whose_elapsed_time_is_the_median_s(ev):
     runs_of_it = ev.programs.runs("cudnn_fp32", ev.largest)
-    minutes, seconds = divmod(runs_of_it.elapsed_s.median(), 60)
+    median_s = sorted(runs_of_it.elapsed_s)[(len(runs_of_it) - 1) // 2]
+    minutes, seconds = divmod(median_s, 60)
     assert f" {minutes:.0f}:{seconds:05.2f}elapsed " in milestone_1.view(ev).programs[1].output
 
 

@@ -58,7 +58,8 @@ class Drift:
 
     def limit(self, variant: str, size: int) -> float:
         """The drift that a comparison with a variant in a job of its own has to allow for: the largest seen of any at
-        that size, or of that variant at any size."""
+        that size, or of that variant there or, where it was not seen there, at any size."""
         device = self._scope.plan.variants[variant].device
-        own = [abs(one.change) for one in self.differences if one.variant == variant]
-        return max([*self.of(device, size), *own], default=0.0)
+        own = [one for one in self.differences if one.variant == variant]
+        there = [one for one in own if one.size == size] or own
+        return max([*self.of(device, size), *(abs(one.change) for one in there)], default=0.0)

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from warpbook import config, devices, plan, runs, variants
+from warpbook import config, devices, machine, plan, runs, variants
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
 from warpbook.report.evidence import Evidence
@@ -68,7 +68,7 @@ LONGEST = (
 
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
-    device = devices.probe()
+    device = machine.gpu()  # not asked here: tests fork processes that use CUDA
     if isinstance(device, devices.Device) or config.getoption("--require-gpu"):
         return
     skip = pytest.mark.skip(reason=f"no CUDA device: {device}")

@@ -3,10 +3,6 @@
 
 #include "emulator.h"
 
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-
 // Mixed types, as CUDA's have them.
 template <class A, class B> constexpr auto min(A a, B b) -> std::common_type_t<A, B> { using T = std::common_type_t<A, B>; return T(b) < T(a) ? T(b) : T(a); }
 template <class A, class B> constexpr auto max(A a, B b) -> std::common_type_t<A, B> { using T = std::common_type_t<A, B>; return T(a) < T(b) ? T(b) : T(a); }
@@ -222,10 +218,15 @@ template <class Group> void sync(const Group& group, int line = __builtin_LINE()
 // ---- Half precision ----
 
 namespace emulator {
+#ifdef __F16C__
+// The compiler's own operations: <immintrin.h>, which names them, takes longer to read than all else here.
+typedef float Singles __attribute__((vector_size(16)));
+typedef short Halves __attribute__((vector_size(16)));
+#endif
 EMULATOR_UNWATCHED inline uint16_t to_half(float value)
 {
 #ifdef __F16C__
-    return uint16_t(_cvtss_sh(value, 0));
+    return uint16_t(__builtin_ia32_vcvtps2ph(Singles{value}, 0)[0]);
 #else
     uint32_t bits;
     std::memcpy(&bits, &value, 4);
@@ -244,7 +245,7 @@ EMULATOR_UNWATCHED inline uint16_t to_half(float value)
 EMULATOR_UNWATCHED inline float from_half(uint16_t bits)
 {
 #ifdef __F16C__
-    return _cvtsh_ss(bits);
+    return __builtin_ia32_vcvtph2ps(Halves{short(bits)})[0];
 #else
     const uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3FF;
     uint32_t made = sign | (exponent + 112) << 23 | fraction << 13;

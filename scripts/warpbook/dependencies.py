@@ -95,12 +95,15 @@ def _named_in(path: Path) -> set[Path]:
     return named
 
 
-def _nodes(node: ast.AST) -> Iterator[ast.AST]:
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
     """All nodes below one, but for what only a type checker imports."""
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
+    ahead = [tree]
+    while ahead:
+        for child in ast.iter_child_nodes(ahead.pop()):
+            if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+                continue
+            ahead.append(child)
             yield child
-            yield from _nodes(child)
 
 
 def _modules(names: Iterable[str]) -> Iterator[Path]:

@@ -18,8 +18,8 @@ STUDIES = [name for name, study in VALUES["studies"].items() if "course" not in 
 
 
 @pytest.fixture(scope="module")
-def run(newest_archive) -> runs.Run:
-    return runs.open_run(newest_archive)
+def run(newest_archive, opened) -> runs.Run:
+    return opened(newest_archive)
 
 
 @pytest.fixture(scope="module")

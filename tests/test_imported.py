@@ -12,7 +12,7 @@ import pytest
 import yaml
 from markupsafe import Markup
 
-from warpbook import config, plan, runs, tables, variants
+from warpbook import config, plan, tables, variants
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.profiling import imported, importing
@@ -60,9 +60,9 @@ def program_by_nsys(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ev(folder, newest_archive) -> Evidence:
+def ev(folder, newest_archive, opened) -> Evidence:
     """A machine without a GPU that cites no archived run: nothing is there but what was imported."""
-    run = runs.open_run(newest_archive)
+    run = opened(newest_archive)
     values = yaml.safe_load(config.FILE.read_text()) | {"gpu": "none"}
     planned = plan.make(config.load(values, list(variants.discover())))
     return Evidence(planned, "fa18", run, imported.of_study(folder))

@@ -9,31 +9,16 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-import yaml
 from pypdf import PdfReader
 
-from warpbook import config, runs, tables
-from warpbook.files import PROJECT
+from warpbook import runs, tables
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
 ENDED_WITHIN_S = 10
-VARIANTS = ["direct", "im2col_blas", "loop_nest"]
-COPIED = (
-    "Snakefile",
-    "kernels",
-    "profiles",
-    "pyproject.toml",
-    "reports",
-    "requirements",
-    "rules",
-    "scripts",
-    "weights",
-)
 ARCHIVE = ["archive", "--config", "archive=archives"]
 COMPARE = ["compare", "--config", "base=results/run", "head=results/run"]
 
@@ -49,17 +34,15 @@ CHOICE = random.Random()
 
 
 class Study:
-    """A copy of the project with a tiny study, in processes that know each other by a word in their environment."""
+    """A workspace whose commands and their jobs know each other by a word in their environment."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "TINY_STUDY": str(folder)}
+    def __init__(self, workspace):
+        self.workspace, self.folder = workspace, workspace.folder
+        (self.folder / "tmp").mkdir()
+        self.environment = {**os.environ, "TMPDIR": str(self.folder / "tmp"), "TINY_STUDY": str(self.folder)}
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "--cores", "2", *arguments],
-            cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        return self.workspace.start(*arguments, env=self.environment)
 
     def make(self, *arguments: str) -> str:
         """What a command prints that ends well; a comparison may end with its verdict."""
@@ -113,33 +96,13 @@ class Study:
         }
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory) -> Study:
+@pytest.fixture
+def study(workspace) -> Study:
     """A study that was made, archived and compared once."""
-    folder = tmp_path_factory.mktemp("killed") / "project"
-    folder.mkdir()
-    for name in COPIED:
-        ignored = shutil.ignore_patterns("__pycache__", "out", "runs")
-        path = PROJECT / name
-        shutil.copytree(path, folder / name, ignore=ignored) if path.is_dir() else shutil.copy(path, folder / name)
-    for path in (folder / "kernels").iterdir():
-        if path.stem not in VARIANTS:
-            path.unlink()
-    (folder / "tmp").mkdir()
-    (folder / ".venv").symlink_to(sys.prefix)
-    series = {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1}
-    content = yaml.safe_load(config.FILE.read_text())
-    measuring = {**content["measuring"], "gpu": series, "cpu": series, "programs": {"runs": 1, "patience_s": 1}}
-    tiny = {
-        "title": "A variant of each kind", "network": "fa18", "sizes": [3], "variants": VARIANTS,
-        "sections": ["milestone_1"],
-    }  # fmt: skip
-    changes = {"study": "tiny", "gpu": "none", "architectures": ["sm_90"], "measuring": measuring}
-    (folder / "config.yaml").write_text(yaml.safe_dump({**content, **changes, "studies": {"tiny": tiny}}))
-    made = Study(folder)
-    for arguments in (["report"], ARCHIVE, COMPARE):
-        made.make(*arguments)
-    return made
+    study = Study(workspace)
+    for arguments in (ARCHIVE, COMPARE):
+        study.make(*arguments)
+    return study
 
 
 def undo(study: Study, paths: list[str]):

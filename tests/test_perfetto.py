@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from warpbook import runs, tables
+from warpbook import tables
 from warpbook.profiling import perfetto
 
 
 @pytest.fixture(scope="module")
-def activities(newest_archive):
-    frame = runs.open_run(newest_archive).table(tables.ACTIVITIES)
+def activities(newest_archive, opened):
+    frame = opened(newest_archive).table(tables.ACTIVITIES)
     return frame[(frame.variant == "direct") & (frame.network == "fa18")]
 
 

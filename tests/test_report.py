@@ -325,10 +325,10 @@ def test_the_same_run_makes_the_same_bytes_in_every_process_and_copy_of_the_proj
         assert (copies[0] / name).read_bytes() == (copies[1] / name).read_bytes()
 
 
-def test_a_name_that_the_templates_do_not_know_fails_the_rendering(tmp_path, monkeypatch, newest_archive):
+def test_a_name_that_the_templates_do_not_know_fails_the_rendering(newest_archive, opened):
     values = yaml.safe_load(config.FILE.read_text())
     made = plan.make(config.load(values, KNOWN))
-    env = rendering.environment(evidence.load(made, "fa18", runs.open_run(newest_archive)), rendering.Headings())
+    env = rendering.environment(evidence.load(made, "fa18", opened(newest_archive)), rendering.Headings())
     with pytest.raises(Exception, match="'speedpu' is undefined"):
         env.from_string("{{ speedpu }}").render()
 

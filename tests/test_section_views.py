@@ -57,8 +57,8 @@ def with_cpu_figures(run: runs.Run) -> runs.Run:
 
 
 @pytest.fixture(scope="module")
-def run(newest_archive) -> runs.Run:
-    return with_cpu_figures(runs.open_run(newest_archive))
+def run(newest_archive, opened) -> runs.Run:
+    return with_cpu_figures(opened(newest_archive))
 
 
 @pytest.fixture(scope="module")

@@ -60,8 +60,8 @@ def hostile(run, columns=None):
 
 
 @pytest.fixture(scope="module")
-def ours(newest_archive):
-    run = runs.open_run(newest_archive)
+def ours(newest_archive, opened):
+    run = opened(newest_archive)
     assert run.problem == ""
     return run
 

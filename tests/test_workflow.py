@@ -9,123 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-import yaml
-from pypdf import PdfReader
 
-from warpbook import config, devices, provenance, runs, tables
-from warpbook.files import PROJECT
-
-LEFT_BEHIND = shutil.ignore_patterns(
-    ".git", ".venv*", ".snakemake", "results", "out", "__pycache__", ".pytest_cache", ".ruff_cache", "tests", ".*"
-)
-
-TINY = {
-    "study": "tiny",
-    "gpu": "none",
-    "architectures": ["sm_90"],
-    "report": {"title": "A tiny study", "authors": ["Somebody"]},
-    "networks": yaml.safe_load(config.FILE.read_text())["networks"],
-    "measuring": {
-        "relative_noise": 0.5,
-        "same_within": 0.01,
-        "gpu": {"warmup": 0, "min_samples": 2, "max_samples": 5, "budget_s": 0.05, "patience_s": 1},
-        "cpu": {"warmup": 0, "min_samples": 2, "max_samples": 5, "budget_s": 0.05, "patience_s": 1},
-        "programs": {"runs": 1, "patience_s": 5},
-        "timeout_s": 20,
-    },
-    "studies": {
-        "tiny": {
-            "title": "Two sizes, two variants",
-            "network": "fa18",
-            "sizes": [3, 12],
-            "variants": ["direct", "im2col_blas", "loop_nest"],
-            "sections": ["milestone_1", "milestone_2", "milestone_3", "milestone_4"],
-        }
-    },
-}
-
-# Nothing on the way to the project may trip over its path, the interpreter's included.
-ODD_PATH = "l'été & größe/畳み込み project"
+from warpbook import devices, provenance, runs, tables
 
 NO_GPU = not isinstance(devices.probe(), devices.Device)
-
-
-class Workspace:
-    """A copy of the project with a configuration of its own."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    @property
-    def python(self) -> Path:
-        return self.folder / ".venv" / "bin" / "python"
-
-    def configure(self, **changes):
-        (self.folder / "config.yaml").write_text(yaml.safe_dump({**TINY, **changes}, sort_keys=False))
-
-    def snakemake(self, *arguments, check=True, cores=2):
-        command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=600)
-        if check and done.returncode:
-            raise AssertionError(done.stdout + done.stderr)
-        return done
-
-    def jobs(self, done) -> set[str]:
-        """Rules of the jobs that a Snakemake call ran."""
-        return set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", done.stdout + done.stderr))
-
-    def planned(self, *arguments) -> set[str]:
-        """Rules of the jobs that a Snakemake call would run."""
-        done = self.snakemake("--dry-run", *arguments)
-        return set(re.findall(r"^(\w+) +\d+$", done.stdout + done.stderr, re.MULTILINE)) - {"total"}
-
-    def finished(self, done) -> list[str]:
-        """What each job said that it does."""
-        return re.findall(r"Job \d+: (.*)", done.stdout + done.stderr)
-
-    def pdf_text(self, study="tiny") -> str:
-        """Of a report and its supplement, or of a comparison."""
-        files = sorted((self.folder / "reports" / "out").glob(f"{study}*.pdf"))
-        pages = [page for file in files for page in PdfReader(file).pages]
-        return re.sub(r"\s+", " ", " ".join(page.extract_text() for page in pages))
-
-    def leftovers(self) -> list[Path]:
-        """Temporary files that a job should have taken away."""
-        return [
-            path for path in (self.folder / "results").rglob(".*") if path.name not in (".lock", ".snakemake_timestamp")
-        ]
-
-
-def copy_of_project(folder: Path) -> Workspace:
-    """A workspace in which nothing was made yet."""
-    shutil.copytree(PROJECT, folder, ignore=LEFT_BEHIND)
-    (folder / ".venv").symlink_to(sys.prefix)
-    shutil.rmtree(folder / "reports" / "runs", ignore_errors=True)
-    workspace = Workspace(folder)
-    workspace.configure()
-    return workspace
-
-
-@pytest.fixture
-def fresh(tmp_path) -> Workspace:
-    return copy_of_project(tmp_path / "project")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Workspace:
-    """A workspace in which the report was made once. Tests copy it."""
-    workspace = copy_of_project(tmp_path_factory.mktemp("made") / ODD_PATH)
-    workspace.snakemake("report")
-    return workspace
-
-
-@pytest.fixture
-def workspace(made, tmp_path) -> Workspace:
-    copy = tmp_path / "project"
-    shutil.copytree(made.folder, copy, symlinks=True)
-    return Workspace(copy)
 
 
 def test_a_fresh_copy_makes_a_report_with_figures_measured_here(made):
@@ -190,8 +80,7 @@ def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_le
     source = (workspace.folder / "kernels" / "direct.cu").read_text()
     mine = source.replace("title:     One thread for each output", "title:     My own kernel\nbuilds_on: direct")
     (workspace.folder / "kernels" / "my_kernel.cu").write_text(mine)
-    names = [*TINY["studies"]["tiny"]["variants"], "my_kernel"]
-    workspace.configure(studies={"tiny": {**TINY["studies"]["tiny"], "variants": names}})
+    workspace.compare_too("my_kernel")
     done = workspace.snakemake("report")
     assert workspace.jobs(done) == {"build_variant", "check_variant", "assemble_run", "render_report", "report"}
     assert "Building my_kernel" in workspace.finished(done)
@@ -202,95 +91,94 @@ def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_le
     assert re.search(r"my_kernel emulated fp32 \d+ of \d+", text)
 
 
-def test_a_kernel_that_does_not_compile_is_shown_as_failed_and_the_rest_is_intact(workspace):
-    path = workspace.folder / "kernels" / "direct.cu"
-    path.write_text(path.read_text().replace("float sum = 0.0f;", "flaot sum = 0.0f;"))
-    done = workspace.snakemake("report")
-    assert "Building direct" in workspace.finished(done)
-    text = workspace.pdf_text()
-    assert "compile failed" in text
-    assert 'identifier "flaot" is undefined' in text
-    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
-
-
-def test_a_kernel_that_computes_something_else_is_shown_as_failed_though_there_is_no_gpu(workspace):
-    path = workspace.folder / "kernels" / "direct.cu"
-    path.write_text(path.read_text().replace("for (int p = 0; p < K; ++p)", "for (int p = 1; p < K; ++p)"))
-    workspace.snakemake("report")
-    text = workspace.pdf_text()
-    assert "on the CPU emulator: direct is wrong on" in text
-    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
-    assert workspace.snakemake("check", check=False).returncode != 0
-
-
-def test_a_kernel_file_whose_name_is_no_variant_s_is_shown_as_failed_and_the_rest_is_intact(workspace):
-    kernels = workspace.folder / "kernels"
-    shutil.copy(kernels / "direct.cu", kernels / "my kernel.cu")
-    shutil.copy(kernels / "direct.cu", kernels / "._direct.cu")
-    os.mkfifo(kernels / "pipe.cu")
-    names = [*TINY["studies"]["tiny"]["variants"], "my kernel"]
-    workspace.configure(studies={"tiny": {**TINY["studies"]["tiny"], "variants": names}})
-    done = workspace.snakemake("report")
-    assert "Building my kernel" in workspace.finished(done)
-    text = workspace.pdf_text()
-    assert "my kernel.cu: a variant's file name has letters, digits and underscores alone" in text
-    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", text)
-    assert workspace.snakemake("check", check=False).returncode != 0
-
-
-def test_a_header_with_a_mistake_is_shown_as_failed_and_the_rest_is_intact(workspace):
-    path = workspace.folder / "kernels" / "direct.cu"
-    path.write_text(path.read_text().replace("idea:", "ideas:"))
-    workspace.snakemake("report")
-    assert "direct.cu: unknown key 'ideas': did you mean 'idea'?" in workspace.pdf_text()
-
-
 BROKEN = {
-    "wrong numbers": ("y[image] += 1", "wrong result", "must be exact on small integers"),
-    "an exception": ("raise RuntimeError('out of tiles')", "launch failed", "RuntimeError: out of tiles"),
-    "a crash": ("import ctypes; ctypes.string_at(0)", "launch failed", "its process died: SIGSEGV"),
-    "a hang": ("import time; time.sleep(600)", "timed out", "still running after 4 s"),
+    "wrong_numbers": ("y[image] += 1", "wrong result", "must be exact on small integers"),
+    "an_exception": ("raise RuntimeError('out of tiles')", "launch failed", "RuntimeError: out of tiles"),
+    "a_crash": ("import ctypes; ctypes.string_at(0)", "launch failed", "its process died: SIGSEGV"),
+    "a_hang": ("import time; time.sleep(600)", "timed out", "still running after 8 s"),
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_cpu_variant_is_shown_as_failed_and_the_rest_is_intact_that_ends_in(kind, workspace):
-    code, status, words = BROKEN[kind]
-    path = workspace.folder / "kernels" / "im2col_blas.py"
-    lines = path.read_text().splitlines()
-    place = next(number for number, line in enumerate(lines) if "np.matmul(" in line)
-    lines.insert(place + 1, " " * 12 + code)
-    path.write_text("\n".join(lines) + "\n")
-    if kind == "a hang":
-        workspace.configure(measuring={**TINY["measuring"], "timeout_s": 4})
-    workspace.snakemake("report")
-    text = workspace.pdf_text()
-    assert status in text
-    assert words in text
-    assert re.search(r"loop_nest conv1 [\d.]+ [mµ]?s", text)
-    failed = workspace.snakemake("check", check=False)
-    assert failed.returncode != 0
-    assert f"FAILED  {'im2col_blas':24} fa18" in failed.stdout + failed.stderr
-    assert workspace.leftovers() == []
+@pytest.fixture(scope="module")
+def broken(made, tmp_path_factory) -> SimpleNamespace:
+    """The study with its baseline broken, and variants beside it broken in every other way: the workspace, the
+    report's jobs and text, and what `check` said."""
+    workspace = made.copy(tmp_path_factory.mktemp("broken") / "project")
+    kernels = workspace.folder / "kernels"
+    direct = (kernels / "direct.cu").read_text()
+    for name, old, new in [
+        ("skips_taps", "for (int p = 0; p < K; ++p)", "for (int p = 1; p < K; ++p)"),
+        ("mistaken", "idea:", "ideas:"),
+        ("my kernel", "", ""),
+        ("._direct", "", ""),
+        ("direct", "float sum = 0.0f;", "flaot sum = 0.0f;"),
+    ]:
+        assert old in direct
+        (kernels / f"{name}.cu").write_text(direct.replace(old, new, 1))
+    product = (kernels / "im2col_blas.py").read_text()
+    place = next(line for line in product.splitlines(keepends=True) if "np.matmul(" in line)
+    for name, (code, *_) in BROKEN.items():
+        (kernels / f"{name}.py").write_text(product.replace(place, f"{place}            {code}\n"))
+    (kernels / "lacking.py").write_text(product.replace("device:", "requires:  a_library\ndevice:"))
+    os.mkfifo(kernels / "pipe.cu")
+    workspace.compare_too("skips_taps", "mistaken", "my kernel", *BROKEN, "lacking", timeout_s=8)
+    done = workspace.snakemake("report")
+    checked = workspace.snakemake("check", check=False)
+    assert checked.returncode != 0
+    (kernels / "pipe.cu").unlink()  # nobody could copy it
+    said = checked.stdout + checked.stderr
+    return SimpleNamespace(workspace=workspace, jobs=workspace.finished(done), text=workspace.pdf_text(), check=said)
 
 
-def test_a_library_that_is_not_installed_is_shown_so_until_it_is_and_the_rest_is_intact(workspace):
-    path = workspace.folder / "kernels" / "im2col_blas.py"
-    path.write_text(path.read_text().replace("device:", "requires:  a_library\ndevice:"))
-    workspace.snakemake("report")
-    words = "im2col_blas needs the Python package a_library, which is not installed here"
-    text = workspace.pdf_text()
-    assert f"im2col_blas cpu conv1 unsupported {words}" in text
-    assert "Not measured: im2col_blas needs the Python package" in text  # a line ends within the package's name
-    assert re.search(r"loop_nest conv1 [\d.]+ [mµ]?s", text)
-    (row,) = tables.PROGRAMS.rows(workspace.folder / "results/parts/programs/cpu/fa18/im2col_blas.csv")
+def test_what_is_broken_leaves_the_rest_intact_and_no_temporary_file(broken):
+    for name in ("im2col_blas", "loop_nest"):
+        assert re.search(rf"{name} conv1 [\d.]+ [mµ]?s", broken.text)
+        assert re.search(rf"checked {name} ", broken.check)
+    assert broken.workspace.leftovers() == []
+
+
+def test_a_kernel_that_does_not_compile_is_shown_as_failed(broken):
+    assert "Building direct" in broken.jobs
+    assert "compile failed" in broken.text
+    assert 'identifier "flaot" is undefined' in broken.text
+    assert re.search(r"FAILED  direct +sm_90 .*flaot", broken.check)
+
+
+def test_a_kernel_that_computes_something_else_is_shown_as_failed_though_there_is_no_gpu(broken):
+    assert "on the CPU emulator: skips_taps is wrong on" in broken.text
+    assert re.search("FAILED  skips_taps +fa18 +wrong_result", broken.check)
+
+
+def test_a_kernel_file_whose_name_is_no_variant_s_is_shown_as_failed(broken):
+    assert "Building my kernel" in broken.jobs
+    words = "my kernel.cu: a variant's file name has letters, digits and underscores alone"
+    assert words in broken.text
+    assert re.search(f"FAILED  my kernel .*{words}", broken.check)
+
+
+def test_a_header_with_a_mistake_is_shown_as_failed(broken):
+    assert "mistaken.cu: unknown key 'ideas': did you mean 'idea'?" in broken.text
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_cpu_variant_is_shown_as_failed_that_ends_in(name, broken):
+    _, status, words = BROKEN[name]
+    assert re.search(f"{name} cpu .{{,20}}{status} .{{,80}}{words}", broken.text)
+    assert re.search(f"FAILED  {name} +fa18 +{status.replace(' ', '_')}: .*{words}", broken.check)
+
+
+def test_a_library_that_is_not_installed_is_shown_so_until_it_is(broken, tmp_path):
+    words = "lacking needs the Python package a_library, which is not installed here"
+    assert f"lacking cpu conv1 unsupported {words}" in broken.text
+    assert "Not measured: lacking needs the Python package" in broken.text  # a line ends within the package's name
+    workspace = broken.workspace.copy(tmp_path / "project")
+    (row,) = tables.PROGRAMS.rows(workspace.folder / "results/parts/programs/cpu/fa18/lacking.csv")
     assert (row["status"], row["reason"]) == ("unsupported", words)
-    done = workspace.snakemake("check")
-    assert f"not run {'im2col_blas':24} fa18     {words}" in done.stdout + done.stderr
+    assert f"not run {'lacking':24} fa18     {words}" in broken.check
 
     (workspace.folder / "scripts" / "a_library.py").touch()
     workspace.snakemake("report")
-    assert re.search(r"im2col_blas conv1 [\d.]+ [mµ]?s", workspace.pdf_text())
+    assert re.search(r"lacking conv1 [\d.]+ [mµ]?s", workspace.pdf_text())
 
 
 def test_check_says_what_every_variant_passed_and_times_nothing(workspace):

@@ -1,0 +1,175 @@
+"""Fixtures: copies of the project in which a tiny study is made, by real Snakemake."""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from pypdf import PdfReader
+
+from warpbook import config
+from warpbook.files import PROJECT
+
+FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
+IGNORED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
+VARIANTS = ["direct", "im2col_blas", "loop_nest"]
+KERNELS = {*VARIANTS, "shared_input"}  # every kernel of the folder is built, and one more shows it
+
+SERIES = {"warmup": 0, "min_samples": 2, "max_samples": 5, "budget_s": 0.05, "patience_s": 1}
+TINY = {
+    "study": "tiny",
+    "gpu": "none",
+    "architectures": ["sm_90"],
+    "report": {"title": "A tiny study", "authors": ["Somebody"]},
+    "networks": yaml.safe_load(config.FILE.read_text())["networks"],
+    "measuring": {
+        "relative_noise": 0.5,
+        "same_within": 0.01,
+        "gpu": SERIES,
+        "cpu": SERIES,
+        "programs": {"runs": 1, "patience_s": 5},
+        "timeout_s": 20,
+    },
+    "studies": {
+        "tiny": {
+            "title": "Two sizes, two variants",
+            "network": "fa18",
+            "sizes": [3, 12],
+            "variants": VARIANTS,
+            "sections": ["milestone_1", "milestone_2", "milestone_3", "milestone_4"],
+        }
+    },
+}
+
+# Nothing on the way to the project may trip over its path, the interpreter's included.
+ODD_PATH = "l'été & größe/畳み込み project"
+
+
+class Workspace:
+    """A copy of the project with a configuration of its own."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @property
+    def python(self) -> Path:
+        return self.folder / ".venv" / "bin" / "python"
+
+    def configure(self, **changes):
+        (self.folder / "config.yaml").write_text(yaml.safe_dump({**TINY, **changes}, sort_keys=False))
+
+    def compare_too(self, *names: str, **measuring):
+        """Have the study compare variants besides its own, perhaps under another measuring policy."""
+        study = {**TINY["studies"]["tiny"], "variants": [*VARIANTS, *names]}
+        self.configure(studies={"tiny": study}, measuring={**TINY["measuring"], **measuring})
+
+    def copy(self, folder: Path) -> "Workspace":
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Workspace(folder)
+
+    def start(self, *arguments, cores=2, **options) -> subprocess.Popen:
+        """Snakemake, begun; what it says comes through a pipe."""
+        command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
+        return subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+        )
+
+    def snakemake(self, *arguments, check=True, cores=2):
+        command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=600)
+        if check and done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+        return done
+
+    def jobs(self, done) -> set[str]:
+        """Rules of the jobs that a Snakemake call ran."""
+        return set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", done.stdout + done.stderr))
+
+    def planned(self, *arguments) -> set[str]:
+        """Rules of the jobs that a Snakemake call would run."""
+        done = self.snakemake("--dry-run", *arguments)
+        return set(re.findall(r"^(\w+) +\d+$", done.stdout + done.stderr, re.MULTILINE)) - {"total"}
+
+    def finished(self, done) -> list[str]:
+        """What each job said that it does."""
+        return re.findall(r"Job \d+: (.*)", done.stdout + done.stderr)
+
+    def pdf_text(self, study="tiny") -> str:
+        """Of a report and its supplement, or of a comparison."""
+        files = sorted((self.folder / "reports" / "out").glob(f"{study}*.pdf"))
+        pages = [page for file in files for page in PdfReader(file).pages]
+        return re.sub(r"\s+", " ", " ".join(page.extract_text() for page in pages))
+
+    def leftovers(self) -> list[Path]:
+        """Temporary files that a job should have taken away."""
+        return [
+            path for path in (self.folder / "results").rglob(".*") if path.name not in (".lock", ".snakemake_timestamp")
+        ]
+
+
+def copy_of_project(folder: Path) -> Workspace:
+    """A workspace in which nothing was made yet, with few of the kernels."""
+    folder.mkdir(parents=True)
+    for name in ("Snakefile", "pyproject.toml"):
+        shutil.copy(PROJECT / name, folder)
+    for name in FOLDERS:
+        shutil.copytree(PROJECT / name, folder / name, ignore=IGNORED)
+    for path in (folder / "kernels").iterdir():
+        if path.stem not in KERNELS:
+            path.unlink()
+    (folder / ".venv").symlink_to(sys.prefix)
+    measure_beside_others(folder)
+    workspace = Workspace(folder)
+    workspace.configure()
+    return workspace
+
+
+def measure_beside_others(folder: Path):
+    """Give a workspace a measuring lock of its own: its figures are looked at by nobody, and need not wait."""
+    (folder / "lock").mkdir()
+    (folder / "lock").chmod(0o1777)
+    module = folder / "scripts" / "warpbook" / "locks.py"
+    everybody_s = 'FOLDERS = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))'
+    assert everybody_s in module.read_text()
+    module.write_text(module.read_text().replace(everybody_s, 'FOLDERS = (Path(__file__).parents[2] / "lock",)'))
+
+
+@contextmanager
+def once_for_all_workers(tmp_path_factory) -> Iterator[Path]:
+    """The folder that all of pytest-xdist's workers see, and one of them at a time is in."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with open(folder / "tiny.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+@pytest.fixture
+def fresh(tmp_path) -> Workspace:
+    """A workspace in which nothing was made yet."""
+    return copy_of_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory) -> Workspace:
+    """A workspace in which the report was made once. Tests copy it."""
+    with once_for_all_workers(tmp_path_factory) as shared:
+        folder = shared / ODD_PATH
+        if not (folder / "reports" / "out" / "tiny.pdf").exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker whose report failed
+            copy_of_project(folder).snakemake("report")
+    return Workspace(folder)
+
+
+@pytest.fixture
+def workspace(made, tmp_path) -> Workspace:
+    """A copy of `made`, to be changed."""
+    return made.copy(tmp_path / "project")

@@ -7,7 +7,8 @@
     snakemake --cores 1 sanitize    every variant under compute-sanitizer
     snakemake --cores 1 count       hardware counters of every variant, with Nsight Compute
     snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf
-    snakemake --cores 1 submission --config path=<folder> study=sp25    reports/out/sp25/<name>/
+    snakemake --cores 1 submission --config path=<folder> study=sp25          reports/out/sp25/<name>/
+    snakemake --cores 1 grade --config submissions=<folder> study=sp25        the same of each, and reports/out/sp25-grades/
 
 What is made is decided in scripts/warpbook/plan.py and targets.py, what a rule depends on in dependencies.py.
 """
@@ -38,6 +39,8 @@ try:
     PLAN = plan.make(CONFIG)
     PLAN.gpu_sources
     SUBMITTED = submissions.submitted(CONFIG)
+    if CONFIG.submissions:
+        sandbox.for_strangers(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
 except UserError as error:
     sys.exit(f"error: {error}")
 TARGETS = Targets(PLAN)

@@ -39,15 +39,45 @@ rule report_submission:
     params:
         folder=lambda wildcards: str(SUBMITTED[wildcards.submission].folder),
         config=lambda _: submissions.shared_configuration(CONFIG),
+        cores=1 if CONFIG.submissions else workflow.cores,
+        strangers="--strangers" if CONFIG.submissions else "",
         rerun_on_content=lambda wildcards: SUBMITTED[wildcards.submission].sha256,
     message:
         "Submission {wildcards.submission}"
     shell:
         "python3 {input.program:q} --folder {params.folder:q} --name {wildcards.submission:q} --config {params.config:q}"
-        " --cores {workflow.cores} --out {output.reports:q} 2> >(tee {log:q} >&2)"
+        " --cores {params.cores} {params.strangers} --out {output.reports:q} 2> >(tee {log:q} >&2)"
 
 
 rule submission:
     """The report of the submission at `path`."""
     input:
         lambda _: submissions.reports(CONFIG.study, SUBMITTED),
+
+
+rule grade_submissions:
+    """All submissions of a folder on one table: a row for each file that the term asks of each."""
+    input:
+        program="scripts/grade_submissions.py",
+        modules=dependencies.of("grade_submissions.py", presenting=True),
+        templates=TARGETS.templates,
+        reports=lambda _: submissions.reports(CONFIG.study, SUBMITTED),
+    output:
+        grades=directory("reports/out/{study}-grades"),
+    log:
+        "logs/grade_submissions/{study}.log",
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        config=lambda _: submissions.shared_configuration(CONFIG),
+    message:
+        "Table over all submissions"
+    shell:
+        "python3 {input.program:q} --config {params.config:q} --reports {input.reports:q} --out {output.grades:q}"
+        " 2> >(tee {log:q} >&2)"
+
+
+rule grade:
+    """A report on each submission in the folder `submissions`, and one table over all."""
+    input:
+        f"reports/out/{CONFIG.study}-grades",

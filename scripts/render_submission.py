@@ -11,7 +11,8 @@ from typing import Any
 from warpbook import config, plan, provenance, runs, variants
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
-from warpbook.report import evidence, rendering
+from warpbook.grades import GRADES
+from warpbook.report import evidence, grading, rendering
 from warpbook.report.pdf import paged, write_pdf
 
 
@@ -26,7 +27,7 @@ def render(values: dict[str, Any], run: Path, out: Path) -> None:
         folder.mkdir()
         (folder / "report.html").write_text(rendering.standalone(document))
         write_pdf(document, folder / "report.pdf", ev.cited)
-        (folder / "report.csv").write_text("")
+        GRADES.write(grading.rows(ev, document), folder / "report.csv")
 
 
 def main() -> None:

@@ -7,23 +7,60 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from warpbook import files, submissions
 from warpbook.errors import UserError, exit_status
-from warpbook.harness.supervision import leave_with
+from warpbook.grades import GRADES
+from warpbook.harness.supervision import leave_with, run_to_end
+from warpbook.report import grading
 
 REPORT = Path("results/report")
-"""What the room's Snakemake makes, from the room's folder."""
+"""What the project's Snakemake makes, from its folder."""
+
+TIMEOUTS = 4  # of `timeout_s` that a file may take: to be built, then for each layer
+BESIDE_S = 600  # all else
+
+
+def limit_s(room: Path, timeout_s: float) -> float:
+    """What the Snakemake of a submission may take."""
+    return BESIDE_S + TIMEOUTS * timeout_s * len(list((room / "kernels").glob("*.cu")))
 
 
 def work(room: Path, cores: int) -> None:
-    """Have the room's own Snakemake make the report. Raises UserError where it fails."""
+    """Have the project's own Snakemake make the report. Raises UserError where it fails."""
     parent = os.getpid()
-    command: list[str | Path] = [sys.executable, "-m", "snakemake", "--cores", str(cores), REPORT]
-    environment = {**os.environ, files.GIVEN: str(room.absolute())}
-    done = subprocess.run(command, cwd=room, env=environment, preexec_fn=lambda: leave_with(parent))
+    done = subprocess.run(command(cores), cwd=room, env=environment(room), preexec_fn=lambda: leave_with(parent))
     if done.returncode:
-        raise UserError(f"the Snakemake of {room} failed with exit status {done.returncode}; what it said stands above")
+        raise UserError(f"the Snakemake of {room} failed with exit status {done.returncode}; its words stand above")
+
+
+def work_within(room: Path, limit_s: float) -> None:
+    """The same within a time, its words in a log. Raises UserError where that is not enough; all that it started ends
+    with it."""
+    log = room / "logs" / "snakemake.log"
+    try:
+        status, out, err = run_to_end(command(1), limit_s, environment(room), lambda: os.chdir(room))
+    except subprocess.TimeoutExpired:
+        raise UserError(f"it took longer than the {limit_s:.0f} s that a submission of so many files may") from None
+    log.parent.mkdir(exist_ok=True)
+    log.write_text(out + err)
+    if status:
+        raise UserError(f"its Snakemake failed with exit status {status}; {log} has its words")
+
+
+def command(cores: int) -> list[str]:
+    return [sys.executable, "-m", "snakemake", "--cores", str(cores), str(REPORT)]
+
+
+def environment(room: Path) -> dict[str, str]:
+    return {**os.environ, files.GIVEN: str(room.absolute())}
+
+
+def strangers(shared: dict[str, Any]) -> dict[str, Any]:
+    """The configuration for a stranger's submission: everything of it in the sandbox, unless none is asked for, where
+    no profiler is."""
+    return {**shared, "sandbox": "none" if shared["sandbox"] == "none" else "all", "profilers": []}
 
 
 def main() -> None:
@@ -32,18 +69,31 @@ def main() -> None:
     parser.add_argument("--name", required=True, help="what it is called")
     parser.add_argument("--config", type=json.loads, required=True, help="what its project has of this one's, as JSON")
     parser.add_argument("--cores", type=int, required=True)
+    parser.add_argument("--strangers", action="store_true", help="a stranger's, one of many: a failure is its row")
     parser.add_argument("--out", type=Path, required=True, help="folder of the reports")
     arguments = parser.parse_args()
-    study = arguments.config["study"]
+    shared = strangers(arguments.config) if arguments.strangers else arguments.config
+    study, timeout_s = shared["study"], shared["measuring"]["timeout_s"]
     room = submissions.ROOMS / study / arguments.name
-    submissions.open_room(room, arguments.name, arguments.folder, arguments.config)
-    work(room, arguments.cores)
     named = f"ECE408_{study.upper()}_{arguments.name}_m3_report"  # as the course wants it called
+    problem = ""
+    try:
+        submissions.open_room(room, arguments.name, arguments.folder, shared)
+        if arguments.strangers:
+            work_within(room, limit_s(room, timeout_s))
+        else:
+            work(room, arguments.cores)
+    except UserError as error:
+        if not arguments.strangers:
+            raise
+        problem = str(error)
     with files.written_whole(arguments.out) as out:
         out.mkdir()
-        for ending in (".pdf", ".html", ".csv"):
+        if problem:
+            GRADES.write([grading.failed(arguments.name, study, problem)], out / f"{named}.csv")
+        for ending in () if problem else (".pdf", ".html", ".csv"):
             shutil.copyfile(room / REPORT / f"report{ending}", out / f"{named}{ending}")
-    print(f"Report of {arguments.name}: {arguments.out / f'{named}.pdf'}")
+    print(f"{arguments.name}: {problem}" if problem else f"Report of {arguments.name}: {arguments.out / named}.pdf")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,13 @@ def failure(rows) -> dict[str, str]:
     return first
 
 
+@needs_sandbox
+def test_a_folder_that_is_a_link_among_the_system_s_can_be_named_as_readable():
+    link = next(path for path in Path("/usr").glob("*/*") if path.is_symlink() and path.is_dir())
+    done = subprocess.run(sandbox.wrapped(["ls", link], readable=[link]), capture_output=True, text=True, env={})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @either
 @needs_compiler
 def test_a_kernel_that_calls_system_reaches_no_file_outside(setting, tmp_path):

@@ -11,10 +11,12 @@ import pytest
 import yaml
 from pypdf import PdfReader
 
-from warpbook import config, files, submissions, variants
+import report_submission
+from warpbook import config, files, finals, submissions, variants
 from warpbook.errors import UserError
-from warpbook.harness import emulator
-from warpbook.report import answers, pdf
+from warpbook.grades import GRADES
+from warpbook.harness import emulator, sandbox
+from warpbook.report import answers, grading, pdf, rendering
 from warpbook.terms import Term, line_of
 
 COURSE = Path(__file__).parent / "data" / "course"
@@ -98,7 +100,7 @@ def test_what_cannot_be_taken_is_named_with_the_reason_and_the_rest_is_taken(tmp
     found = submissions.find(tmp_path, SP25)
     assert set(found.files) == {"final", "op_0"}
     assert found.refused == {
-        "op_1": "project/m3/op_1/m3-forward.cu has 2097152 bytes, and the limit is 1048576",
+        "op_1": "project/m3/op_1/m3-forward.cu has 2097152 bytes, and the limit is 262144",
         "op_2": "project/m3/op_2/m3-forward.cu is not there",
         "op_3": "project/m3/op_3/m3-forward.cu is a link; put the file itself there",
         "op_5": "project/m3/op_5/m3-forward.cu is no file",
@@ -179,6 +181,24 @@ def test_answers_are_told_apart_by_the_numbers_in_their_headings(tmp_path):
     assert answers.read("op_0", 6, tmp_path) == answers.Answers()
 
 
+def test_of_a_stranger_s_markdown_pictures_beside_it_are_shown_and_nothing_else_is_loaded(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "op_3").mkdir()
+    Image.new("RGB", (8, 4), "red").save(tmp_path / "op_3" / "sweep.png")
+    (tmp_path / "op_3" / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "op_3.md").write_text(
+        "![](./sweep.png) ![b](broken.png) ![c](http://localhost/c.png) ![d](../../secret.png) "
+        "[e](#nowhere) [f](/etc/passwd) [g](https://example.com)\n"
+    )
+    html = answers.read("op_3", 6, tmp_path).rest
+    assert re.findall(r"<img src=\"(data:image.png);base64,[^\"]*\" alt=\"([^\"]*)\"", html) == [
+        ("data:image/png", "./sweep.png")
+    ]
+    assert "[picture: b] [picture: c] [picture: d]" in html
+    assert re.findall(r'href="([^"]*)"', html) == ["https://example.com"]
+
+
 def test_a_map_of_pages_says_where_a_section_begins_and_ends():
     page = '<p style="break-before: page"'
     document = (
@@ -209,7 +229,7 @@ class Workspace:
         for path in (files.PROJECT / "reports").iterdir():
             if path.name not in ("out", "runs"):
                 (folder / "reports" / path.name).symlink_to(path)
-        settings = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 20}}
+        settings = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 40}}
         (folder / "config.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
@@ -227,24 +247,28 @@ def text_of(path: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory) -> Workspace:
-    """A workspace with the report of a submission some of whose files are right."""
+    """A workspace in which three submissions were graded: of several kinds of file, one that hangs, an empty one."""
     if emulator.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
+    if sandbox.unavailable():
+        pytest.skip(sandbox.unavailable())
     made = Workspace(tmp_path_factory.mktemp("workspace"))
-    code = RIGHT.read_text()
-    folder = hand_in(
-        made.folder / "mixed",
-        final=code,
-        unroll=code,
+    code, every = RIGHT.read_text(), made.folder / "all"
+    first = "    float *y, *x, *k;\n"  # of conv_forward_gpu
+    assert code.count(first) == 1
+    mixed = hand_in(
+        every / "mixed",
+        final=code.replace(first, f'{first}    system("rm -rf {made.folder}/*");\n'),
         op_0=code.replace("(TILE + K - 1) * (TILE + K - 1)", "TILE * TILE"),
         op_1=code.replace("const int H_out = H - K + 1, W_out", "const imt H_out = H - K + 1, W_out", 1),
         op_2=b"\xff" + code.encode(),
-        op_4=code + "// cublas\n",
         op_6="__global__ void forward(float *y) {}",
     )
-    (folder / "project" / "m3" / "op_3").mkdir()
-    (folder / "project" / "m3" / "op_0" / "answers.md").write_text("## 2\nOne *fetch* for all threads.\n")
-    done = made.snakemake("submission", "--config", f"path={folder}", "study=sp25")
+    (mixed / "project" / "m3" / "op_3").mkdir()
+    (mixed / "project" / "m3" / "op_0" / "answers.md").write_text("## 2\nOne *fetch* for all threads.\n")
+    hand_in(every / "hangs", op_0=code.replace(first, f"{first}    for (volatile int i = 0; i < 1;);\n"))
+    (every / "empty").mkdir()
+    done = made.snakemake("grade", "--config", f"submissions={every}", "study=sp25")
     assert done.returncode == 0, done.stdout + done.stderr
     return made
 
@@ -252,18 +276,48 @@ def workspace(tmp_path_factory) -> Workspace:
 def test_a_folder_in_the_course_s_layout_gives_its_own_report(workspace):
     pages = text_of(workspace.report("mixed"))
     whole = " ".join(pages)
-    assert re.search(
-        r"Final file project/src/layer/custom/m3- ?forward\.cu right 6 tests passed on the CPU, emulated", whole
-    )
+    assert re.search(r"Final file project/src/layer/custom/m3- ?forward\.cu right 6 tests passed on", whole)
     assert "heap-buffer-overflow in conv_forward_kernel at project/m3/op_0/m3-forward.cu:19" in whole
-    assert re.search(r"op_1.*does not compile.*m3-forward\.cu.11", whole)
+    assert re.search(r"does not compile: project/m3/op_1/m3-forward\.cu:11:", whole)
     assert "project/m3/op_2/m3-forward.cu, line 1: byte 0xff is not UTF-8" in whole
     assert "project/m3/op_3/m3-forward.cu is not there" in whole
-    assert "No cublas in its code" in whole and "Its code is that of its baseline" in whole
+    assert "No __constant__ in its code" in whole
     assert "defines no GPUInterface::conv_forward_gpu; it holds the kernels forward" in whole
     assert "Required, and not in the submission: req_0 Streams; req_1 Tensor cores in TF32" in whole
     assert "One fetch for all threads." in whole
     assert "Times and accuracies are not measured: the configuration asks for no GPU figures" in whole
+
+
+def test_no_submission_s_failure_stops_another_and_each_is_told(workspace):
+    rows = GRADES.rows(workspace.folder / "reports" / "out" / "sp25-grades" / "grades.csv")
+    told = {(row["submission"], row["number"]): row for row in rows}
+    assert {name for name, _ in told} == {"mixed", "hangs", "empty"}
+    verdicts = {key: row["verdict"] for key, row in told.items() if row["verdict"] != "no file"}
+    assert verdicts == {
+        ("hangs", "op_0"): "does not end",
+        ("mixed", "final"): "right",
+        ("mixed", "op_0"): "wrong",
+        ("mixed", "op_1"): "does not compile",
+        ("mixed", "op_2"): "does not compile",
+        ("mixed", "op_3"): "not taken",
+        ("mixed", "op_6"): "does not compile",
+    }
+    assert told["mixed", "op_0"]["place"] == "project/m3/op_0/m3-forward.cu:19"
+    assert told["mixed", "op_1"]["place"].startswith("project/m3/op_1/m3-forward.cu:")
+    assert (told["mixed", "op_0"]["builds"], told["mixed", "op_1"]["builds"]) == ("yes", "no")
+    assert told["mixed", "final"]["rule"] == "right at 100 and at 3 images"
+    assert re.fullmatch(r"\d+", told["mixed", "op_0"]["pages"])
+
+
+def test_the_table_over_all_is_one_page_for_people_too(workspace):
+    (page,) = text_of(workspace.folder / "reports" / "out" / "sp25-grades" / "grades.pdf")
+    assert re.search(r"mixed ✓ – – wrong no build no build not taken – – no build 30 7 0 not measured", page)
+    assert re.search(r"hangs – – – hangs – – – – – – 30 1 0 not measured", page)
+    assert "3 submissions" in page
+
+
+def test_a_submission_that_deletes_files_reaches_none(workspace):
+    assert all((workspace.folder / name).exists() for name in ("config.yaml", "all/mixed/project", "results"))
 
 
 def test_the_last_page_maps_each_optimization_to_the_page_that_it_is_on(workspace):
@@ -271,34 +325,91 @@ def test_the_last_page_maps_each_optimization_to_the_page_that_it_is_on(workspac
     rows = re.findall(
         r"(op_\d) [A-Za-z_ ]+? (\d+)(?:\N{EN DASH}\d+)?(?= op_|$| )", pages[-1].split("assign to each")[1]
     )
-    assert [name for name, _ in rows] == ["op_0", "op_1", "op_2", "op_3", "op_4", "op_6"]
+    assert [name for name, _ in rows] == ["op_0", "op_1", "op_2", "op_3", "op_6"]
     assert all(f"{name}: " in pages[int(page) - 1] for name, page in rows)
 
 
-def test_results_of_a_submission_are_apart_from_the_project_s_own(workspace):
-    assert sorted(path.name for path in (workspace.folder / "results").iterdir() if path.name[0] != ".") == [
-        "submissions"
-    ]
-    assert sorted(path.name for path in (workspace.folder / "reports" / "out").iterdir()) == ["sp25"]
+def test_results_of_submissions_are_apart_from_the_project_s_own(workspace):
+    named = [path.name for path in (workspace.folder / "results").iterdir() if path.name[0] != "."]
+    assert named == ["submissions"]
+    assert {path.name for path in (workspace.folder / "reports" / "out").iterdir()} == {"sp25", "sp25-grades"}
 
 
-def test_a_submission_that_did_not_change_is_left_alone_and_one_that_did_is_made_anew(workspace):
-    arguments = ("submission", "--config", f"path={workspace.folder / 'mixed'}", "study=sp25")
+def test_one_submission_alone_is_reported_and_made_anew_where_it_changed(workspace):
+    folder = hand_in(workspace.folder / "mine", final=b"\xff")
+    arguments = ("submission", "--config", f"path={folder / 'project'}", "study=fa24")
+    assert "is not UTF-8" in " ".join(text_of(made(workspace, arguments, "mine", "fa24")))
     done = workspace.snakemake("--dry-run", *arguments)
     assert "Nothing to be done" in done.stdout + done.stderr
-    (workspace.folder / "mixed" / "project" / "m3" / "op_0" / "answers.md").write_text("## 3\nBy a tile.\n")
+    (folder / "project" / "src" / "layer" / "custom" / "answers.md").write_text("By a tile.\n")
+    assert "By a tile." in " ".join(text_of(made(workspace, arguments, "mine", "fa24")))
+
+
+def made(workspace: Workspace, arguments: tuple[str, ...], name: str, study: str) -> Path:
+    """The report that a command made."""
     done = workspace.snakemake(*arguments)
-    jobs = set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", done.stdout + done.stderr))
-    assert jobs == {"report_submission", "submission", "render_submission"}
-    assert "By a tile." in " ".join(text_of(workspace.report("mixed")))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return workspace.report(name, study=study)
+
+
+def test_a_report_that_cannot_be_made_is_a_row_and_leaves_the_others(tmp_path):
+    row = grading.failed("theirs", "sp25", "it took longer than the 600 s")
+    GRADES.write([row], tmp_path / "theirs.csv")
+    document = rendering.of_grades("t", SP25, 10_000, GRADES.rows(tmp_path / "theirs.csv"))
+    assert "no report" in document and "it took longer than the 600 s" in document
 
 
 def test_without_a_submission_the_command_asks_for_one(workspace):
     done = workspace.snakemake("submission")
     assert done.returncode != 0
-    assert "which submission?" in done.stdout + done.stderr
+    assert "of which submission?" in done.stdout + done.stderr
     done = workspace.snakemake("submission", "--config", "path=nowhere", "study=sp25")
     assert "path: nowhere is no folder; give the one that holds project/ or m3/" in done.stdout + done.stderr
+
+
+def test_strangers_submissions_are_refused_without_a_sandbox_unless_none_is_asked_for(tmp_path, monkeypatch):
+    hand_in(tmp_path / "all" / "theirs", final="x")
+    (tmp_path / "workspace").mkdir()
+    workspace = Workspace(tmp_path / "workspace")
+    (tmp_path / "bin").mkdir()
+    for program in ("bash", "which"):  # what Snakemake wants; no bwrap
+        (tmp_path / "bin" / program).symlink_to(str(shutil.which(program)))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    arguments = ("--dry-run", "grade", "--config", f"submissions={tmp_path / 'all'}", "study=sp25")
+    done = workspace.snakemake(*arguments)
+    assert done.returncode != 0
+    assert (
+        "strangers' kernels run in a sandbox, and there is none here: bubblewrap is not inst"
+        in done.stdout + done.stderr
+    )
+    done = workspace.snakemake(*arguments, "sandbox=none")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("asked", "given"), [("auto", "all"), ("all", "all"), ("none", "none")])
+def test_a_stranger_s_submission_is_sandboxed_on_a_gpu_too_and_watched_by_no_profiler(asked, given):
+    found = report_submission.strangers(shared(sandbox=asked))
+    assert (found["sandbox"], found["profilers"]) == (given, [])
+
+
+def test_a_submission_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(report_submission, "command", lambda cores: ["sh", "-c", "echo $$ > pid; sleep 60 & wait"])
+    with pytest.raises(UserError, match=r"it took longer than the 1 s that a submission"):
+        report_submission.work_within(tmp_path, 1)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_the_rules_for_the_final_file_are_read_from_its_code():
+    beside = "void GPUInterface::conv_forward_gpu_prolog(float *x) {\n  // <<<\n  if (x) { k<<<1, 1>>>(x); }\n}\n"
+    inside = "void GPUInterface::conv_forward_gpu(float *x) { k<<<1, 1>>>(x); }\n"
+    kept = {rule.asks: (rule.kept, rule.words) for rule in finals.rules(inside)}
+    assert [kept for kept, _ in kept.values()] == [True, True, True]
+    found = finals.rules(beside + inside + "cudaStreamCreate(&s); __half x;")
+    assert [(rule.kept, rule.words) for rule in found] == [
+        (False, "launched in conv_forward_gpu_prolog, line 3"),
+        (False, "streams are made in line 6"),
+        (None, "its code names fp16: whether accuracy suffers, the course's run must show"),
+    ]
 
 
 def test_a_folder_of_no_submissions_is_named(tmp_path):

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,8 +39,10 @@ TITLES = {
     "fused": "Unrolling fused into the product",
 }
 
-_CODE_BYTES, _ANSWER_BYTES = 1 << 20, 256 << 10
+_CODE_BYTES, _LINES, _ANSWER_BYTES = 256 << 10, 5000, 256 << 10
+_PICTURES, _PICTURE_BYTES = 20, 4 << 20
 _DEEP, _FOLDERS = 6, 2000
+_PICTURE = re.compile(r"[\w-][\w.-]*\.(png|jpe?g)", re.IGNORECASE | re.ASCII)
 _OF_THE_LAYOUT = ("project", "Project", "src", "layer", "custom", "m3")
 _LINKED = ("Snakefile", "rules", "scripts", "profiles", "requirements", "weights", "pyproject.toml")
 
@@ -53,13 +54,15 @@ class Found:
     folder: Path
     files: dict[str, Path] = field(default_factory=dict)
     answers: dict[str, Path] = field(default_factory=dict)
+    pictures: dict[str, Path] = field(default_factory=dict)
+    """Beside the answers, by what they are of and their names: `req_0/timeline.png`."""
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def sha256(self) -> str:
         """Identity of all that is made of it."""
         digest = hashlib.sha256(repr(sorted(self.refused.items())).encode())
-        for kind in (self.files, self.answers):
+        for kind in (self.files, self.answers, self.pictures):
             for name, path in sorted(kind.items()):
                 digest.update(repr((name, self.shown(path), sha256(path))).encode())
         return digest.hexdigest()
@@ -113,7 +116,9 @@ def submitted(config: Config) -> dict[str, Found]:
 def reports(study: str, submitted: Iterable[str]) -> list[str]:
     """The folders of reports on submissions by name. Raises UserError where there is none."""
     if not submitted:
-        raise UserError("which submission? snakemake --cores 1 submission --config path=<its folder> study=<its term>")
+        raise UserError(
+            "of which submission? --config path=<its folder> study=<its term>; or submissions=<a folder of such>"
+        )
     return [f"reports/out/{study}/{name}" for name in submitted]
 
 
@@ -180,6 +185,9 @@ def _take_answers(found: Found, name: str, folder: Path) -> None:
         found.refused[f"answers of {name}"] = f"{found.shown(path)} {reason}"
     else:
         found.answers[name] = path
+        pictures = [one for one in sorted(folder.iterdir()) if _PICTURE.fullmatch(one.name)]
+        takable = [one for one in pictures if not _untakable(one, _PICTURE_BYTES)]
+        found.pictures.update({f"{name}/{one.name}": one for one in takable[:_PICTURES]})
 
 
 def _untakable(path: Path, most_bytes: int) -> str:
@@ -194,6 +202,8 @@ def _untakable(path: Path, most_bytes: int) -> str:
         return "cannot be read"
     if path.stat().st_size > most_bytes:
         return f"has {path.stat().st_size} bytes, and the limit is {most_bytes}"
+    if path.suffix == ".cu" and (lines := path.read_bytes().count(b"\n")) > _LINES:
+        return f"has {lines} lines, and the limit is {_LINES}"
     return ""
 
 
@@ -210,7 +220,8 @@ def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) ->
         if path.name not in ("out", "runs"):
             _link(room / "reports" / path.name, path)
     _fill(room / "kernels", _kernels(found, term))
-    _fill(room / "reports" / "answers", {f"{of}.md": path.read_bytes() for of, path in found.answers.items()})
+    written = {f"{of}.md": path for of, path in found.answers.items()} | found.pictures
+    _fill(room / "reports" / "answers", {name: path.read_bytes() for name, path in written.items()})
     text = yaml.safe_dump(_configuration(found, name, shared, term), sort_keys=False, allow_unicode=True)
     _fill_one(room / "config.yaml", text.encode())
 
@@ -247,7 +258,7 @@ def _configuration(found: Found, name: str, shared: Mapping[str, Any], term: Ter
         **shared,
         "cpu": "none",
         "architectures": [term.arch],
-        "report": {"title": shared["studies"][shared["study"]]["title"], "authors": [name]},
+        "report": {"title": "Convolution on a GPU, milestone 3", "authors": [name]},
         "submission": {
             "name": name,
             "files": {of: found.shown(path) for of, path in found.files.items()},
@@ -267,11 +278,12 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _fill(folder: Path, content: Mapping[str, bytes]) -> None:
-    """Have a folder hold these files and no others; one that is as it should be keeps its date."""
+    """Have a folder hold these files, by their paths in it, and no others; one that is as it should be keeps its
+    date."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.name not in content:
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for path in folder.rglob("*"):
+        if path.is_file() and str(path.relative_to(folder)) not in content:
+            path.unlink()
     for name, wanted in content.items():
         _fill_one(folder / name, wanted)
 

@@ -201,6 +201,7 @@ class Targets:
     @cached_property
     def templates(self) -> list[str]:
         """What a report is rendered with besides code: templates, styles, narratives, published figures."""
-        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "narrative/*.md", "published/*.csv", "answers/*.md")
+        words = ("narrative/*.md", "published/*.csv", "answers/*.*", "answers/*/*.*")
+        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", *words)
         files = (path for ending in endings for path in (PROJECT / "reports").glob(ending))
         return sorted(str(path.relative_to(PROJECT)) for path in files if not path.name.startswith("compare."))

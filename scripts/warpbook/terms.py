@@ -4,6 +4,7 @@ The facts are data, under `course` of a study in config.yaml.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -102,6 +103,12 @@ class Term(_Part):
         """Those that its optimizations are compared with, in the order of the milestones."""
         used = {one.baseline for one in self.optimizations.values()}
         return [name for name in ("basic", "unroll", "fused") if name in used]
+
+
+def counted(term: Term, points: Mapping[str, int]) -> int:
+    """The sum of points of optimizations by number, optional ones up to what counts."""
+    required = sum(worth for name, worth in points.items() if name in term.required)
+    return required + min(term.optional_points, sum(points.values()) - required)
 
 
 def line_of(word: str, code: str) -> int:

@@ -139,7 +139,8 @@ def wrapped(
         else:
             words += ["--ro-bind-try", name, name]
     for path in [*_python(), *(path.absolute() for path in readable)]:
-        words += ["--ro-bind", str(path), str(path)]
+        if not path.is_relative_to("/usr"):  # which is there, links in it too, in whose place nothing could be put
+            words += ["--ro-bind", str(path), str(path)]
     for path in writable:
         words += ["--bind", str(path), str(path)]
     words += ["--dir", str(folder), "--remount-ro", "/", "--chdir", str(folder), "--clearenv"]

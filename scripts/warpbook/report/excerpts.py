@@ -40,12 +40,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A difference in short. file, over: the names of the two files; more: lines changed elsewhere."""
+    """A difference in short. file, over: the names of the two files; more: lines changed elsewhere; added, removed:
+    lines of code in all."""
 
     file: str
     over: str
     lines: tuple[Line, ...]
     more: int
+    added: int
+    removed: int
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ class _Entry:
     weight: float
 
 
-def excerpt(variant: Variant, baseline: Variant) -> Excerpt | None:
-    """The stretch of at most `MOST_LINES` lines that tells most of what `variant` changes in `baseline`.
+def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES) -> Excerpt | None:
+    """The stretch of at most `most_lines` lines that tells most of what `variant` changes in `baseline`.
 
     Of the kernels' code, headers apart; where that is the same, of the constants that it is compiled with, else of the
     launchers'. None where nothing differs.
@@ -68,36 +71,37 @@ def excerpt(variant: Variant, baseline: Variant) -> Excerpt | None:
         sides.append(("\n".join(variant.defines), "\n".join(baseline.defines), ".cu"))
     sides.append((variant.launcher_code, baseline.launcher_code, ".py"))
     for after, before, ending in sides:
-        found = _stretch(before, after)
+        found = _stretch(before, after, most_lines)
         if found:
-            entries, more = found
+            entries, added, removed = found
             lines = tuple(_highlighted(entries, before, after, ending))
-            return Excerpt(f"{variant.name}{ending}", f"{baseline.name}{ending}", lines, more)
+            more = added + removed - sum(entry.sign in (ADDED, REMOVED) for entry in entries)
+            return Excerpt(f"{variant.name}{ending}", f"{baseline.name}{ending}", lines, more, added, removed)
     return None
 
 
-def _stretch(before: str, after: str) -> tuple[list[_Entry], int] | None:
-    """The entries that are shown, and how many changed lines are not; None where no code differs."""
+def _stretch(before: str, after: str, most_lines: int) -> tuple[list[_Entry], int, int] | None:
+    """The entries that are shown, and how many lines are added and removed in all; None where no code differs."""
     entries = _with_gaps(list(_difference(before, after)))
     if not any(entry.weight for entry in entries):
         return None
     # Gaps are free: they are no lines of code.
-    ends = [_end(entries, start) for start in range(len(entries))]
+    ends = [_end(entries, start, most_lines) for start in range(len(entries))]
     weights = [sum(entry.weight for entry in entries[start:end]) for start, end in enumerate(ends)]
     start = max(range(len(entries)), key=lambda place: (weights[place], -place))
     shown = entries[start : ends[start]]
     while not shown[-1].weight and len(shown) > 1 and shown[-1].sign == GAP:
         shown.pop()
-    changed = sum(entry.sign in (ADDED, REMOVED) for entry in entries)
-    return shown, changed - sum(entry.sign in (ADDED, REMOVED) for entry in shown)
+    added, removed = (sum(entry.sign == sign for entry in entries) for sign in (ADDED, REMOVED))
+    return shown, added, removed
 
 
-def _end(entries: list[_Entry], start: int) -> int:
+def _end(entries: list[_Entry], start: int, most_lines: int) -> int:
     """Where a stretch from `start` ends that has as many lines as may be."""
     lines = 0
     for place in range(start, len(entries)):
         lines += entries[place].sign != GAP
-        if lines > MOST_LINES:
+        if lines > most_lines:
             return place
     return len(entries)
 

@@ -17,9 +17,10 @@ from warpbook.report import words
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
-from warpbook.report.views import VIEWS, cover, runs_compared
+from warpbook.report.views import VIEWS, cover, graded, runs_compared
 from warpbook.report.views.cells import data_uri
 from warpbook.report.views.deliverables import SUPPLEMENT
+from warpbook.terms import Term
 
 FOLDER = PROJECT / "reports"
 
@@ -114,7 +115,8 @@ def documents(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> 
     supplement = _part(ev, "sections/supplement.html.j2")
     report = _checked(ev, _part(ev, "report.html.j2", "sections/summary.html.j2"), supplement)
     shell = templates().get_template("document.html.j2")
-    shared = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
+    shown = cover.view(ev, made, commit, dirty)
+    shared = {"cover": shown, "stylesheets": _stylesheets(), "name": ev.name, "kind": "report"}
     alone = shell.render(parts=[report], others=supplement.chapters, full_cover=True, **shared)
     beside = shell.render(parts=[supplement], others=[], full_cover=False, **shared)
     return Documents(
@@ -129,7 +131,7 @@ def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None)
     report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
     shell = templates().get_template("document.html.j2")
     shown = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
-    return shell.render(parts=[report], others=[], full_cover=True, **shown)
+    return shell.render(parts=[report], others=[], full_cover=True, kind="submission", **shown)
 
 
 def _part(ev: Evidence, body: str, front: str = "") -> Part:
@@ -185,6 +187,12 @@ def comparison_html(compared: Comparison) -> str:
         stylesheets=_stylesheets(),
         body=Markup(body.replace("<table>", '<table class="data">')),
     )
+
+
+def of_grades(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -> str:
+    """The table over submissions as an HTML document: rows of GRADES, of a term's study with so many images at most."""
+    shown = graded.view(title, term, images, rows)
+    return templates().get_template("grades.html.j2").render(view=shown, stylesheets=_stylesheets())
 
 
 def standalone(document: str) -> str:

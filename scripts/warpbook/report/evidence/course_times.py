@@ -54,6 +54,14 @@ class CourseTimes:
         series = [self._sound(variant, layer, size, which) for layer in self._scope.layer_names]
         return estimates.sum_of_medians(series) if all(map(len, series)) else None
 
+    def ratio(self, variant: str, over: str, size: int, which: tuple[str, str]) -> Estimate | None:
+        """How many times longer `over` takes, all layers added, with a bootstrap interval; the two were timed one after
+        the other, not in turn. None where a layer of either has no figure."""
+        base, mine = (
+            [self._sound(name, layer, size, which) for layer in self._scope.layer_names] for name in (over, variant)
+        )
+        return estimates.ratio_of_sums(base, mine, paired=False) if all(map(len, base + mine)) else None
+
     def problems(self, variant: Variant) -> list[str]:
         """Why a file, or some of its times, has no figure; each reason once."""
         run, emulated = self._scope.gpu_run, self._checks.emulated(variant.name)

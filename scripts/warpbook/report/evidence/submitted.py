@@ -48,6 +48,13 @@ class Judged:
     def verdict(self) -> str:
         return VERDICTS[self.status]
 
+    @property
+    def builds(self) -> str:
+        """yes, no, or empty where that was not tried."""
+        if self.status in ("missing", "refused", "unsupported"):
+            return ""
+        return "no" if self.status == "compile_failed" else "yes"
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -87,6 +94,11 @@ class Submitted:
         """The variant that one is compared with; None where the submission does not hold it."""
         mine = self.variant(name)
         return self.variant(mine.header.builds_on) if mine and mine.header.builds_on else None
+
+    def is_baseline(self, name: str) -> bool:
+        """Whether the code of one is that of its baseline, comments and layout aside."""
+        mine, over = self.variant(name), self.baseline(name)
+        return bool(mine and over and _bare(mine.code) == _bare(over.code))
 
     def shown(self, name: str) -> list[Shown]:
         """The words that an optimization's code ought to hold."""
@@ -140,8 +152,9 @@ class Submitted:
 
     def _in_its_words(self, name: str, reason: str) -> str:
         """A reason with the file called as the submission calls it."""
-        said = reason.removeprefix(f"{name}: ")
-        return re.sub(rf"\b{re.escape(name)}\.cu\b", lambda _: self.of.files[name], said)
+        said = re.sub(rf"^{name}(: | does not compile for [\w ]+: )", "", reason)
+        said = re.sub(r"\.cu\((\d+)\): ", r".cu:\1: ", said)  # as nvcc names a place
+        return re.sub(rf"\b{name}\.cu\b", lambda _: self.of.files[name], said)
 
     @staticmethod
     def _place(words: str) -> str:
@@ -160,6 +173,10 @@ class Submitted:
         kernels = sources.kernels(variant.code)
         held = f"; it holds the kernels {', '.join(kernels)}" if kernels else ""
         return f"{variant.name}.cu defines no GPUInterface::conv_forward_gpu{held}"
+
+
+def _bare(code: str) -> list[str]:
+    return sources.without_comments(code).split()
 
 
 def _first_error(log: str) -> str:

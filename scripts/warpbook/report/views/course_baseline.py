@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from warpbook import units
 from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cells
 from warpbook.report.views.parts import Table, numbers, words
 from warpbook.submissions import FINAL, TITLES
@@ -35,13 +36,13 @@ def _table(ev: Evidence, shown: list[str]) -> Table:
     for name in shown:
         for size in ev.sizes if ev.submitted.variant(name) else ():
             runs = ev.programs.runs(name, size)
-            times = [ev.times.op(name, layer, size) for layer in ev.layer_names]
+            times = [ev.course.time(name, layer, size, OP) for layer in ev.layer_names]
             rows.append(
                 (
                     TITLES[name],
                     units.count(size),
                     *(cells.timed(time) for time in times),
-                    cells.timed(ev.times.total(name, size)),
+                    cells.timed(ev.course.total(name, size, OP)),
                     units.MISSING if runs.empty else f"{units.seconds(runs.elapsed_s.median())}\u202fs",
                     units.MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
                 )

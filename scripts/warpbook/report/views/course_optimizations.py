@@ -1,19 +1,24 @@
 """Each optimization of a submission against its baseline: the course's questions, the student's answers, evidence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from warpbook import units
+from warpbook.estimates import Estimate
 from warpbook.report import answers
 from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.course_times import LAYER, OP
 from warpbook.report.evidence.submitted import Judged
 from warpbook.report.excerpts import Excerpt, excerpt
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Table, numbers, words
+from warpbook.report.views.parts import Table, numbers
 from warpbook.report.views.resources import Resources, of_main_kernel
 from warpbook.submissions import FINAL, TITLES
 from warpbook.terms import line_of
+
+MOST_LINES = 30
+"""Of a difference."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,8 @@ def _asked(ev: Evidence, name: str) -> Asked:
     mine, over = ev.submitted.variant(name), ev.submitted.baseline(name)
     final = ev.submitted.variant(FINAL)
     written = answers.read(name, len(ev.submitted.term.questions))
-    times = _times(ev, name, over.name) if over else None
-    change = excerpt(mine, over) if mine and over else None
+    times = _times(ev, name, over.name if over else "") if mine else None
+    change = excerpt(mine, over, MOST_LINES) if mine and over else None
     return Asked(
         name=name,
         title=one.title,
@@ -88,8 +93,8 @@ def _asked(ev: Evidence, name: str) -> Asked:
         over_file=ev.submitted.of.files.get(one.baseline, ""),
         worth=ev.submitted.worth(name),
         points=one.points,
-        change=change,
-        unchanged=bool(mine and over and not change),
+        change=change and replace(change, file=ev.submitted.of.files[name], over=ev.submitted.of.files[one.baseline]),
+        unchanged=ev.submitted.is_baseline(name),
         shows=tuple((shown.word, shown.line) for shown in ev.submitted.shown(name)),
         in_final=tuple(word for word in one.shows if final and line_of(word, final.code)),
         after=of_main_kernel(ev, name) if mine else None,
@@ -105,31 +110,33 @@ def _asked(ev: Evidence, name: str) -> Asked:
 
 
 def _why_not_timed(ev: Evidence, name: str) -> str:
-    if not ev.gpu_run:
-        return ev.source.why
-    if not ev.submitted.baseline(name):
-        return "the submission does not hold the file that it is compared with"
-    reasons = list(ev.problems.of(name).reason.unique())
-    return "; ".join(reasons) or f"the run {ev.gpu_run.run_id} holds no figure of it"
+    mine = ev.submitted.variant(name)
+    if mine is None:
+        return "there is no file"
+    return "; ".join(ev.course.problems(mine)) or "no time of it is sound"
 
 
 def _times(ev: Evidence, name: str, over: str) -> Table | None:
-    """Times of all layers added, beside the baseline's; None where none was measured."""
+    """Times of all layers added, beside the baseline's; None where none of its own was measured."""
     rows = []
     for size in ev.sizes:
-        speedup = ev.times.total_speedup(name, size)
-        cells_of = [cells.timed(ev.times.total(one, size, kind)) for kind in ("op", "layer") for one in (over, name)]
-        if speedup:
-            rows.append((units.count(size), *cells_of, cells.sped(speedup), cells.verdict(speedup)))
+        times = [ev.course.total(one, size, which) for which in (OP, LAYER) for one in (over, name)]
+        ratios = [ev.course.ratio(name, over, size, which) if over else None for which in (OP, LAYER)]
+        if times[1] or times[3]:
+            before_op, op, before_layer, layer = map(cells.timed, times)
+            by_op, by_layer = (units.MISSING if ratio is None else _ratio(ratio) for ratio in ratios)
+            rows.append((units.count(size), before_op, op, by_op, before_layer, layer, by_layer))
     if not rows:
         return None
     return Table(
         f"course-times-{name}",
-        f"{name} and its baseline, timed in turn on {ev.device_name('gpu')}, both layers added: op time, and layer "
-        "time with what prolog and epilog do. Where the work is in the prolog, layer time alone means something.",
-        (
-            *numbers("Batch", "Baseline, op", "Op time", "Baseline, layer", "Layer time", "Speedup, op"),
-            *words("Verdict"),
-        ),
+        f"{name} and its baseline on {ev.device_name('gpu')}, both layers added: the course's Op Time, and its Layer "
+        "Time, which holds what prolog and epilog do, with the baseline's over each. Where the work is in the prolog, "
+        f"Layer Time alone means something. The two were timed one after the other; {units.MISSING}: no sound figure.",
+        numbers("Batch", "Baseline, op", "Op Time", "Ratio", "Baseline, layer", "Layer Time", "Ratio"),
         tuple(rows),
     )
+
+
+def _ratio(ratio: Estimate) -> str:
+    return f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)}"

@@ -2,40 +2,83 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
+from markupsafe import Markup
+
+from warpbook import finals, units
+from warpbook.report import answers, grading
 from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Table, numbers, words
+from warpbook.report.views.parts import Fact, Table, numbers, words
 from warpbook.submissions import FINAL
+from warpbook.terms import counted
 
 
 @dataclass(frozen=True)
 class Points:
-    """grade: what the final file's times mean for the points of performance, as a sentence; pages: where each
-    optimization stands, for the upload."""
+    """facts: headline figures; grade: what the final file's times mean for the points of performance, as a sentence;
+    said: what the student wrote on the final file; pages: where each optimization stands, for the upload."""
 
+    facts: tuple[Fact, ...]
     table: Table
+    final: Table
     milestones: Table
     grade: str
+    said: Markup
     pages: Table
 
 
 def view(ev: Evidence) -> Points:
-    """The chapter of a study of a term."""
-    return Points(table=_table(ev), milestones=_milestones(ev), grade=_grade(ev), pages=_pages(ev))
+    """The summary of a study of a term, and its last chapters."""
+    written = answers.read(FINAL, len(ev.submitted.term.questions))
+    said = [written.rest, *written.by_question.values()]
+    return Points(
+        facts=_facts(ev),
+        table=_table(ev),
+        final=_final(ev),
+        milestones=_milestones(ev),
+        grade=_grade(ev),
+        said=Markup("").join(said),
+        pages=_pages(ev),
+    )
 
 
-def judge(ev: Evidence, name: str) -> str:
-    """What a rule finds of an optimization's claim, and what is left to a person."""
-    judged = ev.submitted.judged(name)
-    if not judged.right:
-        return f"{judged.verdict}: no points by rule"
-    absent = [shown.word for shown in ev.submitted.shown(name) if not shown.line]
-    if absent:
-        return f"right, but nothing of {' and '.join(absent)} in its code: a person must look"
-    if not ev.submitted.shown(name):
-        return "right; whether it is what it is called, a person must say"
-    return "right, and its code has what its name says; a person reads the answers"
+def _facts(ev: Evidence) -> tuple[Fact, ...]:
+    claimed = {name: ev.submitted.judged(name) for name in ev.submitted.claimed}
+    right = [name for name, judged in claimed.items() if judged.right]
+    final, total = ev.submitted.judged(FINAL), ev.course.total(FINAL, ev.largest, OP)
+    points = counted(ev.submitted.term, {name: ev.submitted.worth(name) for name in claimed})
+    sound = counted(ev.submitted.term, {name: ev.submitted.worth(name) for name in right})
+    return (
+        Fact("Final file", final.verdict, final.where if final.right else final.place or final.file, "name"),
+        Fact("Optimizations that are right", f"{len(right)} of {len(claimed)}", "of those handed in"),
+        Fact("Points claimed", str(points), f"{sound} of them by a file that is right; {_possible(ev)} possible"),
+        Fact("Op times of the final file", units.time(total.value), f"on {ev.device_name('gpu')}")
+        if total
+        else Fact("Op times of the final file", "not measured", "there is no sound figure here", "name"),
+    )
+
+
+def _possible(ev: Evidence) -> int:
+    return sum(one.points for one in ev.submitted.term.required.values()) + ev.submitted.term.optional_points
+
+
+def _final(ev: Evidence) -> Table:
+    """The course's rules for the final file, as far as its code tells."""
+    judged, variant = ev.submitted.judged(FINAL), ev.submitted.variant(FINAL)
+    found = finals.rules(variant.code) if variant else []
+    any_batch = judged.note or f"{judged.tests} tests passed {judged.where}" if judged.right else judged.words
+    kept = {True: "kept", False: "not kept", None: "a person must say"}
+    return Table(
+        "course-final",
+        "The course's rules for the final file, as far as its tests and its code tell.",
+        words("Rule", "Verdict", "Why"),
+        (
+            ("Right at any batch size", kept[judged.right and not judged.note], any_batch),
+            *((rule.asks, kept[rule.kept], rule.words) for rule in found),
+        ),
+        "judged",
+    )
 
 
 def _table(ev: Evidence) -> Table:
@@ -47,18 +90,24 @@ def _table(ev: Evidence) -> Table:
             required += worth
         else:
             optional += worth
-        said = judge(ev, name) if name in claimed else "not handed in"
-        rows.append((name, one.title, str(one.points), str(worth) if name in claimed else units.MISSING, said))
+        said = str(worth) if name in claimed else units.MISSING
+        rows.append((name, one.title, str(one.points), said, *grading.claim(ev, name)))
     possible = sum(one.points for one in term.required.values())
-    rows.append(("", "Required", str(possible), str(required), ""))
+    rows.append(("", "Required", str(possible), str(required), "", ""))
     beyond = optional - term.optional_points
     said = f"{optional} claimed; {beyond} beyond what counts" if beyond > 0 else ""
-    rows.append(("", "Optional, at most", str(term.optional_points), str(min(optional, term.optional_points)), said))
+    rows.append(
+        ("", "Optional, at most", str(term.optional_points), str(min(optional, term.optional_points)), said, "")
+    )
     return Table(
         "course-points-table",
         "Points of the last milestone but those for performance. Claimed is what has a file; a claim is worth less "
         "where the code lacks what full points ask.",
-        (*words("Number", "Optimization"), *numbers("Possible", "Claimed"), *words("What a rule can say")),
+        (
+            *words("Number", "Optimization"),
+            *numbers("Possible", "Claimed"),
+            *words("What a rule says", "What is left to a person"),
+        ),
         tuple(rows),
         "judged",
     )
@@ -75,7 +124,7 @@ def _milestones(ev: Evidence) -> Table:
 
 def _grade(ev: Evidence) -> str:
     line, gpu = ev.submitted.term.performance, ev.submitted.term.gpu
-    total = ev.times.total(FINAL, ev.largest) if FINAL in ev.plan.variants else None
+    total = ev.course.total(FINAL, ev.largest, OP) if FINAL in ev.plan.variants else None
     if total is None:
         return "The final file's times were not measured here: nothing is said of these points."
     device, time = ev.device_name("gpu"), units.time(total.value)

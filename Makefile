@@ -1,8 +1,9 @@
 # make report   from a fresh clone to reports/out/<study>.pdf
 # make test     the test suite
+# make submission path=<folder> study=sp25, make grade submissions=<folder of folders> study=sp25: the course's, README
 # Both install what is missing first, and say nothing of it when nothing is.
 
-.PHONY: report test chaos attacks test-cuda12 lock format benchmark
+.PHONY: report submission grade test chaos attacks test-cuda12 lock format benchmark
 .SILENT:
 
 # A command whose words are for those whom it fails.
@@ -13,6 +14,12 @@ workers = --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 report: .venv/installed
 	.venv/bin/snakemake --cores 1 report
+
+submission: .venv/installed
+	.venv/bin/snakemake --cores all submission --config path='$(path)' study='$(study)'
+
+grade: .venv/installed
+	.venv/bin/snakemake --cores all grade --config submissions='$(submissions)' study='$(study)'
 
 test: .venv/installed-test
 	.venv/bin/ruff check --quiet

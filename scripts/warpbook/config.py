@@ -187,8 +187,12 @@ class Config(_Model):
     studies: dict[str, Study] = Field(min_length=1)
     archive: str = Field("", description="where `archive` puts the packed run; empty: reports/runs")
     submission: Submission | None = Field(None, description="of the project that a submission is worked on in")
-    path: str = Field("", description="the folder of the submission that `submission` makes a report of")
-    submissions: str = Field("", description="the folder of submissions, a folder each, that `grade` goes over")
+    path: Annotated[str, BeforeValidator(str)] = Field(
+        "", description="the folder of the submission that `submission` makes a report of"
+    )
+    submissions: Annotated[str, BeforeValidator(str)] = Field(
+        "", description="the folder of submissions, a folder each, that `grade` goes over"
+    )
     base: str = Field("", description="the run that `compare` holds `head` against: an id of reports/runs, or a path")
     head: str = ""
     tolerance: float = Field(0.02, gt=0, lt=1, description="least change between two runs that `compare` calls one")

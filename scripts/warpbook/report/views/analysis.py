@@ -1,6 +1,7 @@
 """The chapter on hardware counters: what bounds each variant's longest kernel."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from warpbook import units
 from warpbook.networks import ConvLayer
@@ -202,7 +203,11 @@ def _notes(ev: Evidence) -> list[str]:
     ]
     if ev.counters.unread:
         notes.append(f"Nsight Compute gave no reading of {', '.join(ev.counters.unread)}.")
-    left_out = ev.gpu_run.record.get("reports_left_out")
+    start = f"{ev.network.name}-"
+    left_out = [name for name in ev.gpu_run.record.get("reports_left_out", []) if name.startswith(start)]
     if left_out:
-        notes.append(f"Too large for the run's archive of Nsight Compute's own reports: {', '.join(left_out)}.")
+        named = ", ".join(Path(name).stem.removeprefix(start) for name in left_out)
+        notes.append(
+            f"The run's archive has no room for Nsight Compute's own reports of {named}; their counters it has."
+        )
     return notes

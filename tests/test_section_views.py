@@ -358,3 +358,12 @@ def test_reports_that_an_archive_has_no_room_for_are_named_where_their_network_i
     assert "no room for Nsight Compute's own reports of fft; their" in analysis.view(ev).notes[-1]
     monkeypatch.setitem(ev.gpu_run.record, "reports_left_out", left_out[1:])
     assert not any("no room" in note for note in analysis.view(ev).notes)
+
+
+def test_no_speedup_over_the_cpu_is_drawn_where_there_is_no_time_of_it(ev, monkeypatch):
+    assert [figure.id for figure in milestone_3.view(ev).kernel.figures] == ["m3-times", "m3-speedup"]
+    measured = ev.ranking.measured
+    monkeypatch.setattr(
+        ev.ranking, "measured", lambda device, **kinds: [] if device == "cpu" else measured(device, **kinds)
+    )
+    assert [figure.id for figure in milestone_3.view(ev).kernel.figures] == ["m3-times"]

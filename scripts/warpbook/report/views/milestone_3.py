@@ -286,22 +286,23 @@ def _op_times(ev: Evidence, naive: Variant) -> Table:
 
 def _figures(ev: Evidence, naive: Variant) -> tuple[Figure, ...]:
     cpu = ev.ranking.measured("cpu")
-    return (
-        Figure(
-            "m3-times",
-            figures.times.times_by_size(ev, [*cpu, naive], True),
-            "Op time against dataset size for CPU variants and the first GPU kernel.",
-            "Op time against dataset size, CPU and GPU. Where the GPU's line flattens towards few images, launching "
-            "and waiting take the same time however little there is to do.",
-        ),
-        Figure(
-            "m3-speedup",
-            figures.times.speedup_by_size(ev, naive, cpu),
-            "Speedup of the first GPU kernel over each CPU variant against dataset size.",
-            "Speedup of the first GPU kernel over each CPU variant, op times of all layers added, with 95 % intervals. "
-            "Two devices cannot be timed in turn: these are ratios of separate measurements.",
-        ),
+    times = Figure(
+        "m3-times",
+        figures.times.times_by_size(ev, [*cpu, naive], True),
+        "Op time against dataset size for CPU variants and the first GPU kernel.",
+        "Op time against dataset size, CPU and GPU. Where the GPU's line flattens towards few images, launching and "
+        "waiting take the same time however little there is to do.",
     )
+    if not cpu:
+        return (times,)
+    speedups = Figure(
+        "m3-speedup",
+        figures.times.speedup_by_size(ev, naive, cpu),
+        "Speedup of the first GPU kernel over each CPU variant against dataset size.",
+        "Speedup of the first GPU kernel over each CPU variant, op times of all layers added, with 95 % intervals. "
+        "Two devices cannot be timed in turn: these are ratios of separate measurements.",
+    )
+    return times, speedups
 
 
 def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:

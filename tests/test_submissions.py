@@ -1,10 +1,13 @@
 """Submissions of the course: found in their layout, worked on apart, judged file by file, reported for the upload."""
 
+import itertools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,11 +15,13 @@ import yaml
 from pypdf import PdfReader
 
 import report_submission
-from warpbook import config, files, finals, submissions, variants
+from warpbook import config, files, finals, plan, printed, runs, submissions, tables, variants
 from warpbook.errors import UserError
 from warpbook.grades import GRADES
 from warpbook.harness import emulator, sandbox
 from warpbook.report import answers, grading, pdf, rendering
+from warpbook.report.evidence import Evidence, submitted
+from warpbook.report.views import VIEWS, course_points
 from warpbook.terms import Term, line_of
 
 COURSE = Path(__file__).parent / "data" / "course"
@@ -207,6 +212,149 @@ def test_a_map_of_pages_says_where_a_section_begins_and_ends():
         '<a class="pages" href="#one">?</a><a class="pages" href="#two">?</a></html>'
     )
     assert re.findall(r'href="#(\w+)">([^<]*)</a>', pdf.paged(document)) == [("one", "1"), ("two", "2\N{EN DASH}3")]
+
+
+OUTPUT = """\
+Test batch size: 100
+Loading fashion-mnist data...Done
+Loading model...Done
+Conv-GPU==
+Layer Time: 6.5 ms
+Op Time: 0.5 ms
+Conv-GPU==
+Layer Time: 7.5 ms
+Op Time: 0.25 ms
+
+Test Accuracy: 0.86
+
+real\t0m1.500s
+user\t0m1.000s
+Test batch size: 10000
+Conv-GPU==
+Op Time: 40.25 ms
+Conv-GPU==
+Op Time: 2e1 ms
+Test Accuracy: 0.8714
+Test batch size: 1000
+Op Time: 3 ms
+"""
+
+
+def test_the_course_s_output_is_read_run_by_run_and_what_is_cut_off_left_out():
+    first, last = printed.runs(OUTPUT, layers=2)
+    assert first == printed.Printed(100, (0.5, 0.25), (6.5, 7.5), 0.86, 1.5)
+    assert last == printed.Printed(10_000, (40.25, 20.0), (), 0.8714, None)
+    assert printed.runs("no output of the course", layers=2) == []
+
+
+def test_outputs_are_found_beside_what_they_are_of(tmp_path):
+    folder = hand_in(tmp_path, final="a", unroll="b", req_0="c", op_1="d")
+    for place in ("m3.out", "m3/req_0/m3.out", "src/layer/custom/unroll-new-forward.out", "m3/op_0.out"):
+        (folder / "project" / place).write_text(OUTPUT)
+    found = submissions.find(folder, SP25)
+    assert {name: found.shown(path) for name, path in found.outputs.items()} == {
+        "final": "project/m3.out",
+        "req_0": "project/m3/req_0/m3.out",
+        "unroll": "project/src/layer/custom/unroll-new-forward.out",
+    }
+
+
+@pytest.fixture
+def timed(tmp_path, newest_archive, monkeypatch):
+    """Make the evidence of a submission whose files took times, as [op 1, op 2, layer 1, layer 2] in ms at 10000
+    images, on a GPU of some name."""
+
+    def make(gpu: str, outputs: Mapping[str, str] = {}, **times: list[float | None]) -> Evidence:
+        code, room = RIGHT.read_text(), tmp_path / "room"
+        folder = hand_in(tmp_path / "mine", **{name: f"{code}// {name}\n" for name in times})
+        for name, text in outputs.items():
+            found = submissions.find(folder, SP25).files[name]
+            found.with_suffix(".out").write_text(text)
+        submissions.open_room(room, "mine", folder, shared())
+        monkeypatch.setattr(submitted, "PROJECT", room)
+        known = variants.discover(room / "kernels")
+        settings = config.load(yaml.safe_load((room / "config.yaml").read_text()), list(known))
+        record = dict(runs.open_run(newest_archive).record)
+        record["measuring"] = settings.measuring.model_dump(mode="json")
+        record["machine"] = {**record["machine"], "gpu": {**record["machine"]["gpu"], "name": gpu}}
+        record["variants"] = {
+            name: {"source_sha256": variant.source_sha256, **variant.header.model_dump(mode="json")}
+            for name, variant in known.items()
+        }
+        shapes = settings.network("ece408").shapes_sha256
+        record["networks"] = {"ece408": {"shapes_sha256": shapes, "sizes": [10_000]}}
+        run = tmp_path / "run"
+        run.mkdir()
+        (run / "run.json").write_text(json.dumps(record))
+        rows = [
+            {
+                "variant": name, "network": "ece408", "layer": layer, "size": 10_000, "state": "", "kind": kind,
+                "sample": sample, "time_ms": ms and ms * (1 + sample / 1e4), "sm_clock_mhz": 1000.0, "throttled": False,
+                "status": "ok" if ms else "refused", "reason": "" if ms else "the result needs no conv_forward_gpu",
+                "measured_on": "here",
+            }
+            for name, series in times.items()
+            for (kind, layer), ms in zip(itertools.product(("op", "layer"), ("conv1", "conv2")), series, strict=True)
+            for sample in range(10)
+        ]  # fmt: skip
+        for table in tables.RUN_TABLES:
+            table.write(rows if table is tables.COURSE_SAMPLES else [], run / table.name)
+        ev = Evidence(plan.Plan(settings, known, "no device, for the test"), "sp25", runs.open_run(run))
+        ev.gpu_run = ev.local
+        return ev
+
+    return make
+
+
+def words_of(table) -> list[list[str]]:
+    """A table's rows without markup and intervals."""
+    cells = [[re.sub(r' <span class="interval">.*?</span>', "", str(cell)) for cell in row] for row in table.rows]
+    return [[re.sub("<[^>]+>", "", cell).replace("\u202f", " ") for cell in row] for row in cells]
+
+
+def test_where_a_gpu_was_an_optimization_is_timed_against_its_baseline_by_both_of_the_course_s_times(timed):
+    ev = timed(
+        "NVIDIA H200",
+        unroll=[30, 50, 200, 300],
+        req_0=[None, None, 100, 150],
+        fused=[10, 30, 90, 120],
+        final=[9, 21, 80, 90],
+    )
+    (row,) = words_of(VIEWS["course_baseline"](ev).table)[-1:]
+    assert row == ["Final file", "10 000", "9.004 ms", "21.01 ms", "30.01 ms", "–", "–"]
+    (asked,) = VIEWS["course_optimizations"](ev).asked
+    ((batch, before_op, op, by_op, before_layer, layer, by_layer),) = words_of(asked.times)
+    assert (batch, before_op, op, by_op) == ("10 000", "80.04 ms", "–", "–")
+    assert (before_layer, layer) == ("500.2 ms", "250.1 ms")
+    assert by_layer.startswith("2.00")
+    assert "the result needs no conv_forward_gpu" in asked.why_not_timed
+
+
+def test_what_the_course_s_program_printed_is_told_as_that_and_too_short_times_give_no_ratio(timed):
+    times = [30, 50, 200, 300]
+    outputs = {"unroll": OUTPUT, "req_0": OUTPUT.replace("40.25", "0.5"), "final": OUTPUT.replace("2e1", "5")}
+    ev = timed("NVIDIA H200", outputs, unroll=times, req_0=times, final=times)
+    table = VIEWS["course_baseline"](ev).printed
+    assert words_of(table)[-1][:-1] == ["Final file", "10 000", "40.25 ms", "5.000 ms", "45.25 ms", "–", "0.8714"]
+    small, large = words_of(VIEWS["course_optimizations"](ev).asked[0].printed)
+    assert small == ["100", "750.0 µs", "750.0 µs", "1.00×", "14.00 ms", "14.00 ms", "1.00×", "0.8600"]
+    assert large == ["10 000", "60.25 ms", "20.50 ms‡", "–", "–", "–", "–", "0.8714"]
+    said = course_points._by_output(ev).replace("\u202f", " ")
+    assert said.endswith("m3-forward.out they are 45.25 ms; were that NVIDIA A40, it would be 25.0 points.")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        ("NVIDIA H200", "on NVIDIA H200, which is not NVIDIA A40: no points follow from it"),
+        ("NVIDIA A40", "60.03 ms on NVIDIA A40, on the line 15.0 points"),
+    ],
+)
+def test_points_follow_from_times_on_the_course_s_gpu_alone(timed, gpu, words):
+    ev = timed(gpu, final=[40, 20, 80, 90])
+    assert words in VIEWS["course_points"](ev).grade.replace("\u202f", " ")
+    (row,) = [row for row in grading.rows(ev, "") if row["number"] == "final"]
+    assert (round(row["op_ms"]), row["device"]) == (60, gpu)
 
 
 class Workspace:

@@ -135,12 +135,13 @@ class Study(_Model):
 
 
 class Submission(_Model):
-    """The submission that a project was made for: its files and answers, by what they are of, as they are called in it,
-    and why others were not taken."""
+    """The submission that a project was made for: its files, answers and the course's outputs, by what they are of, as
+    they are called in it, and why others were not taken."""
 
     name: str
     files: dict[str, str]
     answers: dict[str, str]
+    outputs: dict[str, str]
     refused: dict[str, str]
 
 

@@ -26,6 +26,9 @@ GRADES = Table(
         "person": Column("string", "what is left to a person"),
         "op_ms": Column("float64", "op times of all layers at the largest size; empty: not measured", COUNT),
         "device": Column("string", "the GPU that they were measured on; empty: not measured"),
+        "printed_op_ms": Column(
+            "float64", "the same by the output of the course's program that the submission brings; empty: none", COUNT
+        ),
         "pages": Column("string", "pages of the submission's report that it is on"),
     },
 )

@@ -2,6 +2,7 @@
 
     project/src/layer/custom/m3-forward.cu              the final file; beside it those of earlier milestones
     project/m3/{req_0,req_1,op_0,...}/m3-forward.cu     one optimization each, over its baseline
+    m3.out there, or <file>.out beside any              what the course's program printed
 
 The names above `m3` and `custom` are free. A submission's project has its files as `kernels/`, a config.yaml with its
 study alone, and results and reports of its own; everything else in it is a link to this project's. What is in a
@@ -31,6 +32,7 @@ NAMES = ("m3-forward.cu", "new-forward.cu")
 """What an optimization's file is called, and was in older terms."""
 BASELINES = {"basic": "new-forward.cu", "unroll": "unroll-new-forward.cu", "fused": "kernel-fusion-forward.cu"}
 """Files of earlier milestones, beside the final one."""
+OUTPUT = "m3.out"
 ANSWERS = ("answers.md", "README.md")
 TITLES = {
     FINAL: "Final file",
@@ -56,13 +58,15 @@ class Found:
     answers: dict[str, Path] = field(default_factory=dict)
     pictures: dict[str, Path] = field(default_factory=dict)
     """Beside the answers, by what they are of and their names: `req_0/timeline.png`."""
+    outputs: dict[str, Path] = field(default_factory=dict)
+    """What the course's program printed, by what it ran."""
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def sha256(self) -> str:
         """Identity of all that is made of it."""
         digest = hashlib.sha256(repr(sorted(self.refused.items())).encode())
-        for kind in (self.files, self.answers, self.pictures):
+        for kind in (self.files, self.answers, self.pictures, self.outputs):
             for name, path in sorted(kind.items()):
                 digest.update(repr((name, self.shown(path), sha256(path))).encode())
         return digest.hexdigest()
@@ -142,6 +146,8 @@ def find(folder: Path, term: Term) -> Found:
         known = [one / name for one in custom if os.path.lexists(one / name)]
         if known and known[0] != final:
             _take(found, role, known[0])
+    for name, path in found.files.items():
+        _take_output(found, name, path)
     return found
 
 
@@ -190,6 +196,15 @@ def _take_answers(found: Found, name: str, folder: Path) -> None:
         found.pictures.update({f"{name}/{one.name}": one for one in takable[:_PICTURES]})
 
 
+def _take_output(found: Found, name: str, path: Path) -> None:
+    """The output of the file at a path: called like it, or, of an optimization and the final file, m3.out."""
+    usual = [path.with_suffix(".out"), *([] if name in BASELINES else [path.with_name(OUTPUT)])]
+    usual += [found.folder / "project" / OUTPUT, found.folder / OUTPUT] if name == FINAL else []
+    there = next((one for one in usual if os.path.lexists(one)), None)
+    if there and not _untakable(there, _ANSWER_BYTES):
+        found.outputs[name] = there
+
+
 def _untakable(path: Path, most_bytes: int) -> str:
     """Why a file cannot be taken, to stand behind its name; empty where it can."""
     if path.is_symlink():
@@ -221,6 +236,7 @@ def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) ->
             _link(room / "reports" / path.name, path)
     _fill(room / "kernels", _kernels(found, term))
     written = {f"{of}.md": path for of, path in found.answers.items()} | found.pictures
+    written |= {f"{of}.out": path for of, path in found.outputs.items()}
     _fill(room / "reports" / "answers", {name: path.read_bytes() for name, path in written.items()})
     text = yaml.safe_dump(_configuration(found, name, shared, term), sort_keys=False, allow_unicode=True)
     _fill_one(room / "config.yaml", text.encode())
@@ -257,12 +273,13 @@ def _configuration(found: Found, name: str, shared: Mapping[str, Any], term: Ter
     return {
         **shared,
         "cpu": "none",
-        "architectures": [term.arch],
+        "architectures": [term.gpu.arch],
         "report": {"title": "Convolution on a GPU, milestone 3", "authors": [name]},
         "submission": {
             "name": name,
             "files": {of: found.shown(path) for of, path in found.files.items()},
             "answers": {of: found.shown(path) for of, path in found.answers.items()},
+            "outputs": {of: found.shown(path) for of, path in found.outputs.items()},
             "refused": dict(found.refused),
         },
     }

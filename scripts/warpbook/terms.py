@@ -19,6 +19,15 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class Gpu(_Part):
+    """A GPU, with the peak rate of its memory: what takes less than its bytes need there was not all done."""
+
+    name: str
+    arch: str
+    gb_per_s: float = Field(gt=0)
+    l2_mib: float = Field(ge=0)
+
+
 class Milestone(_Part):
     asks: str
     points: int = Field(ge=0)
@@ -72,11 +81,10 @@ def _number(name: str) -> str:
 
 
 class Term(_Part):
-    """A term. gpu, arch: what its times are judged on; bounds_ms: what each baseline's op times have to stay below;
+    """A term. gpu: what its times are judged on; bounds_ms: what each baseline's op times have to stay below;
     optional_points: what optimizations called op_ count for at most; questions: asked of each optimization."""
 
-    gpu: str
-    arch: str
+    gpu: Gpu
     milestones: list[Milestone] = Field(min_length=3, max_length=3)
     bounds_ms: dict[Baseline, float]
     performance: Performance

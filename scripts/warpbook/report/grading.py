@@ -50,6 +50,9 @@ def _rows(ev: Evidence) -> Iterator[Row]:
             "rule": rule,
             "person": person,
             "op_ms": times.value if times else None,
+            "printed_op_ms": next(
+                (sum(run.op_ms) for run in ev.submitted.printed(name) if run.batch == ev.largest), None
+            ),
             "device": ev.device_name("gpu") if times else "",
         }
 

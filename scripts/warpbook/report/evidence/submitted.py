@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from warpbook import outcomes, sources, tables
+from warpbook import bounds, outcomes, printed, sources, tables
 from warpbook.config import Submission
+from warpbook.files import PROJECT
+from warpbook.printed import Printed
 from warpbook.report.evidence.builds import Builds
 from warpbook.report.evidence.scope import Scope
 from warpbook.submissions import NAMES
@@ -110,6 +112,20 @@ class Submitted:
         """Points of an optimization for the code that is there; 0 where there is none."""
         mine = self.variant(name)
         return self.term.optimizations[name].worth(mine.code) if mine else 0
+
+    def printed(self, name: str) -> list[Printed]:
+        """What the course's program printed of a file, by the submission's own output; nothing here vouches for it."""
+        path = PROJECT / "reports" / "answers" / f"{name}.out"
+        if name not in self.of.outputs:
+            return []
+        return printed.runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
+
+    def elsewhere(self, run: Printed) -> bool:
+        """Whether a run's op times cannot hold the work: one is less than its layer's bytes need on the term's GPU."""
+        gpu = self.term.gpu
+        kept = int(gpu.l2_mib * 2**20)
+        least = (bounds.lower_bound_ms(layer, run.batch, gpu.gb_per_s, None, kept) for layer in self._scope.layers)
+        return any(op < bound for op, bound in zip(run.op_ms, least, strict=True))
 
     def judged(self, name: str) -> Judged:
         """The verdict on one file."""

@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from warpbook import units
 from warpbook.estimates import Estimate
+from warpbook.printed import Printed
 from warpbook.report import figures
 from warpbook.report.evidence import Speedup
 from warpbook.report.evidence.submitted import Judged
@@ -84,6 +85,16 @@ def page(id: str) -> Markup:
 def pages(id: str) -> Markup:
     """The pages of a section that ends at the place `end-<id>`: `pdf.paged` fills them in."""
     return Markup('<a class="pages" href="#{}">00\N{EN DASH}00</a>').format(id)
+
+
+def elsewhere(marked: bool, gpu: str) -> str:
+    """What the mark beside a printed time means, where there is one."""
+    return f" ‡: less than its bytes need on {gpu}; not all of the work is in conv_forward_gpu." if marked else ""
+
+
+def printed(run: Printed, elsewhere: bool) -> Markup:
+    """The op times of a run of the course's program, added."""
+    return Markup("{}{}").format(units.time(sum(run.op_ms)), Markup("<sup>‡</sup>") if elsewhere else "")
 
 
 def file_verdict(judged: Judged) -> Markup:

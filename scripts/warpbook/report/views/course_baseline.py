@@ -12,23 +12,59 @@ from warpbook.submissions import FINAL, TITLES
 
 @dataclass(frozen=True)
 class BaselineTimes:
-    """device: what the times are of; why: why there are none, empty where there are."""
+    """device: what the times are of; why: why there are none, empty where there are; table: None where there are
+    none and the submission's own are shown."""
 
     device: str
     why: str
-    table: Table
+    table: Table | None
+    printed: Table | None
     judged: Table
 
 
 def view(ev: Evidence) -> BaselineTimes:
     """The chapter of a study of a term."""
     shown = [*ev.submitted.term.bounds_ms, FINAL]
+    printed = _printed(ev, shown)
     return BaselineTimes(
         device=ev.device_name("gpu"),
         why="" if ev.gpu_run else ev.source.why,
-        table=_table(ev, shown),
+        table=_table(ev, shown) if ev.gpu_run or not printed else None,
+        printed=printed,
         judged=_judged(ev, shown),
     )
+
+
+def _printed(ev: Evidence, shown: list[str]) -> Table | None:
+    """The same of the course's own program, by the outputs that the submission brings; None where it brings none."""
+    rows = [
+        (
+            TITLES[name],
+            units.count(run.batch),
+            *(units.time(time) for time in run.op_ms),
+            cells.printed(run, ev.submitted.elsewhere(run)),
+            f"{units.seconds(run.elapsed_s)}\u202fs" if run.elapsed_s else units.MISSING,
+            units.MISSING if run.accuracy is None else units.significant(run.accuracy),
+            ev.submitted.of.outputs[name],
+        )
+        for name in shown
+        for run in ev.submitted.printed(name)
+    ]
+    if not rows:
+        return None
+    marked = any(ev.submitted.elsewhere(run) for name in shown for run in ev.submitted.printed(name))
+    return Table(
+        "course-printed",
+        "The same as the course's own program printed it, by the outputs that the submission brings: nothing here "
+        f"vouches for them, nor for the GPU.{cells.elsewhere(marked, ev.submitted.term.gpu.name)}",
+        (*words("File"), *numbers("Batch", *_measures(ev)), *words("Output")),
+        tuple(rows),
+    )
+
+
+def _measures(ev: Evidence) -> tuple[str, ...]:
+    ops = (f"Op time {number}" for number in range(1, len(ev.layers) + 1))
+    return (*ops, "Their sum", "Total execution time", "Accuracy")
 
 
 def _table(ev: Evidence, shown: list[str]) -> Table:
@@ -47,12 +83,12 @@ def _table(ev: Evidence, shown: list[str]) -> Table:
                     units.MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
                 )
             )
-    measures = (*(f"Op time {number}" for number in range(1, len(ev.layers) + 1)), "Their sum", "Total execution time")
     return Table(
         "course-baseline-table",
         "Op times of the two convolutions, the whole program's time, and accuracy. Op time: the host's clock around "
-        "conv_forward_gpu and a wait for the device, median with a 95 % interval; –: not measured.",
-        (*words("File"), *numbers("Batch", *measures, "Accuracy")),
+        f"conv_forward_gpu and a wait for the device, median with a 95 % interval; {units.MISSING}: not measured. The "
+        "whole program is the course's own, which is not run here.",
+        (*words("File"), *numbers("Batch", *_measures(ev))),
         tuple(rows),
     )
 
@@ -74,7 +110,7 @@ def _judged(ev: Evidence, shown: list[str]) -> Table:
     return Table(
         "course-files",
         "The files that others are compared with, and the final one. Bound: what the course asks of the sum of op "
-        f"times at {units.count(ev.largest)} images on {term.gpu}; of the final file for full points.",
+        f"times at {units.count(ev.largest)} images on {term.gpu.name}; of the final file for full points.",
         (*words("What", "File", "Verdict", "Why"), *numbers("Bound")),
         tuple(rows),
         "judged",

@@ -51,6 +51,7 @@ class Asked:
     after: Resources | None
     before: Resources | None
     times: Table | None
+    printed: Table | None
     why_not_timed: str
     questions: tuple[Answered, ...]
     rest: Markup
@@ -58,22 +59,18 @@ class Asked:
 
 @dataclass(frozen=True)
 class Optimizations:
-    """The chapter: those that the submission holds, and the titles of those that it does not."""
+    """The chapter: those that the submission holds, and the titles of required ones that it does not."""
 
     asked: tuple[Asked, ...]
-    absent: tuple[str, ...]
     required_absent: tuple[str, ...]
 
 
 def view(ev: Evidence) -> Optimizations:
     """The chapter of a study of a term."""
     term, claimed = ev.submitted.term, ev.submitted.claimed
-    absent = [name for name in term.optimizations if name not in claimed]
-    named = {name: f"{name} {term.optimizations[name].title}" for name in absent}
     return Optimizations(
         asked=tuple(_asked(ev, name) for name in claimed),
-        absent=tuple(named[name] for name in absent if name not in term.required),
-        required_absent=tuple(named[name] for name in absent if name in term.required),
+        required_absent=tuple(f"{name} {one.title}" for name, one in term.required.items() if name not in claimed),
     )
 
 
@@ -100,7 +97,8 @@ def _asked(ev: Evidence, name: str) -> Asked:
         after=of_main_kernel(ev, name) if mine else None,
         before=of_main_kernel(ev, over.name) if over else None,
         times=times,
-        why_not_timed="" if times else _why_not_timed(ev, name),
+        printed=_printed(ev, name, one.baseline),
+        why_not_timed=_why_not_timed(ev, name, times),
         questions=tuple(
             Answered(number, question, written.by_question.get(number, Markup("")))
             for number, question in enumerate(ev.submitted.term.questions, 1)
@@ -109,11 +107,12 @@ def _asked(ev: Evidence, name: str) -> Asked:
     )
 
 
-def _why_not_timed(ev: Evidence, name: str) -> str:
+def _why_not_timed(ev: Evidence, name: str, times: Table | None) -> str:
+    """Why some or all of its times are no figures; empty where all are."""
     mine = ev.submitted.variant(name)
     if mine is None:
         return "there is no file"
-    return "; ".join(ev.course.problems(mine)) or "no time of it is sound"
+    return "; ".join(ev.course.problems(mine)) or ("" if times else "no time of it is sound")
 
 
 def _times(ev: Evidence, name: str, over: str) -> Table | None:
@@ -134,6 +133,31 @@ def _times(ev: Evidence, name: str, over: str) -> Table | None:
         "Time, which holds what prolog and epilog do, with the baseline's over each. Where the work is in the prolog, "
         f"Layer Time alone means something. The two were timed one after the other; {units.MISSING}: no sound figure.",
         numbers("Batch", "Baseline, op", "Op Time", "Ratio", "Baseline, layer", "Layer Time", "Ratio"),
+        tuple(rows),
+    )
+
+
+def _printed(ev: Evidence, name: str, over: str) -> Table | None:
+    """Op times by the outputs that the submission brings; None where it brings none of this one."""
+    before = {run.batch: run for run in ev.submitted.printed(over)}
+    rows = []
+    for run in ev.submitted.printed(name):
+        base, mine = before.get(run.batch), cells.printed(run, ev.submitted.elsewhere(run))
+        comparable = base and not ev.submitted.elsewhere(base) and not ev.submitted.elsewhere(run)
+        ratio = units.ratio(sum(base.op_ms) / sum(run.op_ms)) if base and comparable else units.MISSING
+        layers = [sum(one.layer_ms) if one and one.layer_ms else None for one in (base, run)]
+        by_layer = units.ratio(layers[0] / layers[1]) if layers[0] and layers[1] else units.MISSING
+        theirs = cells.printed(base, ev.submitted.elsewhere(base)) if base else units.MISSING
+        accuracy = units.MISSING if run.accuracy is None else units.significant(run.accuracy)
+        rows.append((units.count(run.batch), theirs, mine, ratio, *map(units.time, layers), by_layer, accuracy))
+    if not rows:
+        return None
+    marked = any(map(ev.submitted.elsewhere, (*before.values(), *ev.submitted.printed(name))))
+    return Table(
+        f"course-printed-{name}",
+        f"As the course's own program printed it, by {ev.submitted.of.outputs[name]}, both layers added: nothing here "
+        f"vouches for it, nor for the GPU.{cells.elsewhere(marked, ev.submitted.term.gpu.name)}",
+        numbers("Batch", "Baseline, op", "Op Time", "Ratio", "Baseline, layer", "Layer Time", "Ratio", "Accuracy"),
         tuple(rows),
     )
 

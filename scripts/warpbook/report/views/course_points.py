@@ -123,14 +123,28 @@ def _milestones(ev: Evidence) -> Table:
 
 
 def _grade(ev: Evidence) -> str:
-    line, gpu = ev.submitted.term.performance, ev.submitted.term.gpu
+    line, gpu = ev.submitted.term.performance, ev.submitted.term.gpu.name
     total = ev.course.total(FINAL, ev.largest, OP) if FINAL in ev.plan.variants else None
     if total is None:
-        return "The final file's times were not measured here: nothing is said of these points."
+        return f"The final file's times were not measured here: nothing is said of these points.{_by_output(ev)}"
     device, time = ev.device_name("gpu"), units.time(total.value)
     if device != gpu:
         return f"Measured here: {time} on {device}, which is not {gpu}: no points follow from it."
     return f"Measured here: {time} on {gpu}, on the line {units.significant(line.earned(total.value), 3)} points."
+
+
+def _by_output(ev: Evidence) -> str:
+    """What the submission's own output would mean, as a sentence; empty where it says nothing."""
+    found = [run for run in ev.submitted.printed(FINAL) if run.batch == ev.largest]
+    if not found:
+        return ""
+    term, file, time = ev.submitted.term, ev.submitted.of.outputs[FINAL], sum(found[0].op_ms)
+    said = f" By the submission's own {file} they are {units.time(time)}"
+    if ev.submitted.elsewhere(found[0]):
+        return f"{said}, less than its bytes need on {term.gpu.name}: no points follow."
+    return (
+        f"{said}; were that {term.gpu.name}, it would be {units.significant(term.performance.earned(time), 3)} points."
+    )
 
 
 def _pages(ev: Evidence) -> Table:

@@ -48,7 +48,7 @@ def view(title: str, term: Term, images: int, rows: list[Row]) -> Graded:
     return Graded(
         title=title,
         count=len(by_name),
-        gpu=term.gpu,
+        gpu=term.gpu.name,
         line=f"{performance.points} points at {performance.full_ms:g}\u202fms or less, none above "
         f"{performance.none_ms:g}\u202fms",
         overview=_overview(term, images, by_name),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import devices, launches, sources, tables, variants
+from warpbook import devices, launches, sources, syntax, tables, variants
 from warpbook.errors import UserError
 from warpbook.files import PROJECT, written_whole
 from warpbook.harness import host, nvcc, sandbox
@@ -78,11 +78,23 @@ def _standard(name: str) -> str:
     return f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
 
 
+_FLOATS = """namespace std {}
+#define FLT_MAX 3.402823466e+38F
+#define FLT_MIN 1.175494351e-38F
+#define FLT_EPSILON 1.192092896e-07F
+"""
+_OF_HOST = (
+    "cstdio", "iostream", "stdio.h", "chrono", "cstring", "ctime", "exception", "fstream", "functional", "iomanip",
+    "map", "memory", "numeric", "random", "set", "sstream", "stdexcept", "string", "string.h", "sys/time.h", "thread",
+    "time.h", "unistd.h", "unordered_map", "vector",
+)  # fmt: skip
 STANDARD = {
+    **dict.fromkeys(_OF_HOST, "namespace std {}\n"),
     **{name: _standard(name) for name in ("cmath", "cstdint", "cstdlib", "cstddef", "cassert", "limits")},
+    **{name: _standard(name) for name in ("array", "tuple", "type_traits", "utility")},
     "algorithm": _standard("__algorithm/max.h") + _standard("__algorithm/min.h"),
     **{f"{name}.h": _standard(f"c{name}") for name in ("math", "stdlib", "assert", "stdint", "stddef")},
-    **dict.fromkeys(("cstdio", "iostream", "stdio.h"), ""),
+    **dict.fromkeys(("cfloat", "float.h"), _FLOATS),
 }
 """C++'s headers that kernels include, and NVRTC has not: CUDA's own of the same names, or nothing device code could
 call."""
@@ -101,10 +113,12 @@ template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), c
 
 
 def checked_source(variant: Variant) -> str:
-    """A variant's CUDA C++. Where its header says how its kernel is called, what stands behind it does not compile
-    unless the kernel takes what it is passed: a driver would take anything."""
+    """A variant's CUDA C++ without the host's code in it. Where it is said how its kernel is called, what stands behind
+    it does not compile unless the kernel takes what it is passed: a driver would take anything."""
     assert variant.cuda_source is not None
     text, header = sources.text_of(variant.cuda_source), variant.header
+    if not variant.course:
+        text = syntax.device_code(text)
     if variant.launcher or not (header.arguments or header.grid):
         return text
     listed = header.arguments or launches.ARGUMENTS

@@ -5,16 +5,15 @@ What is no change of meaning stays as it is, every line in its place.
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from warpbook import course, sources
+from warpbook import course, sources, syntax
 from warpbook.errors import UserError
 from warpbook.harness.supervision import Failed
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 # What the emulator's own headers hold already.
 PROVIDED = {
@@ -37,10 +36,10 @@ def to_host(source: str, name: str, own: dict[str, str]) -> str:
     Raises Failed, unsupported, for what cannot be emulated, UserError for what CUDA would refuse.
     """
     text = re.sub(r"\b__align__\b", "alignas  ", source).encode()
-    tree = _parser().parse(text)
+    root = syntax.parsed(text.decode())
     edits: list[Edit] = []
-    for node in _walk(tree.root_node):
-        if node.type == "call_expression" and (config := _child(node, "kernel_call_syntax")):
+    for node in syntax.walk(root):
+        if node.type == "call_expression" and (config := syntax.child(node, "kernel_call_syntax")):
             edits += _launch(node, config)
         elif node.type == "declaration" and _shared(node):
             edits += _declared(node, name)
@@ -54,30 +53,6 @@ def to_host(source: str, name: str, own: dict[str, str]) -> str:
     return made
 
 
-@cache
-def _parser() -> "Parser":
-    import tree_sitter
-    import tree_sitter_cuda
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
-
-
-def _walk(node: "Node") -> Iterator["Node"]:
-    ahead = [node]
-    while ahead:
-        node = ahead.pop()
-        yield node
-        ahead += reversed(node.children)
-
-
-def _child(node: "Node", kind: str) -> "Node | None":
-    return next((child for child in node.children if child.type == kind), None)
-
-
-def _text(node: "Node") -> str:
-    return (node.text or b"").decode()
-
-
 def _edited(text: bytes, edits: list[Edit]) -> bytes:
     """The text with all edits made; of two that overlap the outer one must leave the inner one's bytes alone."""
     for begin, end, replacement in sorted(edits, key=lambda edit: edit[:2], reverse=True):
@@ -89,53 +64,55 @@ def _edited(text: bytes, edits: list[Edit]) -> bytes:
 def _launch(call: "Node", config: "Node") -> Iterator[Edit]:
     """`k<<<g, b>>>(x)` as `emulator::launch({line, g, b}, [&] { k(x); })`."""
     line = config.start_point.row + 1
-    for node in _walk(call):
+    for node in syntax.walk(call):
         if node.type in ("update_expression", "assignment_expression"):
             raise beyond("an argument of a launch that changes what it names", node.start_point.row + 1)
     begin, end = config.children[0], config.children[-1]
     kernel, arguments = call.children[0], call.children[-1]
-    name = _text(kernel)
+    name = syntax.words(kernel)
     yield kernel.start_byte, begin.end_byte, f"emulator::launch(emulator::Config({line}, "
     yield end.start_byte, end.end_byte, f"), [&] {{ {' '.join(name.split())}"
     yield arguments.end_byte, arguments.end_byte, "; })"
 
 
 def _shared(declaration: "Node") -> bool:
-    return any(child.type == "type_qualifier" and _text(child) == "__shared__" for child in declaration.children)
+    return any(child.type == "type_qualifier" and syntax.words(child) == "__shared__" for child in declaration.children)
 
 
 def _declared(declaration: "Node", name: str) -> Iterator[Edit]:
     """Each variable of a declaration in shared memory: its type under a name of its own, and a reference to memory."""
     dynamic = False
     for child in declaration.children:
-        word = _text(child)
+        word = syntax.words(child)
         if child.type == "type_qualifier" and word == "__shared__":
             yield child.start_byte, child.end_byte, "typedef"
         elif child.type == "storage_class_specifier" and word in ("extern", "static"):
             dynamic |= word == "extern"
             yield child.start_byte, child.end_byte, ""
-        elif child.type == "alignas_qualifier" or _child(child, "alignas_qualifier"):
+        elif child.type == "alignas_qualifier" or syntax.child(child, "alignas_qualifier"):
             yield child.start_byte, child.end_byte, ""  # memory is aligned for anything
     declarators = declaration.children_by_field_name("declarator")
     behind = []
     for declarator in declarators:
-        found = [node for node in _walk(declarator) if node.type == "identifier" and not _in_extent(node, declarator)]
+        found = [
+            node for node in syntax.walk(declarator) if node.type == "identifier" and not _in_extent(node, declarator)
+        ]
         if not found or declarator.type == "init_declarator":
             raise beyond("this declaration in shared memory", declarator.start_point.row + 1)
-        variable = found[0]
-        kind = f"{_text(variable)}_of_block"
+        variable, called = found[0], syntax.words(found[0])
+        kind = f"{called}_of_block"
         yield variable.start_byte, variable.end_byte, kind
         if not dynamic:
-            behind.append(f"{kind}& {_text(variable)} = emulator::shared<{kind}, __COUNTER__>();")
+            behind.append(f"{kind}& {called} = emulator::shared<{kind}, __COUNTER__>();")
             continue
         array = variable.parent
         if array is None or array.type != "array_declarator" or array.child_by_field_name("size"):
-            raise UserError(f"{name}: the size of dynamic shared memory is the launch's; write {_text(variable)}[]")
+            raise UserError(f"{name}: the size of dynamic shared memory is the launch's; write {called}[]")
         yield array.children[1].start_byte, array.end_byte, ""
         if _in_function(declaration):
-            made = f"{kind}* const {_text(variable)} = reinterpret_cast<{kind}*>(emulator::dynamic_shared(__LINE__));"
+            made = f"{kind}* const {called} = reinterpret_cast<{kind}*>(emulator::dynamic_shared(__LINE__));"
         else:
-            made = f"static {kind}*& {_text(variable)} = reinterpret_cast<{kind}*&>(emulator::dynamic_base);"
+            made = f"static {kind}*& {called} = reinterpret_cast<{kind}*&>(emulator::dynamic_base);"
         behind.append(made)
     yield declaration.end_byte, declaration.end_byte, " " + " ".join(behind)
 
@@ -162,7 +139,7 @@ def _included(node: "Node", own: dict[str, str]) -> Iterator[Edit]:
     path = node.child_by_field_name("path")
     if path is None:
         return
-    included = PurePosixPath(_text(path).strip('<>"')).name
+    included = PurePosixPath(syntax.words(path).strip('<>"')).name
     if included in own:
         yield path.start_byte, path.end_byte, f'"{own[included]}"'
     elif included in PROVIDED:

@@ -163,6 +163,8 @@ def main() -> None:
     except Failed as failure:
         rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))
     tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
+    if variant.written:
+        print(f"{variant.name}: {variant.written.sentence}")
     for row in rows:
         if not row["ok"]:
             print(f"{row['status']}: {row['reason']}")

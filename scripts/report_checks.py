@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from warpbook import outcomes, tables
+from warpbook import outcomes, tables, variants
 from warpbook.errors import exit_status
 
 
@@ -29,6 +29,9 @@ def main() -> int:
             print(f"FAILED  {row.variant:24} {row.arch:8} {row.log}")
     frames = [tables.CORRECTNESS.read(path) for path in arguments.correctness]
     correctness = pd.concat(frames) if frames else tables.CORRECTNESS.empty()
+    for name in correctness.variant.unique():
+        if written := variants.read(name).written:
+            print(f"called  {name:24} {written.sentence}")
     for (variant, network), tests in correctness.groupby(["variant", "network"], sort=False):
         failure = outcomes.first_failure(tests.to_dict("records"))
         failed += failure is not None

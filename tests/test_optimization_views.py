@@ -188,7 +188,7 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(ev
     shown = next(one for one in milestone_4.view(ev).optimizations if one.name == silent.name)
     assert (shown.title, shown.idea) == (silent.name, silent.header.idea)
     assert (
-        shown.unsaid
+        shown.remarks
         == "constant_weights.cu, or constant_weights.yaml beside it, does not say its `title` and `expect`."
     )
 

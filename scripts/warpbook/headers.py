@@ -160,6 +160,11 @@ def content_of(text: str) -> dict[str, Any]:
     return content
 
 
+def says_launch(content: Mapping[str, Any]) -> bool:
+    """Whether facts say how a kernel is launched; its name alone does not."""
+    return bool({"launch", "arguments", "threads", "grid", "shared_bytes"} & content.keys())
+
+
 def joined(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     """A header's facts completed by those of the YAML file beside it. Raises ValueError for what both say."""
     if twice := sorted(set(map(str, header)) & set(map(str, beside))):
@@ -191,7 +196,9 @@ def first_words(error: Exception) -> str:
             f"header line {error.problem_mark.line + 1}: {error.problem} "
             "(text that holds `: ` or begins with a special character goes between quotes)"
         )
-    return "the header nests too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+    if isinstance(error, RecursionError):
+        return "the header nests too deep"
+    return str(error).splitlines()[0] if isinstance(error, yaml.YAMLError) else str(error)
 
 
 def _keys_at(place: tuple[int | str, ...]) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from warpbook import course, devices, headers, launches, sources
+from warpbook import course, devices, headers, launches, sources, written_launches
 from warpbook.errors import UserError, nearest
 from warpbook.files import PROJECT
 from warpbook.headers import Header
@@ -71,6 +71,8 @@ class Variant:
     launcher_code: str
     """The launcher's code without its docstring: prose does not change what runs."""
     problem: str = ""
+    written: written_launches.Written | None = None
+    """The launch in its own source, where it is called as that says."""
 
     @property
     def device(self) -> str:
@@ -109,6 +111,12 @@ class Variant:
         return self.header.title.strip() or self.name
 
     @property
+    def remarks(self) -> str:
+        """Sentences on how it is called, where that was read, and on what its files do not say; empty where neither."""
+        called = f"{self.files[0].name}: {self.written.sentence}." if self.written else ""
+        return " ".join(filter(None, (called, self.unsaid)))
+
+    @property
     def unsaid(self) -> str:
         """A sentence that asks for what its files do not say of it; empty where they say all."""
         missing = [f"`{name}`" for name in ("title", "idea", "expect") if not getattr(self.header, name).strip()]
@@ -118,6 +126,8 @@ class Variant:
 
     def place_of(self, key: str) -> str:
         """Where a fact stands, for a sentence: `limits` in mine.cu."""
+        if self.written and key in self.written.facts:
+            return f"line {self.written.line} of {self.files[0].name}"
         beside = self.facts if key in self.keys_beside else None
         return f"`{key}` in {(beside or self.files[0]).name}"
 
@@ -246,12 +256,18 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
     usual = {"device": "cpu"} if cpp else {}
+    written = None
     try:
         content = headers.content_of(described.header) if described.header.strip() else {}
         if facts:
             said_by = facts
             completing = headers.content_of(beside.header) if beside.header.strip() else {}
             content, keys = headers.joined(content, completing), frozenset(map(str, completing))
+        if cuda and python is None and not described.problem and not headers.says_launch(content):
+            said_by, kept = cuda, said_by
+            written = written_launches.of_file(cuda, described.code, str(content.get("kernel", "")))
+            content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
+            said_by = kept
         header, problem = Header.model_validate(usual | content), ""
         baseline = folder / (f"{BASELINE}.cu" if cuda else f"{CPU_BASELINE}.py")
         if not content.keys() & {"idea", "builds_on"} and compiled and name != baseline.stem and _file(baseline):
@@ -288,6 +304,7 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
         described.code if compiled else "",
         host.code,
         described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
+        written,
     )
 
 

@@ -80,7 +80,7 @@ class Kernel:
     title: str
     idea: str
     expect: str
-    unsaid: str
+    remarks: str
     run_id: str
     outputs: tuple[str, ...]
     sizes: Table
@@ -141,7 +141,7 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         title=naive.title,
         idea=naive.header.idea,
         expect=naive.header.expect,
-        unsaid=naive.unsaid,
+        remarks=naive.remarks,
         run_id=ev.gpu_run.run_id,
         outputs=all_printed(ev, naive),
         sizes=_sizes(ev, naive),

@@ -52,15 +52,16 @@ class Built:
 
 @dataclass(frozen=True)
 class Optimization:
-    """One variant that builds on another. problems: why it, or a layer of it, has no figure; unsaid: what its file does
-    not say; pace: that launching paces its calls or its baseline's, where it does."""
+    """One variant that builds on another. problems: why it, or a layer of it, has no figure; remarks: how it is called,
+    where that was read, and what its file does not say; pace: that launching paces its calls or its baseline's, where
+    it does."""
 
     name: str
     baseline: str
     title: str
     idea: str
     expect: str
-    unsaid: str
+    remarks: str
     problems: tuple[str, ...]
     outcome: Outcome | None
     pace: str
@@ -177,7 +178,7 @@ def _optimization(ev: Evidence, variant: Variant, at_largest: Speedup | None) ->
         title=variant.title,
         idea=variant.header.idea,
         expect=variant.header.expect,
-        unsaid=variant.unsaid,
+        remarks=variant.remarks,
         problems=problems,
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         pace=pacing.sentence(ev, variant),

@@ -1,0 +1,283 @@
+"""Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from warpbook import networks, syntax, variants, written_launches
+from warpbook.harness import building, checking, emulator
+from warpbook.harness.isolated import IsolatedBench
+from warpbook.written_launches import Unreadable
+
+FILES = Path(__file__).parent / "data" / "strangers"
+LECTURE = (FILES / "lecture_style.cu").read_text()
+LAYER = networks.ConvLayer("ragged", 3, 23, 19, 4, 5)
+needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+
+READ = {
+    "lecture_style": {
+        "kernel": "conv_forward_kernel", "arguments": ["y", "x", "w", "N", "M", "C", "H", "W", "K"],
+        "threads": [16, 16, 1], "grid": ["M", "ceil(H_out / 16) * ceil(W_out / 16)", "N"],
+    },
+    "dynamic_shared": {
+        "kernel": "conv2d_shared", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [8, 8],
+        "grid": ["(W_out + 8 - 1) // 8", "(H_out + 8 - 1) // 8", "N * M"],
+        "shared_bytes": "(8 + K - 1) * (8 + K - 1) * 4",
+    },
+    "whole_program": {
+        "kernel": "convolve", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "N * M * H_out * W_out"],
+        "threads": [128], "grid": ["(N * M * H_out * W_out + 128 - 1) // 128"],
+    },
+    "class_wrapper": {
+        "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
+        "grid": ["(W_out + 32 - 1) // 32", "(H_out + 4 - 1) // 4", "N"],
+    },
+    "templated": {
+        "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H_out", "W_out"],
+        "threads": [16, 16], "grid": ["(W_out + 16 - 1) // 16 * ((H_out + 16 - 1) // 16)", "M", "N"],
+    },
+    "cudnn_names": {
+        "kernel": "conv_fprop",
+        "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "K", "H_out", "W_out"],
+        "threads": [32, 8], "grid": ["(W_out + 31) // 32", "(H_out + 7) // 2 ** 3", "N * M"],
+    },
+    "fixed_mask": {
+        "kernel": "conv_tiled", "arguments": ["x", "y", "w", "C", "H", "W", "M"], "threads": [16, 16, 1],
+        "grid": ["((W - 5 + 1 - 1) // 12 + 1) * ((H - 5) // 12 + 1)", "M", "N"], "limits": {"K": {"is": 5}},
+    },
+    "tensor_shapes": {
+        "kernel": "conv_kernel", "arguments": ["y", "x", "w", "N", "M", "C", "H", "W", "K"], "threads": [32, 8],
+        "grid": ["N", "M"],
+    },
+}  # fmt: skip
+
+
+def changed(*changes, text=LECTURE):
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_launch_is_read_from_the_file_and_shown_with_its_line(name):
+    variant = variants.read(name, FILES)
+    assert variant.problem == ""
+    assert variant.written.facts == READ[name]
+    lines = (FILES / f"{name}.cu").read_text().splitlines()
+    assert "<<<" in lines[variant.written.line - 1]
+    assert variant.remarks.startswith(f"{name}.cu: launch read from line {variant.written.line}: kernel ")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_file_with_host_code_builds_for_a_gpu(name):
+    made = building.build(variants.read(name, FILES), "sm_90")
+    assert made.cubin, made.log
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["class_wrapper", "dynamic_shared", "fixed_mask", "whole_program"])
+def test_a_file_with_host_code_computes_what_it_should(name, tmp_path):
+    variant = variants.read(name, FILES)
+    with IsolatedBench(variant, False, tmp_path) as bench:
+        row = checking.check_layer(bench, variant, LAYER, 2, ("integers",))[-1]
+    assert row["ok"], row["reason"]
+
+
+@needs_compiler
+def test_a_launch_that_is_read_is_judged_like_any_other(tmp_path):
+    (tmp_path / "small.cu").write_text(changed(("ceil(W_out * 1.0 / TILE_WIDTH)", "1")))
+    variant = variants.read("small", tmp_path)
+    assert variant.header.grid == ["M", "ceil(H_out / 16)", "N"]
+    built = tmp_path / "built"
+    built.mkdir()
+    with IsolatedBench(variant, False, built) as bench:
+        row = checking.check_layer(bench, variant, networks.ConvLayer("wide", 1, 9, 40, 2, 3), 2, ("integers",))[-1]
+    assert "outputs unwritten" in row["reason"]
+
+
+def test_names_taken_for_extents_are_told():
+    sentence = variants.read("whole_program", FILES).written.sentence
+    assert sentence.endswith(
+        "; taken for the layer's by name: N (line 33), C (line 34), H (line 34), W (line 34), M (line 34), K (line 34)"
+    )
+    limited = variants.read("fixed_mask", FILES).written.sentence
+    assert limited.endswith(
+        "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH (line 1) for the one K that it is for"
+    )
+
+
+UNREADABLE = {
+    "an extent of no name known": (
+        [("float *device_output, const float *device_input", "int t, float *device_output, const float *device_input"),
+         ("dimGrid(M, Y, B)", "dimGrid(M, Y, t)")],
+        "`t` is a parameter whose name is no extent's, line 24 (launch in line 32)", "grid: [?]",
+    ),
+    "a number that a loop makes": (
+        [("    dim3 dimGrid", "    int tiles = 0;\n    while (tiles * 16 < W_out) tiles++;\n    dim3 dimGrid"),
+         ("dimGrid(M, Y, B)", "dimGrid(M, tiles, B)")],
+        "`tiles` is set in a loop, line 31 (launch in line 34)", "grid: [?]",
+    ),
+    "a grid that a condition decides": (
+        [("    dim3 dimBlock", "    if (H_out > 40) dimGrid.z = 1;\n    dim3 dimBlock")],
+        "`dimGrid` is set under a condition, line 31 (launch in line 33)", "threads: [16, 16, 1]",
+    ),
+    "a launch under a condition": (
+        [("    conv_forward_kernel<<<", "    if (K == 7) conv_forward_kernel<<<")],
+        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil(H_out / 16) * ceil(W_out / 16), N]",
+    ),
+    "a pointer of no name known": (
+        [("device_input, device_mask, B", "device_input, scratch, B"), ("const float *mask", "const float *t"),
+         ("* mask[", "* t["), ("const float *input", "const float *s"), ("sum += input", "sum += s"),
+         ("device_output, device_input,", "device_output, chunk,")],
+        "`chunk` is none of x, w and y by its name, line 32", "arguments: [y, ?, ?, N, M, C, H, W, K]",
+    ),
+    "part of an array": (
+        [("(device_output, device_input,", "(device_output, device_input + 4,")],
+        "`device_input + 4` is no array from its beginning, line 32", "arguments: [y, ",
+    ),
+    "an output that cannot be written": (
+        [("float *output, const float *input", "const float *output, const float *input")],
+        "`output` is y by its name, and const, line 6", "arguments: [y, x, w,",
+    ),
+    "a choice that no arithmetic makes": (
+        [("ceil(H_out / 16.0) * ceil", "(H_out % 16 ? H_out / 16 + 1 : H_out / 16) * ceil")],
+        "is no sum, product or quotient of extents and numbers, line 29 (launch in line 32)", "grid: [?]",
+    ),
+    "too few arguments": (
+        [("W, K);\n    cuda", "W);\n    cuda")],
+        "conv_forward_kernel takes 9 arguments, and the launch gives 8, line 32", "arguments: [?]",
+    ),
+    "half precision": (
+        [("const float *mask, const int B, const int M,\n                                    ",
+          "const __half *mask, const int B, const int M,\n")],
+        "`mask` points to other than float, line 6", "arguments: [y, x, w,",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(name, tmp_path):
+    changes, words, facts = UNREADABLE[name]
+    (tmp_path / "mine.cu").write_text(changed(*changes))
+    problem = variants.read("mine", tmp_path).problem
+    assert problem.startswith("mine.cu: ")
+    sentence, _, instead = problem.partition("; say it in mine.yaml:\n")
+    assert words in sentence
+    assert facts in instead
+    assert instead.startswith("kernel: conv_forward_kernel\narguments: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("constant_memory", "no pointer is w, and constant memory, line 2, is filled by a launcher in Python"),
+        (
+            "two_kernels",
+            "several kernels are launched: unroll in line 26, multiply in line 27; say which: `kernel: unroll`",
+        ),
+    ],
+)
+def test_a_result_that_takes_more_than_one_launch_asks_for_a_launcher(name, words):
+    problem = variants.read(name, FILES).problem
+    assert words in problem
+    assert "\n" not in problem
+
+
+def test_the_lines_to_write_are_right_once_what_was_not_read_is_filled_in(tmp_path):
+    changes, _, _ = UNREADABLE["a number that a loop makes"]
+    (tmp_path / "mine.cu").write_text(changed(*changes))
+    _, _, instead = variants.read("mine", tmp_path).problem.partition(":\n")
+    (tmp_path / "mine.yaml").write_text(instead.replace("[?]", '[M, "min(W_out, ceil(W_out / 16))", N]'))
+    variant = variants.read("mine", tmp_path)
+    assert (variant.problem, variant.written) == ("", None)
+    assert variant.header.arguments == READ["lecture_style"]["arguments"]
+    assert building.build(variant, "sm_90").cubin
+
+
+def test_facts_beside_a_file_are_taken_in_place_of_its_launch(tmp_path):
+    (tmp_path / "mine.cu").write_text(LECTURE)
+    facts = {**READ["lecture_style"], "threads": [8, 8]}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(facts))
+    variant = variants.read("mine", tmp_path)
+    assert (variant.written, variant.header.block) == (None, (8, 8))
+    (tmp_path / "mine.yaml").write_text("title: Mine\nlimits: {C: {is: 1}}\n")
+    variant = variants.read("mine", tmp_path)
+    assert (variant.title, variant.header.block, variant.header.limits.words) == ("Mine", (16, 16, 1), "C = 1")
+    assert variant.place_of("grid") == "line 32 of mine.cu"
+
+
+def test_of_several_kernels_that_are_launched_the_facts_say_which(tmp_path):
+    second = changed(("conv_forward_kernel", "other"), ("conv_forward_gpu", "run_other"), ("TILE_WIDTH", "SIDE"))
+    (tmp_path / "mine.cu").write_text(LECTURE + second.replace("SIDE 16", "SIDE 8").replace("16.0", "8.0"))
+    assert (
+        "several kernels are launched: conv_forward_kernel in line 32, other in line 66"
+        in variants.read("mine", tmp_path).problem
+    )
+    (tmp_path / "mine.yaml").write_text("kernel: other\n")
+    variant = variants.read("mine", tmp_path)
+    assert (variant.problem, variant.kernel, variant.header.block) == ("", "other", (8, 8, 1))
+    (tmp_path / "mine.yaml").write_text("kernel: third\n")
+    assert (
+        "third is launched nowhere; launched are conv_forward_kernel, other" in variants.read("mine", tmp_path).problem
+    )
+
+
+def test_a_launch_changed_in_the_source_is_another_variant(tmp_path):
+    hashes = set()
+    for change in (("", ""), ("TILE_WIDTH, 1)", "8, 1)"), ("dimGrid(M,", "dimGrid(M + 1,")):
+        (tmp_path / "mine.cu").write_text(changed(change))
+        hashes.add(variants.read("mine", tmp_path).source_sha256)
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("(W_out - 1) / 16 + 1", "(W_out - 1) // 16 + 1"),
+        ("ceil(W_out / 16)", "W_out // 16"),
+        ("ceil(W_out / 16.f)", "ceil(W_out / 16)"),
+        ("(int)ceil((float)W_out / TILE_WIDTH)", "ceil(W_out / 16)"),
+        ("static_cast<int>(std::ceil(static_cast<double>(W - K + 1) / 16))", "ceil(W_out / 16)"),
+        ("W_out / 16.0", "W_out / 16 // 1"),
+        ("W_out * 0.5", "W_out * (1 / 2) // 1"),
+        ("std::max(1, (H - K + 1) >> 2)", "max(1, H_out // 2 ** 2)"),
+        ("0x10 * sizeof(float)", 64),
+    ],
+)
+def test_c_arithmetic_keeps_its_meaning(written, read):
+    text = changed(("dimGrid(M, Y, B)", f"dimGrid(M, {written}, B)"))
+    assert written_launches.read(text).facts["grid"] == ["M", read, "N"]
+
+
+def test_a_stride_that_the_kernel_gets_is_the_layer_s():
+    text = changed(("const int K)", "const int K, const int stride)"), ("W, K);\n    cuda", "W, K, stride);\n    cuda"))
+    text = text.replace("H - K + 1", "(H - K) / stride + 1").replace("W - K + 1", "(W - K) / stride + 1")
+    facts = written_launches.read(text).facts
+    assert facts["arguments"] == ["y", "x", "w", "N", "M", "C", "H", "W", "K", "S"]
+    assert facts["grid"][1] == "ceil(((H - K) // S + 1) / 16) * ceil(((W - K) // S + 1) / 16)"
+
+
+def test_host_code_is_cut_and_every_line_stays_in_its_place():
+    text = (FILES / "class_wrapper.cu").read_text()
+    cut = syntax.device_code(text)
+    assert len(cut.splitlines()) == len(text.splitlines())
+    assert "<<<" not in cut and "class Convolution" not in cut
+    number = next(i for i, line in enumerate(text.splitlines()) if "int offset(" in line)
+    assert cut.splitlines()[number] == text.splitlines()[number]
+
+
+def test_a_device_function_behind_a_macro_is_no_host_code():
+    text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
+    assert syntax.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
+
+
+def test_kernels_without_host_code_are_compiled_as_they_are():
+    for path in variants.FOLDER.glob("*.cu"):
+        assert syntax.device_code(path.read_text()) == path.read_text()
+
+
+def test_a_launch_in_a_macro_is_said_to_be_there():
+    with pytest.raises(Unreadable, match="its launch stands in a macro"):
+        written_launches.read("#define RUN k<<<1, 1>>>()\n__global__ void k() {}\nvoid f() { RUN; }\n")

@@ -433,7 +433,7 @@ def test_a_folder_in_the_course_s_layout_gives_its_own_report(workspace):
     assert "defines no GPUInterface::conv_forward_gpu; it holds the kernels forward" in whole
     assert "Required, and not in the submission: req_0 Streams; req_1 Tensor cores in TF32" in whole
     assert "One fetch for all threads." in whole
-    assert "Times and accuracies are not measured: the configuration asks for no GPU figures" in whole
+    assert "Times and accuracies are not measured here: the configuration asks for no GPU figures" in whole
 
 
 def test_no_submission_s_failure_stops_another_and_each_is_told(workspace):

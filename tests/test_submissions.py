@@ -21,7 +21,7 @@ from warpbook.grades import GRADES
 from warpbook.harness import emulator, sandbox
 from warpbook.report import answers, grading, pdf, rendering
 from warpbook.report.evidence import Evidence, submitted
-from warpbook.report.views import VIEWS, course_points
+from warpbook.report.views import VIEWS
 from warpbook.terms import Term, line_of
 
 COURSE = Path(__file__).parent / "data" / "course"
@@ -333,13 +333,13 @@ def test_where_a_gpu_was_an_optimization_is_timed_against_its_baseline_by_both_o
 def test_what_the_course_s_program_printed_is_told_as_that_and_too_short_times_give_no_ratio(timed):
     times = [30, 50, 200, 300]
     outputs = {"unroll": OUTPUT, "req_0": OUTPUT.replace("40.25", "0.5"), "final": OUTPUT.replace("2e1", "5")}
-    ev = timed("NVIDIA H200", outputs, unroll=times, req_0=times, final=times)
+    ev = timed("NVIDIA H200", outputs, unroll=times, req_0=times, final=[None] * 4)
     table = VIEWS["course_baseline"](ev).printed
     assert words_of(table)[-1][:-1] == ["Final file", "10 000", "40.25 ms", "5.000 ms", "45.25 ms", "–", "0.8714"]
     small, large = words_of(VIEWS["course_optimizations"](ev).asked[0].printed)
     assert small == ["100", "750.0 µs", "750.0 µs", "1.00×", "14.00 ms", "14.00 ms", "1.00×", "0.8600"]
     assert large == ["10 000", "60.25 ms", "20.50 ms‡", "–", "–", "–", "–", "0.8714"]
-    said = course_points._by_output(ev).replace("\u202f", " ")
+    said = VIEWS["course_points"](ev).grade.replace("\u202f", " ")
     assert said.endswith("m3-forward.out they are 45.25 ms; were that NVIDIA A40, it would be 25.0 points.")
 
 

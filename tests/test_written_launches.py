@@ -8,6 +8,7 @@ import yaml
 from warpbook import networks, syntax, variants, written_launches
 from warpbook.harness import building, checking, emulator
 from warpbook.harness.isolated import IsolatedBench
+from warpbook.report import excerpts
 from warpbook.written_launches import Unreadable
 
 FILES = Path(__file__).parent / "data" / "strangers"
@@ -50,6 +51,16 @@ READ = {
         "kernel": "conv_kernel", "arguments": ["y", "x", "w", "N", "M", "C", "H", "W", "K"], "threads": [32, 8],
         "grid": ["N", "M"],
     },
+    "constant_memory": {
+        "kernel": "conv_const", "arguments": ["x", "y", "N", "M", "C", "H", "W", "K"], "threads": [16, 16],
+        "grid": ["(W - K + 16) // 16", "(H - K + 16) // 16", "N * M"], "constant_memory": "taps",
+        "limits": {"weights": 4096},
+    },
+    "namespaced": {
+        "kernel": "framework::layers::forward_kernel", "arguments": ["y", "x", "N", "M", "C", "H", "W", "K"],
+        "threads": [8, 8, 1], "grid": ["M", "((H - K) // 8 + 1) * ((W - K) // 8 + 1)", "N"],
+        "constant_memory": "framework::layers::filters", "limits": {"weights": 9408},
+    },
 }  # fmt: skip
 
 
@@ -77,7 +88,7 @@ def test_a_file_with_host_code_builds_for_a_gpu(name):
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["class_wrapper", "dynamic_shared", "fixed_mask", "whole_program"])
+@pytest.mark.parametrize("name", ["class_wrapper", "dynamic_shared", "namespaced", "whole_program"])
 def test_a_file_with_host_code_computes_what_it_should(name, tmp_path):
     variant = variants.read(name, FILES)
     with IsolatedBench(variant, False, tmp_path) as bench:
@@ -169,20 +180,56 @@ def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(name, tmp_p
     assert instead.startswith("kernel: conv_forward_kernel\narguments: ")
 
 
+def test_a_result_that_takes_several_kernels_asks_for_a_launcher():
+    problem = variants.read("two_kernels", FILES).problem
+    assert (
+        "several kernels are launched: unroll in line 26, multiply in line 27; say which: `kernel: unroll`" in problem
+    )
+    assert problem.endswith("or, where the result takes several, write a launcher in Python")
+
+
+CONSTANT = (FILES / "constant_memory.cu").read_text()
+
+
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("change", "words"),
     [
-        ("constant_memory", "no pointer is w, and constant memory, line 2, is filled by a launcher in Python"),
         (
-            "two_kernels",
-            "several kernels are launched: unroll in line 26, multiply in line 27; say which: `kernel: unroll`",
+            ("cudaMemcpyToSymbol(taps", "fill(taps"),
+            "no pointer is w, and none is copied to one array in constant memory",
+        ),
+        (("taps[4096]", "taps[SOME]"), "`SOME` is no extent of a layer and no number known before, line 2"),
+        (
+            ("__constant__ float", "static __constant__ float"),
+            "none is copied to one array in constant memory, line 20",
         ),
     ],
 )
-def test_a_result_that_takes_more_than_one_launch_asks_for_a_launcher(name, words):
-    problem = variants.read(name, FILES).problem
-    assert words in problem
-    assert "\n" not in problem
+def test_weights_that_nothing_tells_the_place_of_are_asked_for(tmp_path, change, words):
+    (tmp_path / "mine.cu").write_text(changed(change, text=CONSTANT))
+    assert words in variants.read("mine", tmp_path).problem
+
+
+def test_a_layer_with_more_weights_than_constant_memory_holds_is_unsupported():
+    variant = variants.read("constant_memory", FILES)
+    assert variant.unsupported(LAYER, 1) == ""
+    reason = variant.unsupported(networks.ConvLayer("large", 16, 23, 19, 16, 5), 1)
+    assert reason == "constant_memory: M*C*K*K = 6400 exceeds its limit 4096 (line 20 of constant_memory.cu)"
+
+
+def test_weights_in_constant_memory_are_no_argument_too(tmp_path):
+    (tmp_path / "mine.cu").write_text(CONSTANT)
+    facts = {**READ["constant_memory"], "arguments": ["x", "w", "y"]}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(facts))
+    expected = "mine.yaml: arguments: w stands there 1 times, and is copied to `constant_memory: taps`"
+    assert variants.read("mine", tmp_path).problem == expected
+
+
+def test_the_excerpt_of_a_change_is_of_the_kernel_and_not_of_its_program():
+    shown = excerpts.excerpt(variants.read("whole_program", FILES), variants.read("lecture_style", FILES))
+    text = " ".join(str(line.code) for line in shown.lines)
+    assert "cudaMalloc" not in text and "argc" not in text
+    assert "ow = i % OW" in text and shown.added < 20
 
 
 def test_the_lines_to_write_are_right_once_what_was_not_read_is_filled_in(tmp_path):

@@ -177,6 +177,10 @@ class Reader:
                 return _literal(syntax.words(node), line)
             case "identifier":
                 return self._named(syntax.words(node), line)
+            case "qualified_identifier":
+                return self._named(syntax.words(node).rpartition("::")[2], line)
+            case "subscript_expression":
+                return self._named("".join(syntax.words(node).split()), line)
             case "field_expression":
                 return self._member(node, line)
             case "unary_expression":

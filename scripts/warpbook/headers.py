@@ -58,6 +58,7 @@ class Header(BaseModel):
     threads: list[Expression] = Field(default_factory=list, max_length=3, description="of a block")
     grid: list[Expression] = Field(default_factory=list, max_length=3, description="blocks; knows `tiles` too")
     shared_bytes: Expression = Field(0, description="dynamic shared memory of a block")
+    constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable in constant memory that w is copied to")
     sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
     least_arch: str = Field("", pattern=r"^(sm_\d+)?$", description="oldest architecture that it is for, as sm_80")
     beyond_emulator: str = Field("", description="what it uses that the CPU emulation lacks; empty where nothing")
@@ -80,8 +81,10 @@ class Header(BaseModel):
         launches.check("shared_bytes", [self.shared_bytes], known)
         launches.check("arguments", self.arguments, {*known, *launches.ARRAYS})
         for array in launches.ARRAYS:
-            if self.arguments and self.arguments.count(array) != 1:
-                raise ValueError(f"arguments: {array} stands there {self.arguments.count(array)} times, and must once")
+            times = 0 if array == "w" and self.constant_memory else 1
+            if self.arguments and (there := self.arguments.count(array)) != times:
+                must = "must once" if times else f"is copied to `constant_memory: {self.constant_memory}`"
+                raise ValueError(f"arguments: {array} stands there {there} times, and {must}")
         if self.block and (reason := devices.beyond_block(self.block)):
             raise ValueError(reason)
         return self

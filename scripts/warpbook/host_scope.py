@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "for_range_loop",
          "try_statement")  # fmt: skip
+_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?\[(\d)\]")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 
@@ -124,6 +125,11 @@ class Scope:
         """What a name stands for. A structure's or a class's, set where nothing is read, is an extent by its name."""
         if known := self.known.get(name) or self._outside.known.get(name):
             return known
+        if shape := _OF_SHAPE.fullmatch(name):
+            if not (extent := layer_names.extent_at(layer_names.array_of(shape[1]), int(shape[2]))):
+                return None
+            self._take(name, extent, line)
+            return self.known[name]
         owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
         extent = layer_names.extent_of(member)
         if owner:

@@ -13,8 +13,8 @@ _EXTENTS = {
     "numfilters filters nfilters filtercount featuremaps numfeaturemaps outputfeaturemaps outfeatures numkernels nmaps "
     "nummaps nout",
     "K": "k kernelsize kernelwidth kernelheight kernelw kernelh ksize kwidth kheight kw kh kdim masksize maskwidth "
-    "maskheight maskdim filtersize filterwidth filterheight filterw filterh filterdim fsize fw fh kernel mask taps "
-    "windowsize kernellength kern kx ky",
+    "maskheight maskdim filtersize filterwidth filterheight filterw filterh filterdim fsize ks ksz fw fh kernel mask "
+    "taps windowsize kernellength kern kx ky",
     "H_out": "hout outh oh ho outheight outputheight heightout outrows outputh hy",
     "W_out": "wout outw ow wo outwidth outputwidth widthout outcols outputw wy",
     "S": "s stride strides",
@@ -47,6 +47,12 @@ def extent_of(name: str, among: Collection[str] = ()) -> str:
         if each in _EXTENT_OF:
             return _EXTENT_OF[each]
     return ""
+
+
+def extent_at(array: str, place: int) -> str:
+    """The layer's extent that an array has at a place of its shape; empty where it is of no array of four."""
+    of_arrays = {"x": ("N", "C", "H", "W"), "w": ("M", "C", "K", "K"), "y": ("N", "M", "H_out", "W_out")}
+    return of_arrays[array][place] if array in of_arrays and place < 4 else ""
 
 
 def extent_of_array(array: str, extent: str) -> str:

@@ -18,7 +18,8 @@ _KERNEL = re.compile(
     rf"(template\s*<[^;{{}}]*>\s*)?(?:\b(?:static|inline|extern)\s+)*"
     rf"(?:\bvoid\s+__global__|__global__\s+{_BOUNDS}(?:(?:static|inline)\s+)*void)\s+{_BOUNDS}(\w+)\s*\("
 )
-_MANGLED = re.compile(r"_Z(\d+)(\w+)")
+_MANGLED = re.compile(r"_ZN?(\d.*)")
+_LENGTH = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,26 @@ def kernels(code: str) -> list[str]:
 
 
 def plain_name(symbol: str) -> str:
-    """A function's name in the source, from the name that the compiler gave it; as it is where it cannot be told."""
+    """A function's name in the source, from the name that the compiler gave it, without its namespaces; as it is where
+    it cannot be told."""
     mangled = _MANGLED.match(symbol)
-    return mangled[2][: int(mangled[1])] if mangled else symbol
+    name, rest = symbol, mangled[1] if mangled else ""
+    while length := _LENGTH.match(rest):
+        end = length.end() + int(length[0])
+        name, rest = rest[length.end() : end], rest[end:] if symbol.startswith("_ZN") else ""
+    return name
+
+
+def symbol_of_variable(name: str) -> str:
+    """The name that compilers give to a variable, its namespaces written before it."""
+    parts = name.split("::")
+    return f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E" if len(parts) > 1 else name
 
 
 def symbol_of(kernel: str, symbols: Iterable[str]) -> str | None:
     """The one symbol that a kernel's name in the source, template arguments included, is of; None without just one."""
     known = list(dict.fromkeys(symbols))
-    plain = kernel.partition("<")[0]
+    plain = kernel.partition("<")[0].rpartition("::")[2]
     named = [kernel] if kernel in known else [symbol for symbol in known if plain_name(symbol) == plain]
     return named[0] if len(named) == 1 else None
 

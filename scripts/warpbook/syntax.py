@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 _HOSTS = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bmain\s*\(|\bstd\s*::\s*(?:vector|string|cout|cerr|chrono)\b")
+_FRAMEWORKS = re.compile(r"#\s*include\s*[<\"](?:mxnet|mshadow|dmlc|torch|ATen|c10|pybind11|opencv2|cudnn|gtest)\b")
+"""Headers that host code alone could use, and no compiler here has."""
 _OF_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 _HOST_TYPES = re.compile(r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(")
 
@@ -87,6 +89,9 @@ def _annotations(root: "Node") -> set[str]:
 def _hosts(node: "Node", of_device: set[str]) -> Iterator["Node"]:
     """Declarations of the host alone, the outermost of each."""
     for each in node.children:
+        if each.type == "preproc_include" and _FRAMEWORKS.match(words(each)):
+            yield each
+            continue
         inner = each
         while inner.type == "template_declaration":
             inner = inner.children[-1]

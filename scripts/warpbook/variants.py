@@ -83,7 +83,7 @@ class Variant:
         """Identity of what decides the machine code and its launch; the header's prose is no part of it."""
         facts = self.header.model_dump(include={"constants", "launch", "precision", "method"}, mode="json")
         # Said by some alone: what others' identities were before these facts could be said stays theirs.
-        later = {"kernel", "arguments", "threads", "grid", "shared_bytes"}
+        later = {"kernel", "arguments", "threads", "grid", "shared_bytes", "constant_memory"}
         facts |= self.header.model_dump(include=later, exclude_defaults=True, mode="json")
         if self.header.split:
             facts["split"] = self.header.split.model_dump()
@@ -229,7 +229,12 @@ class Variant:
             *(launches.ARRAYS.index(value) if isinstance(value, str) else next(behind) for value in passed)
         )
 
+        variable = self.header.constant_memory
+        held = kernels.symbol(sources.symbol_of_variable(variable)) if variable else None
+
         def launch(x: Any, w: Any, y: Any) -> None:
+            if held:
+                held.copy(w)
             function(shape.grid, shape.threads, in_order((x, w, y, *numbers)))
 
         return launch

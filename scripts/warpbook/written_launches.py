@@ -6,8 +6,7 @@ and the facts to write instead, as far as they were understood.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from warpbook import course, launches, layer_names, sources, syntax
 from warpbook import cpp_expressions as cpp
 from warpbook.cpp_expressions import Unread
 from warpbook.host_scope import LOOPS, Globals, Scope, is_pointer, parameters_of
+from warpbook.launch_sites import Launch, constant_array, kernel_name, launches_in, namespaces
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -48,26 +48,6 @@ class Unreadable(Exception):
         self.facts = facts or {}
 
 
-@dataclass
-class _Launch:
-    """One `<<<>>>` and where it stands."""
-
-    node: "Node"
-    configuration: "list[Node]"
-    kernel: str
-    function: "Node"
-    arguments: "list[Node]"
-    line: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.line = syntax.line(self.node)
-
-    @property
-    def plain(self) -> str:
-        """The kernel's name without what a template is given."""
-        return self.kernel.partition("<")[0]
-
-
 def read(text: str, wanted: str = "") -> Written | None:
     """How CUDA C++ launches its kernel, or the one that is `wanted`; None where it launches none.
 
@@ -76,8 +56,8 @@ def read(text: str, wanted: str = "") -> Written | None:
     if "<<<" not in sources.without_comments(text):
         return None
     root = syntax.parsed(text)
-    found = list(_launches(root))
-    kernels = {name: node for node in syntax.walk(root) if (name := _kernel_name(node))}
+    found = list(launches_in(root))
+    kernels = {name: node for node in syntax.walk(root) if (name := kernel_name(node))}
     if not found:
         raise Unreadable("its launch stands in a macro or in what could not be parsed")
     named = list(dict.fromkeys(launch.kernel for launch in found))
@@ -133,33 +113,10 @@ def yaml_of(facts: dict[str, Any]) -> str:
     return "\n".join(f"{key}: {shown(value)}" for key, value in facts.items())
 
 
-def _kernel_name(node: "Node") -> str:
-    if node.type != "function_definition" or "__global__" not in syntax.words(node).partition("{")[0]:
-        return ""
-    declared = syntax.field(node, "declarator")
-    return syntax.words(syntax.field(declared, "declarator")) if declared else ""
-
-
-def _launches(root: "Node") -> Iterator[_Launch]:
-    for node in syntax.walk(root):
-        config = syntax.child(node, "kernel_call_syntax") if node.type == "call_expression" else None
-        if config is None:
-            continue
-        function: Node | None = node
-        while function is not None and function.type != "function_definition":
-            function = function.parent
-        listed = syntax.field(node, "arguments")
-        if function is not None and listed is not None:
-            arguments = [each for each in listed.named_children if each.type != "comment"]
-            kernel = "".join(syntax.words(syntax.field(node, "function")).split()).replace(",", ", ")
-            configuration = [each for each in config.named_children if each.type != "comment"]
-            yield _Launch(node, configuration, kernel, function, arguments)
-
-
 class _Reading:
     """One launch being read: what is understood so far is kept for who has to write the rest."""
 
-    def __init__(self, launch: _Launch, kernel: "Node", outside: Globals, root: "Node"):
+    def __init__(self, launch: Launch, kernel: "Node", outside: Globals, root: "Node"):
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = parameters_of(launch.function)
         self._takes = parameters_of(kernel)
@@ -176,6 +133,7 @@ class _Reading:
             self._scope.up_to(body, launch.node)
         self._reasons: list[str] = []
         self._to_be_launched = False
+        self._copied: dict[str, Any] = {}
 
     def written(self) -> Written:
         """The facts. Raises Unreadable with those that are known."""
@@ -185,9 +143,11 @@ class _Reading:
             del facts["shared_bytes"]
         self._in_its_place()
         if self._reasons:
-            said = {} if self._to_be_launched else facts
+            said = {} if self._to_be_launched else facts | self._copied
             raise Unreadable(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
-        return Written(facts | self._limits(facts), launch.line, tuple(self._scope.notes.values()))
+        limits = self._limits(facts) | self._copied.pop("limits", {})
+        facts |= self._copied | ({"limits": limits} if limits else {})
+        return Written(facts, launch.line, tuple(self._scope.notes.values()))
 
     def _taken(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
@@ -284,20 +244,37 @@ class _Reading:
                 self._not_read(f"two pointers are {names[place]} by their names", line)
             elif names[place] == "y" and const[place]:
                 self._not_read(f"`{name}` is y by its name, and const", syntax.line(declaration))
-        if missing and not unnamed:
-            self._not_read(f"no pointer is {' or '.join(missing)}{self._constant_memory()}", line)
+        if missing == ["w"] and not unnamed:
+            self._constant_memory()
+        elif missing and not unnamed:
+            self._not_read(f"no pointer is {' or '.join(missing)}", line)
             self._to_be_launched = True
         return names
 
-    def _constant_memory(self) -> str:
-        held = next(
-            (n for n in syntax.walk(self._root) if n.type == "declaration" and "__constant__" in syntax.words(n)), None
-        )
-        if held is None:
-            return ""
-        return (
-            f", and constant memory, line {syntax.line(held)}, is filled by a launcher in Python (see constant_weights)"
-        )
+    def _constant_memory(self) -> None:
+        """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
+        copies = [
+            (syntax.words(listed.named_children[0]).lstrip("&"), syntax.line(node))
+            for node in syntax.walk(self._root)
+            if syntax.words(syntax.field(node, "function")) == "cudaMemcpyToSymbol"
+            and (listed := syntax.field(node, "arguments"))
+            and len(listed.named_children) in (3, 5)
+        ]
+        names = {name for name, _ in copies}
+        array = next((node for node in syntax.walk(self._root) if constant_array(node) in names), None)
+        if len(names) != 1 or array is None:
+            self._not_read("no pointer is w, and none is copied to one array in constant memory", self._launch.line)
+            self._to_be_launched = True
+            return
+        held, sizes = 1, (syntax.field(node, "size") for node in syntax.walk(array) if node.type == "array_declarator")
+        for size in sizes:
+            number = self._number(size) if size else UNKNOWN
+            held *= number if isinstance(number, int) else 0
+        name, line = copies[0]
+        self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
+        if not held:
+            self._not_read(f"how many weights {name} holds is not known", syntax.line(array))
+        self._scope.notes[name] = f"{name} (filled in line {line}) for w"
 
     def _array(self, place: int) -> str:
         """By its name where the kernel is launched, else by the kernel's."""
@@ -345,7 +322,7 @@ class _Reading:
                 self._scope.notes[name] = (
                     f"{name} (line {self._outside.lines.get(name, 0)}) for the one {extent} that it is for"
                 )
-        return {"limits": bounds} if bounds else {}
+        return bounds
 
     def _node_of(self, name: str) -> "Node":
         node = cpp.expression_of(name)

@@ -84,9 +84,11 @@ _FLOATS = """namespace std {}
 #define FLT_EPSILON 1.192092896e-07F
 """
 _OF_HOST = (
-    "cstdio", "iostream", "stdio.h", "chrono", "cstring", "ctime", "exception", "fstream", "functional", "iomanip",
-    "map", "memory", "numeric", "random", "set", "sstream", "stdexcept", "string", "string.h", "sys/time.h", "thread",
-    "time.h", "unistd.h", "unordered_map", "vector",
+    "cctype", "cerrno", "chrono", "cstdio", "cstring", "ctime", "ctype.h", "deque", "errno.h", "exception",
+    "fcntl.h", "fstream", "functional", "future", "inttypes.h", "iomanip", "iostream", "list", "map", "memory",
+    "mutex", "numeric", "omp.h", "pthread.h", "queue", "random", "set", "signal.h", "sstream", "stdexcept",
+    "stdio.h", "string", "string.h", "sys/mman.h", "sys/stat.h", "sys/time.h", "sys/types.h", "thread", "time.h",
+    "unistd.h", "unordered_map", "vector",
 )  # fmt: skip
 STANDARD = {
     **dict.fromkeys(_OF_HOST, "namespace std {}\n"),

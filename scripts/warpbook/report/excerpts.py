@@ -11,6 +11,7 @@ from pygments.lexers.c_like import CudaLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 
+from warpbook import syntax
 from warpbook.variants import Variant
 
 MOST_LINES = 12
@@ -66,7 +67,8 @@ def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES) -
     Of the kernels' code, headers apart; where that is the same, of the constants that it is compiled with, else of the
     launchers'. None where nothing differs.
     """
-    sides = [(variant.code, baseline.code, ".cu")] if variant.cuda_source and baseline.cuda_source else []
+    kernels = variant.cuda_source and baseline.cuda_source
+    sides = [(_kernels_code(variant), _kernels_code(baseline), ".cu")] if kernels else []
     if variant.code == baseline.code or variant.defines != baseline.defines:
         sides.append(("\n".join(variant.defines), "\n".join(baseline.defines), ".cu"))
     sides.append((variant.launcher_code, baseline.launcher_code, ".py"))
@@ -78,6 +80,11 @@ def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES) -
             more = added + removed - sum(entry.sign in (ADDED, REMOVED) for entry in entries)
             return Excerpt(f"{variant.name}{ending}", f"{baseline.name}{ending}", lines, more, added, removed)
     return None
+
+
+def _kernels_code(variant: Variant) -> str:
+    """Its code as it is compiled for a GPU: without that of a program that launches it, if it stands in one."""
+    return variant.code if variant.course else syntax.device_code(variant.code)
 
 
 def _stretch(before: str, after: str, most_lines: int) -> tuple[list[_Entry], int, int] | None:

@@ -2,10 +2,12 @@
 
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +19,7 @@ from warpbook.report.evidence import Evidence
 from warpbook.runs import Run
 from warpbook.variants import Variant
 
-pytest_plugins = ["databases", "workspaces"]
+pytest_plugins = ["databases", "rendered", "workspaces"]
 
 HEADER = """\
 title: A variant made for a test
@@ -60,16 +62,23 @@ def pytest_sessionfinish(session, exitstatus):
 LONGEST = (
     "test_slurm",
     "test_workflow",
-    "test_strangers_kernels",
     "test_report",
+    "test_attacks",
     "test_kills",
     "test_faults",
-    "test_attacks",
+    "test_building",
+    "test_strangers_kernels",
+    "test_course_files",
 )
+# Files that look at the same report: one worker takes them together, and renders it once.
+TOGETHER = dict.fromkeys(("test_browser", "test_deliverables", "test_layout"), "test_report")
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    of = {item: TOGETHER.get(item.path.stem, item.path.stem) for item in items}
+    items.sort(key=lambda item: LONGEST.index(of[item]) if of[item] in LONGEST else len(LONGEST))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(of[item]))
     device = machine.gpu()  # not asked here: tests fork processes that use CUDA
     if isinstance(device, devices.Device) or config.getoption("--require-gpu"):
         return
@@ -172,8 +181,9 @@ def planned() -> Callable[..., Plan]:
 
 
 @pytest.fixture(scope="session")
-def opened(newest_archive) -> Callable[[Path], Run]:
-    """Open a run. Tables that are the newest archive's are read once for all tests, which are not to change them."""
+def sharing_tables(newest_archive) -> Callable[[], AbstractContextManager[None]]:
+    """Within the context, tables of runs that are the newest archive's are read once for all tests, which are not to
+    change them."""
 
     def checksums(path: Path) -> dict[str, int]:
         if not path.is_file():
@@ -183,16 +193,32 @@ def opened(newest_archive) -> Callable[[Path], Run]:
 
     newest, its = runs.open_run(newest_archive), checksums(newest_archive)
 
-    def open_run(path: Path) -> Run:
-        run = runs.open_run(path)
+    def sharing(run: Run) -> Run:
         if run.loaded or run.record["format"] != newest.record["format"]:
             return run
-        held = checksums(path)
+        held = checksums(run.path)
         if held == its:
             return replace(run, loaded=newest.loaded)
-        return replace(
-            run, loaded={name: newest.loaded[name] for name in newest.loaded if held.get(name) == its.get(name)}
-        )
+        same = {name: read for name, read in newest.loaded.items() if held.get(name) == its.get(name)}
+        return replace(run, loaded=same)
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        open_run = runs.open_run
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "open_run", lambda path: sharing(open_run(path)))
+            yield
+
+    return context
+
+
+@pytest.fixture(scope="session")
+def opened(sharing_tables) -> Callable[[Path], Run]:
+    """Open a run, its tables shared where they are the newest archive's."""
+
+    def open_run(path: Path) -> Run:
+        with sharing_tables():
+            return runs.open_run(path)
 
     return open_run
 
@@ -210,6 +236,29 @@ def evidence_of(planned, opened) -> Callable[..., Evidence]:
         return evidence
 
     return make
+
+
+@pytest.fixture(scope="session")
+def few_variants() -> dict[str, Any]:
+    """A change of the configuration after which fa18 compares few variants, where their number does not matter."""
+    studies = yaml.safe_load(config.FILE.read_text())["studies"]
+    chain = ["direct", "constant_weights", "shared_input", "constant_weights_shared_input"]
+    few = [*chain, "unroll_gemm", "unroll_gemm_streams", "cudnn_fp32", "loop_nest", "simd"]
+    return {"studies": {**studies, "fa18": {**studies["fa18"], "variants": few}}}
+
+
+@pytest.fixture(scope="session")
+def ev(evidence_of, newest_archive) -> Evidence:
+    """The evidence of the newest archived run, for tests that change nothing of it."""
+    return evidence_of(newest_archive)
+
+
+@pytest.fixture(scope="session")
+def chapter(ev):
+    """Its chapter on optimizations."""
+    from warpbook.report.views import milestone_4
+
+    return milestone_4.view(ev)
 
 
 def _indented(code: str, levels: int) -> str:

@@ -5,12 +5,9 @@ import json
 import re
 import shutil
 import subprocess
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-
-from warpbook.report import rendering
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
@@ -36,11 +33,10 @@ parent.postMessage(JSON.stringify({ width: innerWidth, outside, ascending, desce
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, evidence_of, newest_archive) -> Path:
+def folder(tmp_path_factory, report) -> Path:
     """A folder with the report, which measures itself."""
     folder = tmp_path_factory.mktemp("browser")
-    whole = rendering.documents(evidence_of(newest_archive), datetime(2026, 1, 1, tzinfo=UTC), "", None).whole
-    (folder / "report.html").write_text(rendering.standalone(whole).replace("</body>", f"{MEASURE}</body>"))
+    (folder / "report.html").write_text(report.html.replace("</body>", f"{MEASURE}</body>"))
     return folder
 
 

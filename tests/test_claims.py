@@ -10,19 +10,9 @@ from warpbook.estimates import Estimate
 from warpbook.profiling import counters
 from warpbook.report.evidence import claims as judging
 from warpbook.report.views import claims as claims_view
-from warpbook.report.views import milestone_4, summary
+from warpbook.report.views import summary
 
 SHIPPED = variants.discover()
-
-
-@pytest.fixture(scope="module")
-def ev(evidence_of, newest_archive):
-    return evidence_of(newest_archive)
-
-
-@pytest.fixture(scope="module")
-def chapter(ev):
-    return milestone_4.view(ev)
 
 
 def said_of(ev, variant, words):

@@ -11,11 +11,10 @@ from warpbook.report import closing
 PDF = Path("reports/out/fa18.pdf")
 
 
-def test_last_lines_name_the_pdf_and_the_best_variant_with_its_interval(evidence_of, newest_archive):
-    evidence = evidence_of(newest_archive)
-    first, headline, *_ = closing.lines(evidence, PDF)
+def test_last_lines_name_the_pdf_and_the_best_variant_with_its_interval(ev):
+    first, headline, *_ = closing.lines(ev, PDF)
     assert first == "Report of fa18: reports/out/fa18.pdf"
-    best, naive = evidence.ranking.best, evidence.ranking.naive
+    best, naive = ev.ranking.best, ev.ranking.naive
     assert f"best: {best.name}, " in headline
     assert "±" in headline
     assert f"over {naive.name}" in headline

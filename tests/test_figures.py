@@ -8,7 +8,6 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from warpbook import runs
 from warpbook.estimates import Estimate
 from warpbook.report import figures, traces
 from warpbook.report.evidence import Speedup
@@ -44,7 +43,7 @@ def test_the_marker_of_a_ratio_that_is_not_paired_is_hollow(paired, inside):
 
 
 def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, newest_archive):
-    ev = evidence_of(newest_archive, measuring=runs.open_run(newest_archive).record["measuring"])
+    ev = evidence_of(newest_archive)
     frame = ev.profiles.events(ev.ranking.naive.name, ev.largest)
     kernel = frame[frame.kind == "kernel"].iloc[[0]]
     copies = kernel.loc[kernel.index.repeat(10_000)].reset_index(drop=True)

@@ -2,15 +2,9 @@
 
 import pytest
 
-from warpbook import runs, units
+from warpbook import units
 from warpbook.errors import UserError
 from warpbook.report import narrative
-
-
-@pytest.fixture(scope="module")
-def figures(evidence_of, newest_archive):
-    measuring = runs.open_run(newest_archive).record["measuring"]
-    return evidence_of(newest_archive, measuring=measuring)
 
 
 def rendered(folder, ev, text):
@@ -18,15 +12,15 @@ def rendered(folder, ev, text):
     return str(narrative.rendered(ev, folder))
 
 
-def test_markdown_becomes_html_with_the_report_s_own_figures(figures, tmp_path):
+def test_markdown_becomes_html_with_the_report_s_own_figures(ev, tmp_path):
     text = (
         '## Weights\n\nThey gave **{{ speedup("constant_weights") }}**, {{ verdict("constant_weights", size=10) }}.\n'
     )
-    document = rendered(tmp_path, figures, text)
-    expected = figures.times.total_speedup("constant_weights", figures.largest)
+    document = rendered(tmp_path, ev, text)
+    expected = ev.times.total_speedup("constant_weights", ev.largest)
     assert "<h2>Weights</h2>" in document
     assert f"<strong>{units.ratio_within(expected.ratio)} [" in document
-    assert figures.times.total_speedup("constant_weights", 10).verdict in document
+    assert ev.times.total_speedup("constant_weights", 10).verdict in document
 
 
 @pytest.mark.parametrize(
@@ -39,9 +33,9 @@ def test_markdown_becomes_html_with_the_report_s_own_figures(figures, tmp_path):
         ('op_time("direct"', "unexpected"),
     ],
 )
-def test_a_wrong_name_fails_with_file_and_line(call, words, figures, tmp_path):
+def test_a_wrong_name_fails_with_file_and_line(call, words, ev, tmp_path):
     with pytest.raises(UserError, match=r"fa18\.md, line 3: ") as told:
-        rendered(tmp_path, figures, f"First.\n\nThen {{{{ {call} }}}}.\n\nLast.\n")
+        rendered(tmp_path, ev, f"First.\n\nThen {{{{ {call} }}}}.\n\nLast.\n")
     assert words in str(told.value)
 
 
@@ -61,37 +55,37 @@ def test_a_wrong_name_fails_with_file_and_line(call, words, figures, tmp_path):
         ("{% include '../report.html.j2' %}", "../report.html.j2"),
     ],
 )
-def test_a_text_runs_nothing_but_its_figures_and_not_for_long(text, words, figures, tmp_path, monkeypatch):
+def test_a_text_runs_nothing_but_its_figures_and_not_for_long(text, words, ev, tmp_path, monkeypatch):
     monkeypatch.setattr(narrative, "SECONDS", 2)
     with pytest.raises(UserError, match=r"fa18\.md, line 3: ") as told:
-        rendered(tmp_path, figures, f"First.\n\n{text}\n")
+        rendered(tmp_path, ev, f"First.\n\n{text}\n")
     assert words in str(told.value)
 
 
-def test_a_computation_that_nothing_interrupts_is_ended(figures, tmp_path, monkeypatch):
+def test_a_computation_that_nothing_interrupts_is_ended(ev, tmp_path, monkeypatch):
     monkeypatch.setattr(narrative, "SECONDS", 1)
     with pytest.raises(UserError, match=r"fa18\.md: it cannot be rendered: (still running after 2 s|its process died)"):
-        rendered(tmp_path, figures, "{{ 10 ** (10 ** 9) }}")
+        rendered(tmp_path, ev, "{{ 10 ** (10 ** 9) }}")
 
 
-def test_html_in_a_text_is_shown_and_not_passed_on(figures, tmp_path):
+def test_html_in_a_text_is_shown_and_not_passed_on(ev, tmp_path):
     text = (
         '<script>x</script> <link rel=attachment href="file:///etc/passwd"> [a](javascript:x) ![b](file:///etc/passwd)'
     )
-    document = rendered(tmp_path, figures, f"{text}\n\n<div onclick=x>\n")
+    document = rendered(tmp_path, ev, f"{text}\n\n<div onclick=x>\n")
     assert "<script" not in document and "<link" not in document and "<div" not in document
     assert "href=" not in document.replace("href=&quot;", "") and "<img" not in document
     assert "&lt;script&gt;" in document
 
 
-def test_a_figure_that_is_not_there_is_said_to_be_missing(figures, tmp_path):
-    assert "(not measured)" in rendered(tmp_path, figures, '{{ op_time("direct", size=7) }}')
+def test_a_figure_that_is_not_there_is_said_to_be_missing(ev, tmp_path):
+    assert "(not measured)" in rendered(tmp_path, ev, '{{ op_time("direct", size=7) }}')
 
 
-def test_a_study_without_a_text_says_so(figures, tmp_path):
-    assert "fa18.md" in str(narrative.rendered(figures, tmp_path))
+def test_a_study_without_a_text_says_so(ev, tmp_path):
+    assert "fa18.md" in str(narrative.rendered(ev, tmp_path))
 
 
-def test_every_text_that_ships_belongs_to_a_study(figures):
+def test_every_text_that_ships_belongs_to_a_study(ev):
     names = {path.stem for path in narrative.FOLDER.glob("*.md")}
-    assert names <= set(figures.config.studies)
+    assert names <= set(ev.config.studies)

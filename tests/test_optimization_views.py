@@ -12,16 +12,6 @@ from warpbook.report.views.supplement import kinds
 from warpbook.report.views.watched import watched
 
 
-@pytest.fixture(scope="module")
-def ev(evidence_of, newest_archive):
-    return evidence_of(newest_archive)
-
-
-@pytest.fixture(scope="module")
-def chapter(ev):
-    return milestone_4.view(ev)
-
-
 def without(names):
     """A change of run.json after which these variants' figures are stale."""
 
@@ -95,9 +85,9 @@ def test_the_four_kinds_of_every_measured_variant_stand_in_one_table(ev):
 
 
 def test_an_optimization_whose_figures_are_stale_says_so_and_has_neither_chart_nor_outcome(
-    archive, evidence_of, rewritten
+    archive, evidence_of, rewritten, few_variants
 ):
-    other = evidence_of(rewritten(archive, "run.json", without(["constant_weights"])))
+    other = evidence_of(rewritten(archive, "run.json", without(["constant_weights"])), **few_variants)
     found = milestone_4.view(other)
     (one,) = (one for one in found.optimizations if one.name == "constant_weights")
     assert one.problems[0].startswith("stale: recorded in ")
@@ -180,8 +170,10 @@ def test_what_became_of_a_counter_is_told_with_its_readings_or_why_there_are_non
     assert watched(other, variants["constant_weights"]) == "; hardware counters were not read in this run"
 
 
-def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(evidence_of, newest_archive, monkeypatch):
-    ev = evidence_of(newest_archive)
+def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
+    evidence_of, newest_archive, few_variants, monkeypatch
+):
+    ev = evidence_of(newest_archive, **few_variants)
     silent = ev.plan.variants["constant_weights"]
     header = silent.header.model_copy(update={"title": "", "expect": " "})
     monkeypatch.setitem(ev.plan.variants, silent.name, dataclasses.replace(silent, header=header))

@@ -9,11 +9,6 @@ from warpbook.report.views.profiled import watched_program
 
 
 @pytest.fixture(scope="module")
-def ev(evidence_of, newest_archive):
-    return evidence_of(newest_archive)
-
-
-@pytest.fixture(scope="module")
 def view(ev):
     return profiled.view(ev)
 

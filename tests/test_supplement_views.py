@@ -10,11 +10,6 @@ from warpbook.report.views import analysis, ending
 from warpbook.report.views.supplement import builds, correctness, profilers, provenance, times, trust
 
 
-@pytest.fixture(scope="module")
-def ev(evidence_of, newest_archive):
-    return evidence_of(newest_archive)
-
-
 @pytest.fixture
 def other(evidence_of, newest_archive):
     """Evidence of the same run for a test that changes it."""

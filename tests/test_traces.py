@@ -244,32 +244,25 @@ def test_a_program_is_also_watched_at_the_size_of_its_baseline(tmp_path, monkeyp
     assert [row["size"] for row in profiles] == [10_000, 100]
 
 
-@pytest.fixture(scope="module")
-def archived(evidence_of, newest_archive):
-    return evidence_of(newest_archive)
-
-
-def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after(archived):
-    for variant in archived.ranking.measured("gpu", peers=False):
+def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after(ev):
+    for variant in ev.ranking.measured("gpu", peers=False):
         if variant.header.builds_on:
-            pairs = traces.sides(archived, variant)
+            pairs = traces.sides(ev, variant)
             assert [(pair[0].variant, pair[1].variant) for pair in pairs] == [
                 (variant.header.builds_on, variant.name)
-            ] * len(archived.layers)
+            ] * len(ev.layers)
 
 
-def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(archived):
-    agreed = traces.agreements(archived)
+def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev):
+    agreed = traces.agreements(ev)
     assert {frozenset(one.ms) for one in agreed} == {frozenset(("cupti", "nsys", "ncu"))}
-    assert {one.variant for one in agreed} == {
-        variant.name for variant in archived.ranking.measured("gpu", peers=False)
-    }
+    assert {one.variant for one in agreed} == {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
     assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 
-def test_watching_leaves_op_times_nearly_as_they_are(archived):
-    costs = traces.overheads(archived)
-    usual = {tool: traces.typical(costs, tool, archived.largest) for tool in ("cupti", "nsys")}
+def test_watching_leaves_op_times_nearly_as_they_are(ev):
+    costs = traces.overheads(ev)
+    usual = {tool: traces.typical(costs, tool, ev.largest) for tool in ("cupti", "nsys")}
     assert all(one["programs"] > 20 and 0.9 < one["op"] < 1.2 for one in usual.values())
     assert usual["nsys"]["program"] > usual["cupti"]["program"] > 0.5  # single runs: the host's spread is within
 

@@ -1,0 +1,55 @@
+"""Fixtures: the report of the archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from pypdf import PdfReader
+
+import render_report
+from warpbook import config, runs
+
+
+@pytest.fixture(scope="session")
+def rendered(newest_archive, sharing_tables) -> Callable[..., tuple[str, PdfReader]]:
+    """Render (HTML, PDF) of a study, with an archived run in the place of this machine's."""
+    # Under the policy that the run was measured with, so that nothing of it is stale.
+    measuring = runs.open_run(newest_archive).record["measuring"]
+
+    def render(folder: Path, study: str = "fa18", **changes) -> tuple[str, PdfReader]:
+        values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
+        html, pdf = folder / f"{study}.html", folder / f"{study}.pdf"
+        with sharing_tables():
+            render_report.render(study, values, newest_archive, html, pdf)
+        return html.read_text(), PdfReader(pdf)
+
+    return render
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory, rendered) -> SimpleNamespace:
+    """The report of fa18: its `html`, its `pdf`, its `supplement`, and both as WeasyPrint `laid_out` them."""
+    import weasyprint
+
+    folder, laid_out = tmp_path_factory.mktemp("report"), []
+    lay_out = weasyprint.HTML.render
+
+    def kept(*arguments, **options):
+        laid_out.append(lay_out(*arguments, **options))
+        return laid_out[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weasyprint.HTML, "render", kept)
+        html, pdf = rendered(folder)
+    pages = dict(zip(("report", "supplement"), laid_out, strict=True))
+    return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"), laid_out=pages)
+
+
+@pytest.fixture(scope="session")
+def report_without_gpu(tmp_path_factory, rendered) -> SimpleNamespace:
+    """The same of a configuration that asks for no GPU figures."""
+    folder = tmp_path_factory.mktemp("without_gpu")
+    html, pdf = rendered(folder, gpu="none")
+    return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"))

@@ -113,6 +113,8 @@ def test_names_taken_for_extents_are_told():
     assert sentence.endswith(
         "; taken for the layer's by name: N (line 33), C (line 34), H (line 34), W (line 34), M (line 34), K (line 34)"
     )
+    assigned = variants.read("namespaced", FILES).written.sentence
+    assert "; taken for the layer's by name: x.shape_[0] (line 36) for N, y.shape_[1] (line 37) for M, " in assigned
     limited = variants.read("fixed_mask", FILES).written.sentence
     assert limited.endswith(
         "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH (line 1) for the one K that it is for"

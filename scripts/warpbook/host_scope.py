@@ -239,6 +239,7 @@ class Scope:
 
     def _bind(self, name: str, value: "Node", line: int, kind: str = "int") -> None:
         self.lines[name] = line
+        self.notes.pop(name, None)
         try:
             if kind == "auto" and syntax.words(value).startswith("dim3"):
                 self.known[name] = self.reader.extents(value)

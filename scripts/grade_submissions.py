@@ -9,7 +9,7 @@ from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
 from warpbook.grades import GRADES
 from warpbook.report import rendering
-from warpbook.report.pdf import write_pdf
+from warpbook.report.pdf import write_strangers_pdf
 from warpbook.terms import Term
 
 
@@ -27,7 +27,7 @@ def main() -> None:
         out.mkdir()
         GRADES.write(rows, out / GRADES.name)
         (out / "grades.html").write_text(rendering.standalone(document))
-        write_pdf(document, out / "grades.pdf")
+        write_strangers_pdf(document, out / "grades.pdf")
     print(f"Table over {len(arguments.reports)} submissions: {arguments.out / 'grades.pdf'}")
 
 

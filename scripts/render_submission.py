@@ -13,7 +13,7 @@ from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.grades import GRADES
 from warpbook.report import evidence, grading, rendering
-from warpbook.report.pdf import paged, write_pdf
+from warpbook.report.pdf import paged, write_strangers_pdf
 
 
 def render(values: dict[str, Any], run: Path, out: Path) -> None:
@@ -26,7 +26,7 @@ def render(values: dict[str, Any], run: Path, out: Path) -> None:
     with written_whole(out) as folder:
         folder.mkdir()
         (folder / "report.html").write_text(rendering.standalone(document))
-        write_pdf(document, folder / "report.pdf", ev.cited)
+        write_strangers_pdf(document, folder / "report.pdf", ev.cited)
         GRADES.write(grading.rows(ev, document), folder / "report.csv")
 
 

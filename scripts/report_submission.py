@@ -83,7 +83,7 @@ def main() -> None:
             work_within(room, limit_s(room, timeout_s))
         else:
             work(room, arguments.cores)
-    except UserError as error:
+    except (UserError, OSError, ValueError) as error:  # a file that went away, a name that is no text
         if not arguments.strangers:
             raise
         problem = str(error)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import page
 import pytest
 import yaml
 from pypdf import PdfReader
@@ -102,6 +103,8 @@ def test_what_cannot_be_taken_is_named_with_the_reason_and_the_rest_is_taken(tmp
     (m3 / "op_3" / "m3-forward.cu").symlink_to("/etc/passwd")
     (m3 / "op_4").symlink_to(m3 / "op_0")
     (m3 / "op_5" / "m3-forward.cu").mkdir(parents=True)
+    (m3 / "op_6").mkdir()
+    os.mkfifo(m3 / "op_6" / "m3-forward.cu")
     found = submissions.find(tmp_path, SP25)
     assert set(found.files) == {"final", "op_0"}
     assert found.refused == {
@@ -109,6 +112,7 @@ def test_what_cannot_be_taken_is_named_with_the_reason_and_the_rest_is_taken(tmp
         "op_2": "project/m3/op_2/m3-forward.cu is not there",
         "op_3": "project/m3/op_3/m3-forward.cu is a link; put the file itself there",
         "op_5": "project/m3/op_5/m3-forward.cu is no file",
+        "op_6": "project/m3/op_6/m3-forward.cu is no file",
     }
 
 
@@ -135,6 +139,15 @@ def test_submissions_whose_names_differ_in_odd_characters_alone_are_told_apart(t
         "a_b_": "a_b",
         "c": "c",
     }
+
+
+def test_names_that_cannot_be_printed_are_marked(tmp_path):
+    folder = tmp_path / os.fsdecode(b"\xff") / "m3" / "op_0"
+    folder.mkdir(parents=True)
+    (folder / "m3-forward.cu").write_text("int x;")
+    submissions.open_room(tmp_path / "room", "mine", tmp_path, shared())
+    settings = yaml.safe_load((tmp_path / "room" / "config.yaml").read_text())
+    assert settings["submission"]["files"] == {"op_0": "\ufffd/m3/op_0/m3-forward.cu"}
 
 
 def test_a_submission_s_project_holds_its_files_as_variants_over_their_baselines(tmp_path):
@@ -204,11 +217,19 @@ def test_of_a_stranger_s_markdown_pictures_beside_it_are_shown_and_nothing_else_
     assert re.findall(r'href="([^"]*)"', html) == ["https://example.com"]
 
 
+def test_characters_that_no_font_has_are_marked_in_strangers_words_and_told_in_ours(tmp_path):
+    document = '<!DOCTYPE html><html lang="en"><title>t</title><p>\x1b[31m it is \ue123 here</p></html>'
+    with pytest.raises(UserError, match=r"no font has U\+001B, U\+E123"):
+        pdf.write_pdf(document, tmp_path / "ours.pdf")
+    pdf.write_strangers_pdf(document, tmp_path / "theirs.pdf")
+    assert "it is \ufffd here" in " ".join(text_of(tmp_path / "theirs.pdf"))
+
+
 def test_a_map_of_pages_says_where_a_section_begins_and_ends():
-    page = '<p style="break-before: page"'
+    begun = '<p style="break-before: page"'
     document = (
         '<!DOCTYPE html><html lang="en"><title>t</title><p id="one">a<span id="end-one"></span></p>'
-        f'{page} id="two">b</p>{page}>c<span id="end-two"></span></p>'
+        f'{begun} id="two">b</p>{begun}>c<span id="end-two"></span></p>'
         '<a class="pages" href="#one">?</a><a class="pages" href="#two">?</a></html>'
     )
     assert re.findall(r'href="#(\w+)">([^<]*)</a>', pdf.paged(document)) == [("one", "1"), ("two", "2\N{EN DASH}3")]
@@ -458,10 +479,18 @@ def test_no_submission_s_failure_stops_another_and_each_is_told(workspace):
 
 
 def test_the_table_over_all_is_one_page_for_people_too(workspace):
-    (page,) = text_of(workspace.folder / "reports" / "out" / "sp25-grades" / "grades.pdf")
-    assert re.search(r"mixed ✓ – – wrong no build no build not taken – – no build 30 7 0 not measured", page)
-    assert re.search(r"hangs – – – hangs – – – – – – 30 1 0 not measured", page)
-    assert "3 submissions" in page
+    (only,) = text_of(workspace.folder / "reports" / "out" / "sp25-grades" / "grades.pdf")
+    assert re.search(r"mixed ✓ – – wrong no build no build not taken – – no build 30 7 0 not measured", only)
+    assert re.search(r"hangs – – – hangs – – – – – – 30 1 0 not measured", only)
+    assert "3 submissions" in only
+
+
+def test_what_people_get_can_be_read_by_everyone_and_lasts(workspace):
+    folder = workspace.folder / "reports" / "out"
+    for path in (workspace.report("mixed"), folder / "sp25-grades" / "grades.pdf"):
+        for profile in ("ua1", "3a"):
+            judged = page.validate_pdf_bytes(path.read_bytes(), profile=profile)
+            assert [f"{failure.rule_id}: {failure.message}" for failure in judged.failures] == []
 
 
 def test_a_submission_that_deletes_files_reaches_none(workspace):

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ TITLES = {
 
 _CODE_BYTES, _LINES, _ANSWER_BYTES = 256 << 10, 5000, 256 << 10
 _PICTURES, _PICTURE_BYTES = 20, 4 << 20
-_DEEP, _FOLDERS = 6, 2000
+_DEEP, _FOLDERS, _ENTRIES = 6, 2000, 1000
 _PICTURE = re.compile(r"[\w-][\w.-]*\.(png|jpe?g)", re.IGNORECASE | re.ASCII)
 _OF_THE_LAYOUT = ("project", "Project", "src", "layer", "custom", "m3")
 _LINKED = ("Snakefile", "rules", "scripts", "profiles", "requirements", "weights", "pyproject.toml")
@@ -72,8 +73,8 @@ class Found:
         return digest.hexdigest()
 
     def shown(self, path: Path) -> str:
-        """A path from the submission's folder."""
-        return str(path.relative_to(self.folder))
+        """A path from the submission's folder, as it can be printed."""
+        return "".join(one if one.isprintable() else "�" for one in str(path.relative_to(self.folder)))
 
 
 def name_of(folder: Path) -> str:
@@ -161,18 +162,23 @@ def _folders(root: Path) -> Iterator[Path]:
             left -= 1
             if left <= 0:
                 return
-            try:
-                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            except OSError:
-                continue
-            below += [Path(one.path) for one in entries if one.is_dir(follow_symlinks=False) and one.name[:1] != "."]
+            below += [one for one in _entries(folder) if one.name[0] != "." and not one.is_symlink() and one.is_dir()]
         level = below
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, by name; the first of very many, and nothing of one that cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted(Path(one.path) for one in islice(found, _ENTRIES))
+    except OSError:
+        return []
 
 
 def _code_in(folder: Path) -> Path:
     """The file that an optimization's folder is about; that which ought to be there, where none is."""
     usual = [folder / name for name in NAMES if os.path.lexists(folder / name)]
-    others = sorted(folder.glob("*.cu"))
+    others = [one for one in _entries(folder) if one.suffix == ".cu"]
     return (usual or (others if len(others) == 1 else []) or [folder / NAMES[0]])[0]
 
 
@@ -191,7 +197,7 @@ def _take_answers(found: Found, name: str, folder: Path) -> None:
         found.refused[f"answers of {name}"] = f"{found.shown(path)} {reason}"
     else:
         found.answers[name] = path
-        pictures = [one for one in sorted(folder.iterdir()) if _PICTURE.fullmatch(one.name)]
+        pictures = [one for one in _entries(folder) if _PICTURE.fullmatch(one.name)]
         takable = [one for one in pictures if not _untakable(one, _PICTURE_BYTES)]
         found.pictures.update({f"{name}/{one.name}": one for one in takable[:_PICTURES]})
 

@@ -67,6 +67,15 @@ def attachments(cited: Iterable[Run]) -> list[Any]:
     return [attached[name] for name in sorted(attached)]  # a PDF wants them in the order of their names
 
 
+class Undrawable(UserError):
+    """No font here has these characters."""
+
+    def __init__(self, characters: set[str]):
+        self.characters = characters
+        named = ", ".join(f"U+{ord(one):04X}" for one in sorted(characters)[:20])
+        super().__init__(f"WeasyPrint could not draw everything: no font has {named}")
+
+
 def _fetcher() -> "URLFetcher":
     """What WeasyPrint may embed: what the document holds itself, and our fonts. Texts of strangers are in it."""
     from weasyprint.urls import URLFetcher
@@ -145,6 +154,15 @@ def paged(document: str) -> str:
     return re.sub(r'(<a class="pages" href="#([^"]+)">)[^<]*</a>', filled_in, document)
 
 
+def write_strangers_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
+    """The same of HTML with strangers' words in it: a mark stands for each character that no font here has."""
+    try:
+        write_pdf(document, target, cited)
+    except Undrawable as error:
+        marked = document.translate({ord(one): "\N{REPLACEMENT CHARACTER}" for one in error.characters})
+        write_pdf(marked, target, cited)
+
+
 def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
     """Write HTML as a tagged PDF that holds the tables of the runs `cited`.
 
@@ -178,5 +196,8 @@ def _heard() -> Iterator[Any]:
         yield weasyprint
     finally:
         weasyprint.LOGGER.removeHandler(handler)
+    lacked = [re.fullmatch(r"\.notdef glyph .*\(U\+([0-9A-F]+)\)", line, re.DOTALL) for line in complaints]
+    if complaints and all(lacked):
+        raise Undrawable({chr(int(found[1], 16)) for found in lacked if found})
     if complaints:
         raise UserError("WeasyPrint could not draw everything:\n" + "\n".join(f"  {line}" for line in complaints[:20]))

@@ -170,7 +170,7 @@ class Submitted:
         """A reason with the file called as the submission calls it."""
         said = re.sub(rf"^{name}(: | does not compile for [\w ]+: )", "", reason)
         said = re.sub(r"\.cu\((\d+)\): ", r".cu:\1: ", said)  # as nvcc names a place
-        return re.sub(rf"\b{name}\.cu\b", lambda _: self.of.files[name], said)
+        return re.sub(rf"\b{name}\.(cu|yaml)\b", lambda _: self.of.files[name], said)
 
     @staticmethod
     def _place(words: str) -> str:

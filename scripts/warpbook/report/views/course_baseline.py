@@ -63,7 +63,7 @@ def _printed(ev: Evidence, shown: list[str]) -> Table | None:
 
 
 def _measures(ev: Evidence) -> tuple[str, ...]:
-    ops = (f"Op time {number}" for number in range(1, len(ev.layers) + 1))
+    ops = (f"Op\N{NO-BREAK SPACE}time\N{NO-BREAK SPACE}{number}" for number in range(1, len(ev.layers) + 1))
     return (*ops, "Their sum", "Total execution time", "Accuracy")
 
 

@@ -10,7 +10,7 @@
 quietly = words=$$($(1) 2>&1) || { echo "$$words"; exit 1; }
 
 # Two of the tests' files at a time. What is timed takes turns at the machine's measuring lock.
-workers = --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+workers = --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 report: .venv/installed
 	.venv/bin/snakemake --cores 1 report

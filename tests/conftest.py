@@ -74,11 +74,21 @@ LONGEST = (
 TOGETHER = dict.fromkeys(("test_browser", "test_deliverables", "test_layout"), "test_report")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            stem = Path(super()._split_scope(nodeid)).stem
+            return TOGETHER.get(stem, stem)
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(config, items):
-    of = {item: TOGETHER.get(item.path.stem, item.path.stem) for item in items}
-    items.sort(key=lambda item: LONGEST.index(of[item]) if of[item] in LONGEST else len(LONGEST))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(of[item]))
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(TOGETHER.get(item.path.stem, item.path.stem), len(LONGEST)))
     device = machine.gpu()  # not asked here: tests fork processes that use CUDA
     if isinstance(device, devices.Device) or config.getoption("--require-gpu"):
         return

@@ -119,14 +119,14 @@ def test_a_kernel_that_cheats_and_is_not_caught_is_called_missed(other):
 
 
 def test_a_tool_that_could_not_run_says_so_in_the_place_of_its_errors(other):
-    frame = other.trust.sanitizer.copy()
-    place = frame.index[frame.variant == "direct"][0]
-    frame.loc[place, ["status", "reason"]] = ["timed_out", "after 60 s"]
-    other.trust.sanitizer = frame
+    found = {"variant": "direct", "version": "2025.3", "errors": 0, "status": "ok", "reason": ""}
+    rows = [{**found, "tool": tool} for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
+    rows[1] |= {"errors": None, "status": "timed_out", "reason": "after 60 s"}
+    other.trust.sanitizer = pd.DataFrame(rows).astype({"errors": "Int64"})
     table = trust.view(other).sanitizer
-    (row,) = (row for row in table.rows if row[0] == "direct")
-    assert cell(table, row, frame.tool[place]) == "timed out"
-    assert row[-1] == f"{frame.tool[place]}: after 60 s"
+    (row,) = table.rows
+    assert (cell(table, row, "memcheck"), cell(table, row, "racecheck")) == ("0", "timed out")
+    assert row[-1] == "racecheck: after 60 s"
 
 
 def test_what_a_run_was_not_asked_for_has_no_table(other):
@@ -146,8 +146,10 @@ def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
     agreed = traces.agreements(ev)
     found = profilers.view(ev).agreements
     assert (found.near, found.all) == (sum(one.apart <= traces.AGREE_WITHIN for one in agreed), len(agreed))
-    assert found.tools == "CUPTI in process, Nsight Systems and Nsight Compute"
-    assert len(found.table.head) == 4 + 3 + 2
+    named = {"cupti": "CUPTI in process", "nsys": "Nsight Systems", "ncu": "Nsight Compute"}
+    tools = [words for tool, words in named.items() if tool in agreed[0].ms]
+    assert found.tools == " and ".join([", ".join(tools[:-1]), tools[-1]])
+    assert len(found.table.head) == 4 + len(tools) + 2
 
 
 def test_every_profile_in_full_is_as_nvprof_prints_it_the_api_s_for_few(ev):

@@ -255,16 +255,21 @@ def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after
 
 def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev):
     agreed = traces.agreements(ev)
-    assert {frozenset(one.ms) for one in agreed} == {frozenset(("cupti", "nsys", "ncu"))}
-    assert {one.variant for one in agreed} == {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
+    tools = {"ncu", *ev.gpu_run.table(tables.ACTIVITIES).tool.unique()}
+    assert {frozenset(one.ms) for one in agreed} == {frozenset(tools)}
+    assert len(tools) > 1
+    assert {one.variant for one in agreed} >= {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
     assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 
 def test_watching_leaves_op_times_nearly_as_they_are(ev):
     costs = traces.overheads(ev)
-    usual = {tool: traces.typical(costs, tool, ev.largest) for tool in ("cupti", "nsys")}
-    assert all(one["programs"] > 20 and 0.9 < one["op"] < 1.2 for one in usual.values())
-    assert usual["nsys"]["program"] > usual["cupti"]["program"] > 0.5  # single runs: the host's spread is within
+    tools = ev.gpu_run.table(tables.ACTIVITIES).tool.unique()
+    assert len(tools) > 0
+    for usual in (traces.typical(costs, tool, ev.largest) for tool in tools):
+        assert usual["programs"] > 20
+        assert 0.9 < usual["op"] < 1.2
+        assert usual["program"] > 0.5  # single runs: the host's spread is within
 
 
 def test_events_that_cupti_saw_are_a_table_of_their_program_in_time_since_its_first_event(tmp_path):

@@ -69,6 +69,33 @@ def test_any_text_float_and_integer_survives_writing_and_reading(tmp_path_factor
     ]
 
 
+DECEPTIVE = ["1\n", "\n1", " 1", "+1", "1_0", "\u0661", "\ud800", "0" * 19 + "1", "9" * 19, ".5", "1.", "1e5", "1e999",
+             "nan", "inf", "-0", "--1", "1-", "-", "True", "1\n2"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DECEPTIVE, ids=ascii)
+@pytest.mark.parametrize("name", ["number", "registers", "time_ms", "ok"])
+def test_a_cell_that_is_refused_alone_is_not_read_among_many(name, text):
+    column = SMALL.columns[name]
+    values = column.values(["1", text])
+    assert values is None or values == [column.value("1"), column.value(text)]
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("number", ["1", "-2", "9223372036854775807"]),
+        ("registers", ["", "32", ""]),
+        ("time_ms", ["0.25", "", "1e-3"]),
+        ("share", ["", ""]),
+        ("ok", ["true", "false"]),
+    ],
+)
+def test_sound_cells_are_read_at_once(name, texts):
+    column = SMALL.columns[name]
+    assert column.values(texts) == [column.value(text) for text in texts]
+
+
 def test_a_frame_written_again_gives_the_same_bytes(tmp_path):
     SMALL.write([ROW, FAILED], tmp_path / "once.csv.gz")
     SMALL.write(SMALL.read(tmp_path / "once.csv.gz").to_dict("records"), tmp_path / "twice.csv.gz")

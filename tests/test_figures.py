@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -9,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from warpbook.estimates import Estimate
-from warpbook.report import figures, traces
+from warpbook.report import figures, rendering, traces
 from warpbook.report.evidence import Speedup
-from warpbook.report.figures import labels
+from warpbook.report.figures import labels, vector
+from warpbook.report.views import cells
 
 
 def speedup(value, low, high, paired=True, verdict="faster"):
@@ -40,6 +42,27 @@ def test_an_interval_is_drawn_at_its_place_on_a_logarithmic_axis():
 def test_the_marker_of_a_ratio_that_is_not_paired_is_hollow(paired, inside):
     svg = figures.intervals.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
     assert re.search(r'<circle [^>]*fill="([^"]+)"', svg).group(1) == inside
+
+
+def test_words_of_a_chart_are_text_that_begins_where_it_was_measured_to():
+    figure = Figure(figsize=(2, 1))
+    figure.text(0.5, 0.25, "µs < 1", size=8, weight=600, color="#0b5cad")
+    figure.text(0.5, 0.5, "up", size=8, rotation=90, ha="right")
+    drawn = ElementTree.fromstring(vector.svg(figure))
+    assert drawn.attrib["font-family"] == "IBM Plex Sans"
+    words, up = drawn.iter("{http://www.w3.org/2000/svg}text")
+    assert (words.text, words.attrib["fill"], words.attrib["font-weight"]) == ("µs < 1", "#0b5cad", "600")
+    assert (words.attrib["transform"], words.attrib["font-size"]) == ("translate(72.00 54.00)", "8")
+    assert up.attrib["transform"].endswith(" rotate(-90)") and "font-weight" not in up.attrib
+
+
+def test_in_a_page_for_browsers_a_chart_is_an_element_with_its_words_and_ids_of_its_own():
+    svg = '<svg width="1pt"><path id="p1"/><use xlink:href="#p1" clip-path="url(#p1)"/><text>10</text></svg>'
+    picture = f'<img src="{cells.data_uri(svg)}" alt="Bars &amp; lines">'
+    page = rendering.standalone(f'<figure id="one">{picture}</figure><td>{picture}</td>')
+    assert '<figure id="one"><svg role="img" aria-label="Bars &amp; lines" width="1pt"><path id="one-p1"/>' in page
+    assert '<use xlink:href="#one-p1" clip-path="url(#one-p1)"/><text>10</text></svg></figure>' in page
+    assert page.count("<img ") == 1  # a picture in a cell, which has no words, stays one
 
 
 def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, newest_archive):

@@ -3,7 +3,6 @@
 import pytest
 
 from warpbook.config import Drawn
-from warpbook.report import traces
 from warpbook.report.views import profiled
 from warpbook.report.views.profiled import watched_program
 
@@ -66,7 +65,7 @@ def test_a_layer_s_timeline_holds_its_calls_copies_and_kernels_of_both_variants(
     ev.study, kept = study, ev.study
     layer = profiled.view(ev).layer
     ev.study = kept
-    assert layer.problem == "" and layer.figure.svg.startswith("<?xml")
-    within = traces.within(ev, "constant_weights", "conv1", 10_000)
+    assert layer.problem == "" and layer.figure.svg.startswith("<svg ")
+    within = ev.profiles.within_layer("constant_weights", "conv1", 10_000)
     assert set(within.kind) == {"range", "kernel", "memcpy_dtod", "api_runtime", "api_driver"}
     assert (within.kind == "kernel").sum() == 1

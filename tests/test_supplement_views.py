@@ -22,7 +22,7 @@ def cell(table, row, label):
 
 
 def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
-    counts = analysis.view(ev).counts
+    counts = analysis.in_full(ev)
     assert len(counts.kernels.rows) == len(counts.bounds.rows) == len(ev.counters.counted)
     first = ev.counters.counted[0]
     assert counts.kernels.rows[0][:2] == (f"1\u00a0{first[0].name}", first[1].name)
@@ -36,13 +36,14 @@ def test_a_launch_without_a_throughput_has_no_bars_and_a_dash(ev, other):
     readings = {name: value for name, value in call.longest.values.items() if name != counters.SM}
     bare = counters.CountedCall(**(vars(call) | {"launches": (counters.CountedLaunch(call.longest.kernel, readings),)}))
     other.counters.counted = [(variant, layer, bare)]
-    table = analysis.view(other).counts.kernels
+    table = analysis.in_full(other).kernels
     assert (cell(table, table.rows[0], "Speed of Light"), cell(table, table.rows[0], "SM")) == ("", "–")
 
 
 def test_without_counters_there_is_no_chapter_on_them(other):
     other.counters.table = tables.COUNTERS.empty()
     assert analysis.view(other) is None
+    assert analysis.in_full(other) is None
 
 
 def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev):

@@ -17,6 +17,7 @@ from warpbook.devices import Device
 from warpbook.files import PROJECT
 from warpbook.profiling import cupti_sqlite, nsight
 from warpbook.report import figures, traces
+from warpbook.report.evidence import within_layer
 from warpbook.report.traces import Hidden
 
 OUTPUT = """\
@@ -202,9 +203,9 @@ def test_nvprof_is_not_asked_of_a_device_that_it_does_not_know(tmp_path, monkeyp
 
 def test_a_layer_s_kernels_are_those_launched_in_its_range(events):
     for layer, grid in (("conv1", "16x6x10000"), ("conv2", "4x16x10000")):
-        kernels = traces.of_layer(events, layer, "direct")
-        assert list(kernels.grid) == [grid]
-    assert traces.of_layer(events, "conv3", "direct").empty
+        within = within_layer(events, layer, "direct")
+        assert list(within[within.kind == "kernel"].grid) == [grid]
+    assert within_layer(events, "conv3", "direct").empty
 
 
 def test_hidden_copies_and_kernels_at_once_are_counted_in_time():
@@ -291,4 +292,5 @@ def test_cupti_sees_the_program_s_ranges_and_the_kernels_in_them(tmp_path):
     assert {"load data", "load model", "inference of 10 images", "conv1 direct"} <= set(
         frame[frame.kind == "range"].name
     )
-    assert list(traces.of_layer(frame, "conv1", "direct").name) == ["conv_forward"]
+    within = within_layer(frame, "conv1", "direct")
+    assert list(within[within.kind == "kernel"].name) == ["conv_forward"]

@@ -168,6 +168,18 @@ def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> st
     return documents(ev, made, commit, dirty).whole
 
 
+# As `macros.html.j2` places a figure.
+_CHART = re.compile(r'<figure id="([^"]+)"><img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)">')
+
+
+def _as_element(chart: re.Match[str]) -> str:
+    """A chart's picture as an element of the document, its ids told apart from those of other charts."""
+    id, picture, alt = chart.groups()
+    svg = base64.b64decode(picture).decode()
+    svg = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{id}-", svg.strip())
+    return f'<figure id="{id}">{svg.replace("<svg ", f"""<svg role="img" aria-label="{alt}" """, 1)}'
+
+
 def comparison_text(compared: Comparison, figure: str = "") -> str:
     """Two runs compared, as Markdown."""
     return markdown_templates().get_template("compare.md.j2").render(view=runs_compared.view(compared), figure=figure)
@@ -196,7 +208,11 @@ def of_grades(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -
 
 
 def standalone(document: str) -> str:
-    """HTML with its fonts and the sorting of its tables inside, so that the file can be sent alone."""
+    """HTML with its fonts and the sorting of its tables inside, so that the file can be sent alone.
+
+    Charts stand in it as elements, as a browser shows the words of a picture's file in fonts of its own.
+    """
+    document = _CHART.sub(_as_element, document)
     for path in sorted((FOLDER / "fonts").glob("*.ttf")):
         font = base64.b64encode(path.read_bytes()).decode()
         document = document.replace(f'url("../fonts/{path.name}")', f'url("data:font/ttf;base64,{font}")')

@@ -11,7 +11,7 @@ import pandas as pd
 
 from warpbook import profilers
 from warpbook.profiling.counters import DURATION
-from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
+from warpbook.report.evidence import Evidence
 from warpbook.variants import Variant
 
 Span = tuple[int, int]
@@ -21,26 +21,9 @@ AGREE_WITHIN = 0.1
 _OP_TIME = re.compile(r"^Op Time: ([\d.]+)$", re.MULTILINE)
 
 
-def within_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
-    """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
-    of start; nothing without one."""
-    ranges = events[(events.kind == "range") & (events.name == f"{layer} {variant}")].iloc[:1]
-    if ranges.empty:
-        return ranges
-    began, ended = ranges.start_ns.iloc[0], ranges.end_ns.iloc[0]
-    calls = events[events.kind.isin(API_KINDS) & events.start_ns.between(began, ended)]
-    work = events[events.kind.isin(GPU_KINDS) & events.correlation.isin(calls.correlation)]
-    return pd.concat([ranges, calls, work]).sort_values("start_ns")
-
-
-def within(ev: Evidence, variant: str, layer: str, size: int) -> pd.DataFrame:
-    """The same of a variant's profiled program at one size."""
-    return within_layer(ev.profiles.events(variant, size), layer, variant)
-
-
-def of_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
+def kernels_of(ev: Evidence, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
     """The kernels that a traced program launched within a layer's NVTX range, in order of start; none without one."""
-    within = within_layer(events, layer, variant)
+    within = ev.profiles.within_layer(variant, layer, size, tool)
     return within[within.kind == "kernel"]
 
 
@@ -127,7 +110,7 @@ def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
 
 
 def _side(ev: Evidence, variant: str, layer: str, size: int) -> Side:
-    return Side(variant, layer, size, of_layer(ev.profiles.events(variant, size), layer, variant))
+    return Side(variant, layer, size, kernels_of(ev, variant, layer, size))
 
 
 def kernel_names(pairs: list[tuple[Side, Side]]) -> list[str]:
@@ -165,10 +148,7 @@ def agreements(ev: Evidence) -> list[Agreement]:
     for variant in ev.ranking.measured("gpu"):
         for layer in ev.layers:
             for size in reversed(ev.sizes):
-                seen = {
-                    tool: of_layer(ev.profiles.events(variant.name, size, tool), layer.name, variant.name)
-                    for tool in tools
-                }
+                seen = {tool: kernels_of(ev, variant.name, layer.name, size, tool) for tool in tools}
                 seen = {tool: kernels for tool, kernels in seen.items() if len(kernels)}
                 if seen:
                     break

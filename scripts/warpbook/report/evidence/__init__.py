@@ -14,7 +14,15 @@ from warpbook.report.evidence.claims import Claims
 from warpbook.report.evidence.counters import Counters
 from warpbook.report.evidence.course_times import CourseTimes
 from warpbook.report.evidence.problems import Problems
-from warpbook.report.evidence.profiles import API_KINDS, GPU_KINDS, KernelLaunches, ProfileRow, Profiles, most_of
+from warpbook.report.evidence.profiles import (
+    API_KINDS,
+    GPU_KINDS,
+    KernelLaunches,
+    ProfileRow,
+    Profiles,
+    most_of,
+    within_layer,
+)
 from warpbook.report.evidence.programs import Programs
 from warpbook.report.evidence.published import Published
 from warpbook.report.evidence.ranking import Ranking
@@ -36,6 +44,7 @@ __all__ = [
     "Tally",
     "load",
     "most_of",
+    "within_layer",
 ]
 
 

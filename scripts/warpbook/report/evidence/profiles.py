@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from warpbook import profilers, tables
+from warpbook.report.evidence.remembered import remembered
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
 
@@ -96,6 +97,12 @@ class Profiles:
         traced = self.by_weights.get(weights, {}) if weights else self.traced
         return traced.get((tool or self.tracer, variant, size), self._nothing)
 
+    @remembered
+    def within_layer(self, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
+        """`within_layer` of one program."""
+        return within_layer(self.events(variant, size, tool), layer, variant)
+
+    @remembered
     def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:
         """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
         return self.summed(self.events(variant, size, weights=weights), kinds)
@@ -133,6 +140,7 @@ class Profiles:
             return f"it was not profiled{with_them} in the run that the figures come from"
         return str(asked.reason.iloc[0])
 
+    @remembered
     def launches(self, variant: str, size: int) -> list[KernelLaunches]:
         """The kernels of a profiled program, one for each kernel and launch shape, in order of first launch."""
         return self.launched(self.events(variant, size), self._static_bytes(variant))
@@ -176,6 +184,18 @@ class Profiles:
         builds = run.table(tables.BUILDS) if run else tables.BUILDS.empty()
         arch = run.gpu["arch"] if run and run.gpu else ""
         return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
+
+
+def within_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
+    """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
+    of start; nothing without one."""
+    ranges = events[(events.kind == "range") & (events.name == f"{layer} {variant}")].iloc[:1]
+    if ranges.empty:
+        return ranges
+    began, ended = ranges.start_ns.iloc[0], ranges.end_ns.iloc[0]
+    calls = events[events.kind.isin(API_KINDS) & events.start_ns.between(began, ended)]
+    work = events[events.kind.isin(GPU_KINDS) & events.correlation.isin(calls.correlation)]
+    return pd.concat([ranges, calls, work]).sort_values("start_ns")
 
 
 def most_of(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:

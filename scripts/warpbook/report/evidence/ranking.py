@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+from warpbook.report.evidence.remembered import remembered
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.times import Times
 from warpbook.variants import Variant
@@ -13,6 +14,7 @@ class Ranking:
     def __init__(self, scope: Scope, times: Times):
         self._scope, self._times = scope, times
 
+    @remembered
     def measured(self, device: str, peers: bool | None = None) -> list[Variant]:
         """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when
         told."""

@@ -10,6 +10,7 @@ from warpbook import bounds, estimates, summaries, tables
 from warpbook.estimates import Estimate
 from warpbook.networks import ConvLayer
 from warpbook.report.evidence.drift import Drift, Key
+from warpbook.report.evidence.remembered import remembered
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
 
@@ -77,11 +78,13 @@ class Times:
         series = [self._sound(variant, layer, size, kind) for layer in self._scope.layer_names]
         return series if all(map(len, series)) else None
 
+    @remembered
     def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
         """Median time in ms of one layer, with its interval; None where there is no sound figure."""
         times = _finite(self._series(variant, layer, size, kind, state or self._state_of(variant)))
         return estimates.median(times) if len(times) else None
 
+    @remembered
     def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
         """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
         if len(self._scope.layers) == 1:
@@ -108,6 +111,7 @@ class Times:
         pairs = self._pairs(variant, over, layer, size, "op")
         return estimates.median(pairs[0]) if pairs else self.op(over, layer, size)
 
+    @remembered
     def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """How many times faster a variant is on one layer than `over` (by default what it builds on).
 
@@ -124,6 +128,7 @@ class Times:
             return None
         return self._apart(estimates.unpaired_ratio(base, mine), over, size)
 
+    @remembered
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """The same for the sum over all layers."""
         over = over or self._baseline(variant)

@@ -18,9 +18,9 @@ from warpbook.report.figures.style import (
     name_rows,
     note,
     size_axis,
-    svg,
     value_axis,
 )
+from warpbook.report.figures.vector import svg
 from warpbook.variants import Variant
 
 SMALL_IN = 2.36  # beside an excerpt of code

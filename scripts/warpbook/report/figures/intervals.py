@@ -18,9 +18,9 @@ from warpbook.report.figures.style import (
     colour_of,
     error_bars,
     name_rows,
-    svg,
     value_axis,
 )
+from warpbook.report.figures.vector import svg
 
 
 def interval_span(speedups: list[Speedup]) -> tuple[float, float]:

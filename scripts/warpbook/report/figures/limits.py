@@ -18,9 +18,9 @@ from warpbook.report.figures.style import (
     look_of,
     name_rows,
     note,
-    svg,
     value_axis,
 )
+from warpbook.report.figures.vector import svg
 from warpbook.variants import Variant
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from warpbook import units
-from warpbook.report.figures.style import INK, WIDTH_IN, svg
+from warpbook.report.figures.style import INK, WIDTH_IN
+from warpbook.report.figures.vector import svg
 
 
 def sweep(rows: Any) -> str:

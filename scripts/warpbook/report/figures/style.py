@@ -1,6 +1,5 @@
 """What every chart shares: fonts, colours and markers, axes, intervals, words beside points."""
 
-import io
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -8,13 +7,13 @@ import matplotlib as mpl
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from warpbook import units
 from warpbook.estimates import Estimate
 from warpbook.files import PROJECT
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import vector
 from warpbook.variants import Variant
 
 FONTS = PROJECT / "reports" / "fonts"
@@ -56,7 +55,9 @@ def _style() -> None:
             "legend.fontsize": 7.5,
             "text.color": INK,
             "text.parse_math": False,  # names are shown as they are, and strangers' hold anything
-            "svg.fonttype": "path",
+            "figure.dpi": vector.POINTS,
+            "figure.facecolor": "none",
+            "axes.facecolor": "none",
             "svg.hashsalt": "warpbook",
         }
     )
@@ -77,12 +78,6 @@ def look_of(ev: Evidence, variant: Variant) -> tuple[str, str]:
 def colour_of(name: str, names: list[str]) -> str:
     """The colour of one of several kernels or variants that share a chart."""
     return OURS[names.index(name) % len(OURS)]
-
-
-def svg(figure: Figure) -> str:
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    return text.getvalue()
 
 
 def error_bars(estimates: list[Estimate]) -> list[list[float]]:

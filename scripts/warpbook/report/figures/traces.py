@@ -20,9 +20,9 @@ from warpbook.report.figures.style import (
     colour_of,
     name_rows,
     note,
-    svg,
     value_axis,
 )
+from warpbook.report.figures.vector import svg
 from warpbook.report.traces import Side, merged, spans_of
 from warpbook.variants import Variant
 
@@ -148,7 +148,7 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
 def layer_before_and_after(spans: dict[str, Any], layer: str) -> str:
     """A layer's calls, copies and kernels under two variants, each a panel, on one axis from the start of its call.
 
-    spans: by variant, events as `traces.within_layer` gives them.
+    spans: by variant, events as `within_layer` gives them.
     """
     kinds = (("API calls", API_KINDS), ("Copies", GPU_KINDS[1:]), ("Kernels", GPU_KINDS[:1]))
     figure = Figure(figsize=(WIDTH_IN, 2.6), layout="constrained")

@@ -24,12 +24,18 @@ Counted = tuple[Variant, ConvLayer, CountedCall]
 @dataclass(frozen=True)
 class Counts:
     """What was counted, with `images` images. of: which variants, in which run; few: what bounds the variants that the
-    rest are held against; kernels and bounds: of all, for the supplement."""
+    rest are held against."""
 
     images: str
     of: str
     roofline: Figure
     few: Table
+
+
+@dataclass(frozen=True)
+class InFull:
+    """The longest kernel of every variant, and what bounds it."""
+
     kernels: Table
     bounds: Table
 
@@ -49,18 +55,29 @@ def view(ev: Evidence) -> Analysis | None:
     return Analysis(_counts(ev, ev.counters.counted) if ev.counters.counted else None, tuple(_notes(ev)))
 
 
+def in_full(ev: Evidence) -> InFull | None:
+    """For the supplement; None where nothing was counted."""
+    counted = ev.counters.counted
+    if not counted:
+        return None
+    labels = _labels(counted)
+    return InFull(_kernels(ev, counted, labels, units.count(counted[0][2].images)), _bounds(counted, labels))
+
+
 def _counts(ev: Evidence, counted: list[Counted]) -> Counts:
-    images = units.count(counted[0][2].images)
-    numbered = {name: place for place, name in enumerate(dict.fromkeys(one.name for one, *_ in counted), 1)}
-    labels = {name: f"{number}\u00a0{name}" for name, number in numbered.items()}
+    labels = _labels(counted)
     return Counts(
-        images=images,
-        of=_of(ev, list(numbered)),
+        images=units.count(counted[0][2].images),
+        of=_of(ev, list(labels)),
         roofline=_roofline(ev, counted),
         few=_few(ev, counted, labels),
-        kernels=_kernels(ev, counted, labels, images),
-        bounds=_bounds(counted, labels),
     )
+
+
+def _labels(counted: list[Counted]) -> dict[str, str]:
+    """By variant its name with its number, under which it is in the roofline."""
+    names = dict.fromkeys(one.name for one, *_ in counted)
+    return {name: f"{number}\u00a0{name}" for number, name in enumerate(names, 1)}
 
 
 def _of(ev: Evidence, counted: list[str]) -> str:

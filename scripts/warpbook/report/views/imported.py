@@ -181,7 +181,7 @@ def _bounds(one: Imported, id: str, frame: pd.DataFrame) -> Iterator[Table]:
     """What bounds each layer's longest kernel, where Nsight Compute read all that the rule asks for."""
     calls = counters.calls(frame)
     rows = tuple(
-        (layer or "not said", short_name(call.longest.kernel), sentence)
+        (short_name(call.longest.kernel), layer or "not said", sentence)
         for (_, layer), call in calls.items()
         if (sentence := counters.bound(call.longest))
     )
@@ -189,7 +189,7 @@ def _bounds(one: Imported, id: str, frame: pd.DataFrame) -> Iterator[Table]:
         yield Table(
             f"{id}-bounds",
             f"Imported: what bounds the longest kernel on {_device(one)}, by the rule of the analysis.",
-            words("Layer", "Kernel", "What bounds it"),
+            words("Kernel", "Layer", "What bounds it"),
             rows,
             "sentences",
         )

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import pandas as pd
-
 from warpbook import units
 from warpbook.report import traces
 from warpbook.report.evidence import Evidence
@@ -29,14 +27,13 @@ class Pace:
 def paces(ev: Evidence, variant: Variant) -> list[Pace]:
     """Layers of a variant whose call Python's launching paces, at the largest size of which its program was traced."""
     for size in reversed(ev.sizes):
-        events = ev.profiles.events(variant.name, size)
-        if not events.empty:
-            return [pace for layer in ev.layer_names if (pace := _pace(ev, variant, layer, size, events))]
+        if not ev.profiles.events(variant.name, size).empty:
+            return [pace for layer in ev.layer_names if (pace := _pace(ev, variant, layer, size))]
     return []
 
 
-def _pace(ev: Evidence, variant: Variant, layer: str, size: int, events: pd.DataFrame) -> Pace | None:
-    kernels, call = traces.of_layer(events, layer, variant.name), ev.times.op(variant.name, layer, size)
+def _pace(ev: Evidence, variant: Variant, layer: str, size: int) -> Pace | None:
+    kernels, call = traces.kernels_of(ev, variant.name, layer, size), ev.times.op(variant.name, layer, size)
     if call is None or len(kernels) < MANY:
         return None
     busy = sum(end - start for start, end in traces.united(traces.spans_of(kernels))) / 1e6 / call.value

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from warpbook import units
 from warpbook.config import Drawn
-from warpbook.report import figures, traces
+from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
 from warpbook.report.views.parts import Figure, Table
 from warpbook.report.views.profiles import profile_table
@@ -96,7 +96,7 @@ def watched_program(ev: Evidence, variant: Variant, weights: str, place: str) ->
 
 def _layer(ev: Evidence, drawn: Drawn) -> Layer:
     before, after = ev.plan.variants[drawn.variant].header.builds_on, drawn.variant
-    lacking = [name for name in (before, after) if traces.within(ev, name, drawn.layer, drawn.size).empty]
+    lacking = [name for name in (before, after) if ev.profiles.within_layer(name, drawn.layer, drawn.size).empty]
     problem = ""
     if lacking:
         programs = "was not profiled" if len(lacking) == 1 else "were not profiled"
@@ -106,15 +106,22 @@ def _layer(ev: Evidence, drawn: Drawn) -> Layer:
         )
     sizes = (drawn.size, *reversed(ev.sizes))
     common = (
-        size for size in sizes if all(len(traces.within(ev, name, drawn.layer, size)) for name in (before, after))
+        size
+        for size in sizes
+        if all(len(ev.profiles.within_layer(name, drawn.layer, size)) for name in (before, after))
     )
     size = next(common, 0)
     title = f"{drawn.layer} at {units.count(drawn.size)} images: {before} against {after}"
     return Layer(title, problem, _figure(ev, drawn.layer, before, after, size) if size else None)
 
 
+def _watched(ev: Evidence, variants: tuple[str, ...], drawn: Drawn, size: int) -> bool:
+    """Whether the layer was watched at a size under all of these."""
+    return all(len(ev.profiles.within_layer(name, drawn.layer, size)) for name in variants)
+
+
 def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Figure:
-    spans = {name: traces.within(ev, name, layer, size) for name in (before, after)}
+    spans = {name: ev.profiles.within_layer(name, layer, size) for name in (before, after)}
     kernels = {name: events[events.kind == "kernel"] for name, events in spans.items()}
     busy = {name: units.nvprof_time(int((rows.end_ns - rows.start_ns).sum())) for name, rows in kernels.items()}
     return Figure(

@@ -73,7 +73,7 @@ def _table(ev: Evidence) -> Table:
         f"{ev.device_name('cpu')}.",
         (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
         tuple(_row(ev, row, names) for row in rows),
-        "sentences",
+        "published",
     )
 
 

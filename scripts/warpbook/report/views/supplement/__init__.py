@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import analysis
-from warpbook.report.views.analysis import Counts
+from warpbook.report.views.analysis import InFull
 from warpbook.report.views.parts import Table
 from warpbook.report.views.supplement import builds, correctness, kinds, profilers, provenance, times, trust
 from warpbook.report.views.supplement.builds import Builds
@@ -41,7 +41,7 @@ class Supplement:
     correctness: Correctness
     times: Times
     kinds: Table | None
-    counters: Counts | None
+    counters: InFull | None
     trust: Trust
     sweeps: tuple[Sweep, ...]
     profilers: Profilers | None
@@ -55,13 +55,13 @@ class Supplement:
 
 def view(ev: Evidence) -> Supplement:
     """Of any study."""
-    variants, counted = ev.wanted("gpu") + ev.wanted("cpu"), analysis.view(ev)
+    variants = ev.wanted("gpu") + ev.wanted("cpu")
     return Supplement(
         builds=builds.view(ev),
         correctness=correctness.view(ev),
         times=times.view(ev),
         kinds=kinds.view(ev),
-        counters=counted.counts if counted else None,
+        counters=analysis.in_full(ev),
         trust=trust.view(ev),
         sweeps=trust.sweeps(ev),
         profilers=profilers.view(ev),

@@ -1,0 +1,54 @@
+"""A chart as SVG whose words are text and not outlines: readers find and copy them, and a PDF is drawn faster."""
+
+import io
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import RendererSVG
+from matplotlib.figure import Figure
+
+POINTS = 72  # an inch, which is what SVG counts in
+IMAGE_DPI = 100
+NOTHING = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+
+class _Renderer(RendererSVG):
+    """Matplotlib's, but that a text begins where matplotlib has measured that it does, and groups are left out."""
+
+    def draw_text(
+        self, gc: Any, x: float, y: float, s: str, prop: Any, angle: float, ismath: Any = False, mtext: Any = None
+    ) -> None:
+        place = f"translate({x:.2f} {y:.2f})" + (f" rotate({-angle:g})" if angle else "")
+        red, green, blue, opacity = gc.get_rgb()
+        style: dict[str, Any] = {
+            "transform": place,
+            "fill": f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}",
+            "font-size": f"{prop.get_size_in_points():g}",
+        }
+        if opacity < 1:
+            style["fill-opacity"] = f"{opacity:g}"
+        if prop.get_weight() not in ("normal", 400):
+            style["font-weight"] = str(prop.get_weight())
+        writer: Any = self.writer
+        writer.element("text", s, style)
+
+    def open_group(self, s: str, gid: str | None = None) -> None:
+        pass
+
+    def close_group(self, s: str) -> None:
+        pass
+
+
+_MAKE: Any = _Renderer  # of no types that are told
+
+
+def svg(figure: Figure) -> str:
+    """A figure as SVG, the same bytes for the same figure, on no background."""
+    text = io.StringIO()
+    (family,) = mpl.rcParams["font.family"]
+    width, height = figure.get_size_inches() * POINTS
+    renderer: Any = _MAKE(width, height, text, image_dpi=IMAGE_DPI, metadata=NOTHING)
+    figure.draw(renderer)
+    renderer.finalize()
+    _, element, content = text.getvalue().partition("<svg ")
+    return f'{element}font-family="{family}" {content}'

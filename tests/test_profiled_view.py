@@ -47,13 +47,13 @@ def test_a_weight_set_that_was_watched_is_shown_apart_from_the_first(evidence_of
 
 
 def test_a_layer_that_was_not_watched_at_the_size_named_is_drawn_at_one_that_was_and_that_is_said(ev, monkeypatch):
-    within = traces.within
+    within = ev.profiles.within_layer
 
-    def lacking(ev, variant, layer, size):
-        found = within(ev, variant, layer, size)
+    def lacking(variant, layer, size):
+        found = within(variant, layer, size)
         return found[:0] if (variant, size) == ("constant_weights", 100) else found
 
-    monkeypatch.setattr(traces, "within", lacking)
+    monkeypatch.setattr(ev.profiles, "within_layer", lacking)
     layer = profiled.view(ev).layer
     assert layer.title == "conv1 at 100 images: direct against constant_weights"
     assert layer.problem.startswith("constant_weights was not profiled at 100 images")

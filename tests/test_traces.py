@@ -259,7 +259,7 @@ def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev):
     tools = {"ncu", *ev.gpu_run.table(tables.ACTIVITIES).tool.unique()}
     assert {frozenset(one.ms) for one in agreed} == {frozenset(tools)}
     assert len(tools) > 1
-    assert {one.variant for one in agreed} >= {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
+    assert {one.variant for one in agreed} == {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
     assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 

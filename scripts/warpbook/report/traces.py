@@ -142,10 +142,13 @@ class Agreement:
 
 
 def agreements(ev: Evidence) -> list[Agreement]:
-    """Every layer whose kernels two tools or more saw. Nsight Compute's launches stand for all those of the call."""
+    """Every layer whose kernels two tools or more saw. Nsight Compute's launches stand for all those of the call.
+
+    Libraries are left out: a traced program holds the algorithms that they try, and lose, in their first call.
+    """
     agreed = []
     tools = [tool for tool in profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]
-    for variant in ev.ranking.measured("gpu"):
+    for variant in ev.ranking.measured("gpu", peers=False):
         for layer in ev.layers:
             for size in reversed(ev.sizes):
                 seen = {tool: kernels_of(ev, variant.name, layer.name, size, tool) for tool in tools}

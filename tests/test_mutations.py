@@ -76,6 +76,10 @@ def members():
             found[name] = gzip.compress(b"".join(gzip.decompress(content).splitlines(keepends=True)[:30]), 1)
         elif name.endswith(".csv"):
             found[name] = b"".join(content.splitlines(keepends=True)[:30])
+    for table in tables.RUN_TABLES:
+        if table.name not in found:  # it came after this run
+            content = table.text([], table.name).encode()
+            found[table.name] = gzip.compress(content, 1) if table.name.endswith(".gz") else content
     return found
 
 

@@ -86,7 +86,7 @@ def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
     axes.set_ylim(0.3, 200)
     points = [(10.0, 2 * 1.1**number, str(number)) for number in range(14)]
     points += [(12.5, 3.0, "20"), (13.0, 3.2, "21"), (60.0, 30.0, "22"), (7.0, 3.0, "23")]
-    labels.number_points(axes, points)
+    labels.number_points([(axes, points)])
     figure.draw_without_rendering()
     # The text alone, without its line, and of the text the digits, which fill the middle of its height.
     boxes = [Text.get_window_extent(note).shrunk(1, 0.75).translated(0, 1) for note in axes.texts]

@@ -3,10 +3,11 @@
 import dataclasses
 import json
 
+import pandas as pd
 import pytest
 
 from warpbook import tables, units
-from warpbook.report import traces
+from warpbook.report import figures, traces
 from warpbook.report.views import kernels, milestone_4, pacing, resources
 from warpbook.report.views.supplement import kinds
 from warpbook.report.views.watched import watched
@@ -37,7 +38,7 @@ def test_every_optimization_has_a_section_and_where_it_was_measured_a_line_at_a_
     assert len(chapter.glance.rows) == len(measured) > 20
     assert chapter.glance.head[-2].kind == "picture"
     labels = [column.label for column in chapter.glance.head]
-    assert labels[2:-2] == [f"{units.count(size)} images" for size in ev.sizes]
+    assert labels[2:-2] == [*(f"{units.count(size)} images" for size in ev.sizes), "n"]
 
 
 def test_a_fruitful_optimization_is_one_that_is_faster_at_the_largest_size(ev, measured):
@@ -58,11 +59,11 @@ def test_an_optimization_that_turns_at_a_smaller_size_says_where(ev, measured):
         assert {ev.times.total_speedup(one.name, size).verdict for size in sizes} == {wanted}
 
 
-def test_a_chain_is_a_waterfall_whose_words_tell_every_step_s_time(ev, chapter):
-    assert len(chapter.chains) == len(ev.ranking.chains)
-    for figure, chain in zip(chapter.chains, ev.ranking.chains, strict=True):
+def test_chains_are_waterfalls_whose_words_tell_every_step_s_time(ev, chapter):
+    assert ev.ranking.chains
+    for chain in ev.ranking.chains:
         told = [f"{step.name} {units.time(ev.times.total(step.name, ev.largest).value)}" for step in chain]
-        assert ", ".join(told) in figure.alt
+        assert sum(", ".join(told) in figure.alt for figure in chapter.chains) == 1
 
 
 def test_ideas_tried_alone_and_together_stand_in_a_matrix_of_pairs(ev, chapter):
@@ -133,6 +134,26 @@ def test_every_optimization_shows_what_it_changes_in_the_code_of_its_baseline(ch
 def test_programs_of_one_kernel_a_layer_are_not_drawn_on_a_time_axis(ev):
     assert kernels.before_and_after(ev, ev.plan.variants["constant_kernel_size"]) is None
     assert kernels.before_and_after(ev, ev.plan.variants["unroll_gemm"]) is not None
+
+
+def test_one_bar_is_a_kernel_beside_which_nothing_can_be_seen_on_the_axis():
+    spans = pd.DataFrame({"start_ns": [0, 990], "end_ns": [985, 1000]})
+    side = traces.Side("mine", "conv1", 10, spans)
+    assert side.one_bar(axis_ns=10_000) and not side.one_bar(axis_ns=1000)
+
+
+def test_a_kernel_has_one_colour_in_every_chart_and_the_commonest_shares_its_own_with_none(ev):
+    colours = figures.style.kernel_colours(ev)
+    assert set(colours) == set(ev.profiles.kernel_names) and len(colours) > 5
+    assert list(colours.values()).count(colours["conv_forward"]) == 1
+    shown = [kernels.before_and_after(ev, variant) for variant in ev.ranking.measured("gpu", peers=False)]
+    keys = [entry for one in shown if one for entry in one.key]
+    assert keys and all(entry.colour == colours[entry.name] for entry in keys)
+
+
+def test_no_two_gpu_variants_look_alike(ev):
+    looks = [figures.style.look_of(ev, variant) for variant in ev.wanted("gpu") if not variant.header.peer]
+    assert len(set(looks)) == len(looks) > 20
 
 
 def test_kernels_before_and_after_share_one_axis_and_a_key_where_there_are_several(ev):

@@ -31,13 +31,13 @@ def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
     assert all(row[2] for row in counts.bounds.rows)
 
 
-def test_a_launch_without_a_throughput_has_no_bars_and_a_dash(ev, other):
+def test_a_launch_without_a_throughput_has_a_dash(ev, other):
     variant, layer, call = ev.counters.counted[0]
     readings = {name: value for name, value in call.longest.values.items() if name != counters.SM}
     bare = counters.CountedCall(**(vars(call) | {"launches": (counters.CountedLaunch(call.longest.kernel, readings),)}))
     other.counters.counted = [(variant, layer, bare)]
     table = analysis.in_full(other).kernels
-    assert (cell(table, table.rows[0], "Speed of Light"), cell(table, table.rows[0], "SM")) == ("", "–")
+    assert cell(table, table.rows[0], "SM") == "–"
 
 
 def test_without_counters_there_is_no_chapter_on_them(other):
@@ -200,3 +200,9 @@ def test_what_was_set_aside_is_listed_whole(other):
     assert {row[0] for row in view.aside.rows} >= {variant.name for variant in other.wanted("gpu")}
     assert (profilers.view(other), profilers.profiles(other)) == (None, None)
     assert view.archive == provenance.view(other).archive == ""
+
+
+def test_every_interval_among_the_times_in_full_stands_with_its_samples(ev):
+    cells_of = [cell for row in times.view(ev).table.rows for cell in row]
+    assert any("±" in one for one in cells_of)
+    assert all(("±" in one) == ("n\u202f" in one) for one in cells_of)

@@ -228,7 +228,7 @@ def test_ten_thousand_kernels_are_drawn_small():
     )
     side = traces.Side("mine", "conv1", 10_000, kernels)
     assert side.span_ns == 9_999_900
-    drawing = figures.traces.layer_kernels(side, side.span_ns, ["k"])
+    drawing = figures.traces.layer_kernels(side, side.span_ns, {"k": "#0b5cad"})
     assert len(drawing) < 100_000
     assert drawing.count("<path") == 5  # a baseline and four lanes
 

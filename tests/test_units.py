@@ -53,6 +53,18 @@ def test_a_ratio_has_the_digits_of_the_interval_beside_it_and_lies_within_it_as_
     assert units.ratio_within(Estimate(2.0, float("nan"), float("nan"), 1)) == "2.00×"
 
 
+def test_the_samples_behind_intervals_are_told_as_one_number_or_as_their_span():
+    one, other = Estimate(1.0, 0.9, 1.1, 6), Estimate(1.0, 0.9, 1.1, 300)
+    assert units.sample_size([one]) == units.sample_size([one, one]) == "n\u202f6"
+    assert units.sample_size([other, one]) == "n\u202f6 to 300"
+    assert units.sample_size([]) == ""
+
+
+def test_an_exponent_has_the_minus_of_every_other_number():
+    assert units.scientific(2.81e-7) == "2.8e−07"
+    assert units.scientific(0.0) == "0"
+
+
 def test_an_infinite_value_is_shown_as_such():
     assert units.significant(float("inf")) == "∞"
 

@@ -98,9 +98,9 @@ def test_a_table_is_placed_with_its_heads_kinds_and_escaped_cells():
 
 
 def test_a_long_table_may_break_over_pages():
-    rows = tuple((str(place),) for place in range(17))
+    rows = tuple((str(place),) for place in range(11))
     assert not Table("long", "Long.", words("Place"), rows).short
-    assert Table("long", "Long.", words("Place"), rows[:16]).short
+    assert Table("long", "Long.", words("Place"), rows[:10]).short
 
 
 def test_a_figure_is_placed_with_its_words_and_caption():

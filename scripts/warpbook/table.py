@@ -30,6 +30,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _REAL = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.IGNORECASE)
 _REALS = re.compile(rf"({_REAL.pattern}\n)+", _REAL.flags)
 TEXT_BYTES, ROWS = 128 << 20, 2_000_000  # the longest tables of a run hold a quarter of these
+_BUFFER_BYTES = 1 << 20  # unpacked at a time
 _CHUNK_ROWS = 4096  # rows held as text at a time: the longest tables have a million cells and more
 
 csv.field_size_limit(1 << 24)  # a program's output or a compiler's log can be longer than csv's 128 KiB
@@ -226,7 +227,7 @@ class Table:
                 content: IO[bytes] | gzip.GzipFile = binary
                 if origin.endswith(".gz"):
                     content = stack.enter_context(gzip.open(binary))
-                content = stack.enter_context(io.BufferedReader(_Bounded(content)))
+                content = stack.enter_context(io.BufferedReader(_Bounded(content), _BUFFER_BYTES))
                 return self._values(io.TextIOWrapper(content, encoding="utf-8-sig", newline=""), origin, renamed)
         except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{origin} cannot be read as {self.name}: {error}") from error

@@ -1,6 +1,7 @@
 """Numbers for people: the only place that rounds and rescales."""
 
 import math
+from collections.abc import Iterable
 
 from warpbook.estimates import Estimate
 
@@ -74,6 +75,15 @@ def _ratio_decimals(estimate: Estimate) -> int:
     return max(0, min(1 - math.floor(math.log10(width)), 3 - math.floor(math.log10(estimate.value))))
 
 
+def sample_size(estimates: Iterable[Estimate]) -> str:
+    """The number of samples behind an interval, to stand with it, or the least and the most behind several: n 300,
+    n 6 to 300. Empty where there is none."""
+    sizes = sorted(estimate.n for estimate in estimates)
+    if not sizes:
+        return ""
+    return f"n\u202f{sizes[0]}" if sizes[0] == sizes[-1] else f"n\u202f{sizes[0]} to {sizes[-1]}"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """A share of 1 in percent."""
     return MISSING if share is None or math.isnan(share) else f"{100 * share:.{digits}f}\u202f%"
@@ -114,10 +124,10 @@ def seconds(value: float | None) -> str:
 
 
 def scientific(value: float | None) -> str:
-    """A small number with two significant digits: 2.8e-07; 0 when it is."""
+    """A small number with two significant digits: 2.8e−07; 0 when it is."""
     if value is None or math.isnan(value):
         return MISSING
-    return "0" if value == 0 else f"{value:.1e}"
+    return "0" if value == 0 else f"{value:.1e}".replace("-", "−")
 
 
 def count(value: int) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cache
 
 from markupsafe import Markup
 from pygments.lexers.c_cpp import CppLexer
@@ -14,7 +15,7 @@ from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 from warpbook import syntax
 from warpbook.variants import Variant
 
-MOST_LINES = 12
+MOST_LINES = 9
 """Lines of an excerpt, what is left out not counted."""
 
 GAP = "⋯"
@@ -161,7 +162,8 @@ def _highlighted(entries: list[_Entry], before: str, after: str, ending: str) ->
             yield Line(entry.sign, Markup(marked.get(entry.sign, marked[ADDED])[entry.number][indent:]))
 
 
-def coloured(text: str, ending: str) -> list[Markup]:
+@cache
+def coloured(text: str, ending: str) -> tuple[Markup, ...]:
     """Each line of a source as HTML, its comments, keywords and numbers in spans of Pygments' classes.
 
     Indentation stays as it is written, before any span.
@@ -177,4 +179,4 @@ def coloured(text: str, ending: str) -> list[Markup]:
                 lines[-1] += blank + (said if piece.strip() else "")
             else:
                 lines[-1] += piece
-    return lines
+    return tuple(lines)

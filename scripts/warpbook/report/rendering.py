@@ -117,10 +117,14 @@ def documents(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> 
     shell = templates().get_template("document.html.j2")
     shown = cover.view(ev, made, commit, dirty)
     shared = {"cover": shown, "stylesheets": _stylesheets(), "name": ev.name, "kind": "report"}
-    alone = shell.render(parts=[report], others=supplement.chapters, full_cover=True, **shared)
-    beside = shell.render(parts=[supplement], others=[], full_cover=False, **shared)
+
+    def document(*parts: Part, others: list[dict[str, Any]], full_cover: bool) -> str:
+        return shell.render(parts=parts, contents=_contents(parts), others=others, full_cover=full_cover, **shared)
+
+    alone = document(report, others=supplement.chapters, full_cover=True)
+    beside = document(supplement, others=[], full_cover=False)
     return Documents(
-        whole=shell.render(parts=[report, supplement], others=[], full_cover=True, **shared),
+        whole=document(report, supplement, others=[], full_cover=True),
         report=leading_to(f"{ev.name}-supplement.pdf", alone, supplement.body),
         supplement=leading_to(f"{ev.name}.pdf", beside, report.front + report.body),
     )
@@ -131,7 +135,15 @@ def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None)
     report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
     shell = templates().get_template("document.html.j2")
     shown = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
-    return shell.render(parts=[report], others=[], full_cover=True, kind="submission", **shown)
+    contents = _contents((report,))
+    return shell.render(parts=[report], contents=contents, others=[], full_cover=True, kind="submission", **shown)
+
+
+def _contents(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
+    """The headings of parts in two columns; to have the stylesheet balance them would lay them out many times."""
+    entries = [entry for part in parts for entry in part.headings]
+    half = (len(entries) + 1) // 2
+    return entries[:half], entries[half:]
 
 
 def _part(ev: Evidence, body: str, front: str = "") -> Part:

@@ -18,6 +18,7 @@ Span = tuple[int, int]
 Point = TypeVar("Point", int, float)  # in time: whole ns, or a share of an axis
 
 AGREE_WITHIN = 0.1
+UNSEEN = 0.01  # a share of a drawn axis
 _OP_TIME = re.compile(r"^Op Time: ([\d.]+)$", re.MULTILINE)
 
 
@@ -96,6 +97,11 @@ class Side:
     @property
     def busy_ns(self) -> int:
         return sum(end - start for start, end in united(spans_of(self.kernels)))
+
+    def one_bar(self, axis_ns: int) -> bool:
+        """Whether on an axis so long one kernel is all that can be seen, with no gap before or after it."""
+        longest = int((self.kernels.end_ns - self.kernels.start_ns).max())
+        return self.span_ns - longest < UNSEEN * axis_ns
 
 
 def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:

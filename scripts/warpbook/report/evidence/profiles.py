@@ -129,6 +129,13 @@ class Profiles:
             for name, row in table.iterrows()
         ]
 
+    @cached_property
+    def kernel_names(self) -> list[str]:
+        """The kernels of all our programs, in the order of the variants and of first launch."""
+        ours = [variant.name for variant in self._scope.wanted("gpu") if not variant.header.peer]
+        frames = (self.events(variant, size) for variant in ours for size in self._scope.sizes)
+        return list(dict.fromkeys(name for frame in frames for name in frame[frame.kind == "kernel"].name.unique()))
+
     def problem(self, variant: str, size: int, weights: str = "") -> str:
         """Why there is no profile of a program; empty when there is one."""
         if not self.events(variant, size, weights=weights).empty:

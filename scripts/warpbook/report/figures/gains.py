@@ -42,15 +42,15 @@ def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
 
     Grey: what is called the same. Hollow: not timed in turn.
     """
-    figure = Figure(figsize=(SMALL_IN, 0.7 * SMALL_IN))
-    axes = figure.add_axes((0.17, 0.25, 0.68, 0.71))
+    figure = Figure(figsize=(SMALL_IN, 0.5 * SMALL_IN))
+    axes = figure.add_axes((0.17, 0.32, 0.68, 0.63))
     same = ev.config.measuring.same_within
     axes.axhspan(1 - same, 1 + same, color=RULE, linewidth=0)
     axes.axhline(1, color=INK, linewidth=0.8)
     reach, ends = [1 - 2 * same, 1 + 2 * same], []
     for place, (layer, speedups) in enumerate(by_size(ev, variant).items()):
         colour, marker = OURS[place], MARKERS[place]
-        line(axes, {size: one.ratio for size, one in speedups.items()}, (colour, marker))
+        line(axes, {size: one.ratio for size, one in speedups.items()}, (colour, marker), capsize=0)
         apart = {size: one.ratio.value for size, one in speedups.items() if not one.paired}
         axes.plot(list(apart), list(apart.values()), marker, color=colour, markerfacecolor="white")
         for one in speedups.values():
@@ -59,6 +59,7 @@ def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
     _gain_axis(axes, min(reach), max(reach))
     size_axis(axes, ev.sizes)
     value_axis(axes, "y")
+    axes.tick_params(length=0)
     _name_ends(axes, ends)
     return svg(figure)
 
@@ -89,15 +90,23 @@ def _name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
         axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)
 
 
-def waterfall(ev: Evidence, chain: list[Variant]) -> str:
-    """Op times of a chain, all layers together at the largest size: what each step takes away from the one before.
+def waterfalls(ev: Evidence, chains: list[list[Variant]]) -> str:
+    """Op times of chains, all layers together at the largest size: what each step takes away from the one before.
 
-    Beside each step its speedup over the step before, and over the first.
+    Beside each step its speedup over the step before, and over the first of its chain. A panel for each chain.
     """
+    heights = [len(chain) + 1.3 for chain in chains]
+    figure = Figure(figsize=(WIDTH_IN, 0.25 + 0.155 * sum(heights)), layout="constrained")
+    panels = figure.subplots(len(chains), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, chain in zip(panels, chains, strict=True):
+        _waterfall(ev, axes, chain)
+    panels[-1].set_xlabel("Op time, ms")
+    return svg(figure)
+
+
+def _waterfall(ev: Evidence, axes: Axes, chain: list[Variant]) -> None:
     first, size = chain[0].name, ev.largest
     times = [total.value for step in chain if (total := ev.times.total(step.name, size))]
-    figure = Figure(figsize=(WIDTH_IN, 0.5 + 0.2 * len(chain)), layout="constrained")
-    axes = figure.subplots()
     rows = range(len(chain) - 1, -1, -1)
     axes.barh(rows[0], times[0], height=0.62, color=OURS[0])
     note(axes, units.time(times[0]), (times[0], rows[0]), (5, 0))
@@ -110,13 +119,13 @@ def waterfall(ev: Evidence, chain: list[Variant]) -> str:
         axes.barh(place, abs(before - after), left=min(before, after), height=0.62, edgecolor=colour, linewidth=0.6,
                   color="none" if saved else colour, hatch="////" if saved else None)  # fmt: skip
         words = [units.time(after)]
-        words += [f"{units.ratio_within(stepped.ratio)} {units.ratio_interval(stepped.ratio)}"] if stepped else []
+        if stepped:
+            ratio = stepped.ratio
+            words += [f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)} {units.sample_size([ratio])}"]
         words += [f"in all {units.ratio(whole.ratio.value)}"] if whole and last.name != first else []
         note(axes, "; ".join(words), (max(before, after), place), (5, 0))
     for upper, lower, value in zip(rows, rows[1:], times, strict=False):
         axes.plot([value, value], [upper - 0.31, lower + 0.31], color=INK, linewidth=0.5)
     axes.set_xlim(0, 1.75 * max(times))
-    axes.set_xlabel("Op time, ms")
     value_axis(axes, "x")
     name_rows(axes, [step.name for step in reversed(chain)])
-    return svg(figure)

@@ -10,10 +10,15 @@ Point = tuple[float, float]
 Box = tuple[float, float, float]  # left, right and middle height, in points
 
 
-def number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
-    """Write each point's number beside it. Those of a crowd stand in columns on both its sides, in order of the points'
-    height, and a line leads to each."""
-    lay_out(axes)
+def number_points(panels: list[tuple[Axes, list[tuple[float, float, str]]]]) -> None:
+    """Write each point's number beside it, in every panel of a figure. Those of a crowd stand in columns on both its
+    sides, in order of the points' height, and a line leads to each."""
+    lay_out(panels[0][0])
+    for axes, points in panels:
+        _number_points(axes, points)
+
+
+def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
     scale = axes.figure.dpi / 72
     places = {text: tuple(axes.transData.transform((x, y)) / scale) for x, y, text in points}
     crowds: list[tuple[str, ...]] = [(text,) for text in places]
@@ -28,7 +33,8 @@ def number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
     at = {text: (x, y) for x, y, text in points}
     for crowd in crowds:
         for text, (across, up), align in _numbers(crowd, places):
-            lead = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.3, "shrinkA": 1, "shrinkB": 2}
+            # Without a patch and a shrinking, for which matplotlib would cut a curve in pieces.
+            lead = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 0, "patchA": None}
             lead["relpos"] = (float(align == "right"), 0.5)
             offset = (across - places[text][0], up - places[text][1])
             note(axes, text, at[text], offset, ha=align, fontsize=6.5, arrowprops=lead if len(crowd) > 1 else None)

@@ -1,5 +1,6 @@
 """What every chart shares: fonts, colours and markers, axes, intervals, words beside points."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from warpbook.report.figures import vector
 from warpbook.variants import Variant
 
 FONTS = PROJECT / "reports" / "fonts"
-WIDTH_IN = 6.54  # the text's width on A4
+WIDTH_IN = 6.69  # the text's width on A4
 INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
 OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a2a", "#b0478f", "#5c7d1d", "#3f5ba9")
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
@@ -56,8 +57,6 @@ def _style() -> None:
             "text.color": INK,
             "text.parse_math": False,  # names are shown as they are, and strangers' hold anything
             "figure.dpi": vector.POINTS,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
             "svg.hashsalt": "warpbook",
         }
     )
@@ -72,7 +71,14 @@ def look_of(ev: Evidence, variant: Variant) -> tuple[str, str]:
     ]
     place = alike.index(variant)
     colours = PEERS if variant.header.peer else OURS if variant.device == "gpu" else CPU
-    return colours[place % len(colours)], MARKERS[place % len(MARKERS)]
+    # Of two that share a colour the markers differ.
+    return colours[place % len(colours)], MARKERS[(place + place // len(colours)) % len(MARKERS)]
+
+
+def kernel_colours(ev: Evidence) -> dict[str, str]:
+    """The colours of all kernels of our programs: one each, in every chart of a report."""
+    first, *others = ev.profiles.kernel_names or [""]
+    return {first: OURS[0], **dict(zip(others, itertools.cycle(OURS[1:]), strict=False))}
 
 
 def colour_of(name: str, names: list[str]) -> str:
@@ -138,13 +144,15 @@ def bar_with_error(axes: Axes, estimate: Estimate, place: float, marker: str, co
     axes.errorbar(estimate.value, place, xerr=error, fmt=marker, color=colour, capsize=2.2, **style)
 
 
-def line(axes: Axes, by_size: dict[int, Estimate], look: tuple[str, str], label: str | None = None) -> None:
+def line(
+    axes: Axes, by_size: dict[int, Estimate], look: tuple[str, str], label: str | None = None, capsize: float = 2
+) -> None:
     """A line over dataset sizes with its intervals."""
     colour, marker = look
     estimates = list(by_size.values())
     values = [estimate.value for estimate in estimates]
     error = error_bars(estimates)
-    axes.errorbar(list(by_size), values, yerr=error, color=colour, marker=marker, capsize=2, label=label)
+    axes.errorbar(list(by_size), values, yerr=error, color=colour, marker=marker, capsize=capsize, label=label)
 
 
 _style()

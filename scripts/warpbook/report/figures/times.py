@@ -55,7 +55,7 @@ def op_times(ev: Evidence) -> str:
 
 def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
     """Op time against dataset size, a panel for each layer, logarithmic both ways."""
-    figure = Figure(figsize=(WIDTH_IN, 2.55), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 2.25), layout="constrained")
     panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
     for axes, layer in zip(panels, ev.layers, strict=True):
         for variant in variants:

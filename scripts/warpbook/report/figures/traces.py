@@ -1,7 +1,7 @@
 """What profilers saw: where a program's time goes, its timeline, and the kernels of a layer."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,49 +11,22 @@ from matplotlib.patches import Patch
 from warpbook import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
 from warpbook.report.figures.style import (
-    CPU,
     MUTED,
     OURS,
-    PEERS,
     RULE,
     WIDTH_IN,
-    colour_of,
+    kernel_colours,
+    look_of,
     name_rows,
-    note,
     value_axis,
 )
 from warpbook.report.figures.vector import svg
 from warpbook.report.traces import Side, merged, spans_of
 from warpbook.variants import Variant
 
+MOST_DRAWN = 250  # kernels of a layer, each in its place; of more, those of a kind are drawn together
+Row = tuple[str, Any]  # of a timeline: its name and its events
 NAME_CHARACTERS = 40  # of a kernel's name in a legend
-
-
-def program_parts(ev: Evidence, variant: Variant) -> str:
-    """Where the device's time of the profiled program goes at each size: copies and kernels, as shares."""
-    profiles = {size: ev.profiles.rows(variant.name, size, GPU_KINDS) for size in reversed(ev.sizes)}
-    profiles = {size: rows for size, rows in profiles.items() if rows}
-    figure = Figure(figsize=(WIDTH_IN, 0.75 + 0.3 * len(profiles)), layout="constrained")
-    axes = figure.subplots()
-    names = list(dict.fromkeys(row.name for rows in profiles.values() for row in rows))
-    colours = dict(zip(names, itertools.cycle((*OURS, *CPU, *PEERS)), strict=False))
-    for place, rows in enumerate(profiles.values()):
-        left = 0.0
-        for row in sorted(rows, key=lambda row: names.index(row.name)):
-            axes.barh(place, row.share, left=left, height=0.62, color=colours[row.name])
-            if row.share > 0.07:
-                middle = (left + row.share / 2, place)
-                note(axes, units.percent(row.share, 0), middle, (0, 0), ha="center", color="white")
-            left += row.share
-        note(axes, units.time(sum(row.total_ns for row in rows) / 1e6), (1.0, place), (5, 0))
-    axes.set_xlim(0, 1.09)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-    axes.set_xlabel("Share of the device's busy time (total at the right)")
-    name_rows(axes, [f"{units.count(size)} images" for size in profiles])
-    figure.legend(
-        [Patch(color=colours[name]) for name in names], names, loc="outside lower center", ncols=5, handlelength=1
-    )
-    return svg(figure)
 
 
 def timeline(ev: Evidence, variant: Variant, size: int) -> str:
@@ -62,53 +35,53 @@ def timeline(ev: Evidence, variant: Variant, size: int) -> str:
     A row each for the program's own ranges, the API calls of the runtime and the driver, copies each way, and the
     kernels of each stream.
     """
-    return program_timeline(ev.profiles.events(variant.name, size))
+    return program_timeline(ev.profiles.events(variant.name, size), kernel_colours(ev))
 
 
-def program_timeline(frame: Any) -> str:
-    """The same of any events among which are kernels."""
+def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
+    """The same of any events among which are kernels. known: the colours of some."""
     copies = frame[frame.kind == "memcpy_htod"].sort_values("bytes", na_position="first")
     start = (
         copies if len(copies) else frame[frame.kind == "kernel"].sort_values("start_ns", ascending=False)
     ).start_ns.iloc[-1]
     end = frame[~frame.kind.isin(API_KINDS)].end_ns.max()
-    ranges = frame[frame.kind == "range"]
-    rows: list[tuple[str, Any]] = [
+    ranges, kernels = frame[frame.kind == "range"], frame[frame.kind == "kernel"]
+    kernels = kernels.assign(stream=kernels.stream.fillna(0))
+    whole: list[Row] = [
+        ("NVTX ranges", ranges),
+        ("API calls", frame[frame.kind.isin(API_KINDS)]),
+        ("The device", frame[frame.kind.isin(GPU_KINDS)]),
+    ]
+    part: list[Row] = [
         ("NVTX ranges", ranges),
         ("Runtime API", frame[frame.kind == "api_runtime"]),
         ("Driver API", frame[frame.kind == "api_driver"]),
         ("Copies to the device", frame[frame.kind == "memcpy_htod"]),
         ("Copies to the host", frame[frame.kind == "memcpy_dtoh"]),
+        *((f"Kernels, stream {stream}", kernels[kernels.stream == stream]) for stream in sorted(set(kernels.stream))),
     ]
-    kernels = frame[frame.kind == "kernel"]
-    kernels = kernels.assign(stream=kernels.stream.fillna(0))
-    rows += [(f"Kernels, stream {stream}", kernels[kernels.stream == stream]) for stream in sorted(set(kernels.stream))]
     names = list(dict.fromkeys(kernels.name))
-    colours = dict(zip(names, itertools.cycle(OURS), strict=False))
-    figure = Figure(figsize=(WIDTH_IN, 1.0 + 0.36 * len(rows)), layout="constrained")
-    panels = figure.subplots(2, 1)
+    colours = dict(zip(names, itertools.cycle(OURS), strict=False)) | dict(known or {})
+    heights = [len(whole) + 0.3, len(part) + 0.3]
+    figure = Figure(figsize=(WIDTH_IN, 1.1 + 0.155 * sum(heights)), layout="constrained")
+    panels = figure.subplots(2, 1, height_ratios=heights)
     margin = (end - start) * 0.02
     views = (
-        (0.0, float(frame.end_ns.max()), "The whole program"),
-        (start - margin, end + margin, "From the copy of the images to the labels"),
+        (whole, 0.0, float(frame.end_ns.max()), "The whole program"),
+        (part, start - margin, end + margin, "From the copy of the images to the labels"),
     )
-    for axes, (left, right, title) in zip(panels, views, strict=True):
-        pixel = (right - left) / 1500
+    for axes, (rows, left, right, title) in zip(panels, views, strict=True):
         for place, (_, events) in enumerate(reversed(rows)):
             shown = events[(events.end_ns >= left) & (events.start_ns <= right)].sort_values("start_ns")
             if events is ranges:
                 _range_bars(axes, shown, place, left, right)
-                continue
-            for name, colour in colours.items() if len(shown) and shown.kind.iloc[0] == "kernel" else [("", MUTED)]:
-                drawn = shown[shown.name == name] if name else shown
-                spans = merged(spans_of(drawn), pixel)
-                bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in spans]
-                axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
+            else:
+                _bars(axes, shown, place, left, right, colours)
         axes.set_xlim(0, (right - left) / 1e6)
         name_rows(axes, [name for name, _ in reversed(rows)])
         axes.set_title(title)
         value_axis(axes, "x")
-        axes.set_xlabel("ms")
+    panels[-1].set_xlabel("ms")
     times = {name: kernels[kernels.name == name] for name in names}
     labels = [
         f"{name[:NAME_CHARACTERS]}, {units.time((runs.end_ns - runs.start_ns).sum() / 1e6)}"
@@ -116,6 +89,17 @@ def program_timeline(frame: Any) -> str:
     ]
     figure.legend([Patch(color=colours[name]) for name in names], labels, loc="outside lower center", ncols=4)
     return svg(figure)
+
+
+def _bars(axes: Axes, events: Any, place: int, left: float, right: float, colours: Mapping[str, str]) -> None:
+    """Events as bars, kernels in their colours, those closer than the page can show as one."""
+    pixel = (right - left) / 1500
+    kernels = events.kind == "kernel"
+    drawn = [(events[~kernels], MUTED), *((events[kernels & (events.name == name)], colours[name]) for name in colours)]
+    for alike, colour in drawn:
+        bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in merged(spans_of(alike), pixel)]
+        if bars:
+            axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
 
 
 def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) -> None:
@@ -145,17 +129,17 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
             axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
 
 
-def layer_before_and_after(spans: dict[str, Any], layer: str) -> str:
+def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> str:
     """A layer's calls, copies and kernels under two variants, each a panel, on one axis from the start of its call.
 
     spans: by variant, events as `within_layer` gives them.
     """
     kinds = (("API calls", API_KINDS), ("Copies", GPU_KINDS[1:]), ("Kernels", GPU_KINDS[:1]))
-    figure = Figure(figsize=(WIDTH_IN, 2.6), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 1.9), layout="constrained")
     panels = figure.subplots(2, 1, sharex=True)
     right = max(float((events.end_ns - events.start_ns.min()).max()) for events in spans.values())
-    for axes, (variant, events), colour in zip(panels, spans.items(), OURS, strict=False):
-        left = events.start_ns.min()
+    for axes, (variant, events) in zip(panels, spans.items(), strict=True):
+        left, (colour, _) = events.start_ns.min(), look_of(ev, ev.plan.variants[variant])
         for place, (_, of_row) in enumerate(reversed(kinds)):
             shown = events[events.kind.isin(of_row)]
             spread = merged(spans_of(shown), right / 1500)
@@ -172,10 +156,10 @@ def layer_before_and_after(spans: dict[str, Any], layer: str) -> str:
     return svg(figure)
 
 
-def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
+def layer_kernels(side: Side, longest_ns: int, colours: Mapping[str, str]) -> str:
     """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
-    for a cell of a table. Each of `names` has its colour."""
-    width, lane = 250.0, 5.0
+    for a cell of a table. colours: by kernel."""
+    width, lane = float(MOST_DRAWN), 5.0
     kernels, first = side.kernels, side.kernels.start_ns.min()
     streams = sorted(set(kernels.stream))
     height = max(10.0, lane * len(streams) + 2)
@@ -187,7 +171,7 @@ def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
     for (stream, name), alike in groups:
         place = streams.index(stream)
         top = 1 + place * lane if len(streams) > 1 else 1
-        if len(kernels) > width:
+        if len(kernels) > MOST_DRAWN:
             # Kernels narrower than the page can show would hide each other.
             share = durations[alike.index].sum() / durations[kernels.stream == stream].sum()
             top += filled.get(place, 0.0) * tall
@@ -199,6 +183,6 @@ def layer_kernels(side: Side, longest_ns: int, names: list[str]) -> str:
         for start, end in merged(relative, 0.25 / width):
             left = f"{start * width:.2f}"
             bars += f"M{left} {top:.2f}h{max(0.3, (end - start) * width):.2f}v{share * tall:.2f}H{left}z"
-        parts.append(f'<path d="{bars}" fill="{colour_of(name, names)}"/>')
+        parts.append(f'<path d="{bars}" fill="{colours[name]}"/>')
     view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'

@@ -47,6 +47,8 @@ def svg(figure: Figure) -> str:
     text = io.StringIO()
     (family,) = mpl.rcParams["font.family"]
     width, height = figure.get_size_inches() * POINTS
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        patch.set_visible(False)
     renderer: Any = _MAKE(width, height, text, image_dpi=IMAGE_DPI, metadata=NOTHING)
     figure.draw(renderer)
     renderer.finalize()

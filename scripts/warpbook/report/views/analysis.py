@@ -9,8 +9,7 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
+from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.report.views.profiles import short_name
 from warpbook.units import MISSING
 from warpbook.variants import Variant
@@ -102,9 +101,24 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
         "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
-        "of each variant's call, not the longest alone; numbered as below and in the supplement. Operations are the "
-        f"useful ones, those of the direct method on the layer, whatever a call does for them{hollow}. Reading "
-        "alone is faster than copying, so that a point may lie above the slope.",
+        f"of each variant's call, not the longest alone; numbered as below and in the supplement. {_roof(ev)} "
+        f"Operations are the useful ones, those of the direct method on the layer, whatever a call does for "
+        f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope.",
+    )
+
+
+def _roof(ev: Evidence) -> str:
+    """What the roof is made of, as a sentence."""
+    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # which the counters are of
+    gpu = ev.gpu_run.gpu
+    copy, peak = gpu["copy_gb_per_s"] / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
+    dashed = ""
+    if "fp32_gflop_per_s" in gpu:
+        measured = units.significant(gpu["fp32_gflop_per_s"] / 1e3, 3)
+        dashed = f" (dashed: multiply-adds as measured, {measured} TFLOP/s)"
+    return (
+        f"The roof: copy bandwidth as measured, {units.significant(copy, 3)} TB/s, and the FP32 peak by specification, "
+        f"{units.significant(peak, 3)} TFLOP/s{dashed}."
     )
 
 
@@ -112,15 +126,14 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
     return Table(
         "analysis-table",
         f"The longest kernel of each variant on each layer, {images} images on {ev.device_name('gpu')}: throughput of "
-        "the multiprocessors (blue) and of the memory system (orange), drawn and in numbers, and of DRAM, in percent "
-        "of their peaks; occupancy, achieved and at most; what warps wait for most, in Nsight Compute's words, with "
-        "its share of their time, and where it is more, the share in which they could issue and another warp did (not "
-        "selected). Of the whole call: useful operations, those of the direct method on the layer, a second and for "
-        "each byte that DRAM moves, whatever unit does them; FP32 operations done for each useful one, more than 1 "
-        "where some are on padding, less where the method does fewer or tensor cores and half precision do them.",
+        "the multiprocessors, of the memory system and of DRAM, in percent of their peaks; occupancy, achieved and at "
+        "most; what warps wait for most, in Nsight Compute's words, with its share of their time, and where it is "
+        "more, the share in which they could issue and another warp did (not selected). Of the whole call: useful "
+        "operations, those of the direct method on the layer, a second and for each byte that DRAM moves, whatever "
+        "unit does them; FP32 operations done for each useful one, more than 1 where some are on padding, less where "
+        "the method does fewer or tensor cores and half precision do them.",
         (
             *words("Variant", "Layer", "Kernel"),
-            Column("Speed of Light", "picture"),
             *numbers("SM", "Memory", "DRAM", "Achieved", "At most"),
             *words("Largest stall"),
             *numbers("Useful TFLOP/s", "FLOP/B", "FP32 done"),
@@ -138,7 +151,6 @@ def _kernel(label: str, layer: ConvLayer, call: CountedCall) -> tuple[Cell, ...]
         label,
         layer.name,
         _shortened(short_name(launch.kernel)),
-        _speed_of_light(launch),
         *(_percent(launch.values.get(metric)) for metric in SHARES),
         stall(launch),
         units.significant(rate / 1e3, 3) if rate is not None else MISSING,
@@ -149,15 +161,6 @@ def _kernel(label: str, layer: ConvLayer, call: CountedCall) -> tuple[Cell, ...]
 
 def _shortened(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
-
-
-def _speed_of_light(launch: CountedLaunch) -> Cell:
-    """Throughput of the multiprocessors and of the memory system as bars."""
-    sm, memory = launch.values.get(counters.SM), launch.values.get(counters.MEMORY)
-    if sm is None or memory is None:
-        return ""
-    alt = f"Throughput: multiprocessors {sm:.0f} %, memory system {memory:.0f} % of their peaks"
-    return cells.picture("light", figures.limits.speed_of_light(sm, memory), alt)
 
 
 def _percent(value: float | None) -> str:

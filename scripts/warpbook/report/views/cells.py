@@ -29,12 +29,8 @@ def timed(estimate: Estimate | None) -> str:
     if estimate is None:
         return MISSING
     spread = units.spread(estimate)
-    return _TIMED.format(units.time(estimate.value), _INTERVAL.format(f"{spread} {of(estimate)}") if spread else "")
-
-
-def of(estimate: Estimate) -> str:
-    """The number of samples behind an interval, to stand with it: n 300."""
-    return f"n\u202f{estimate.n}"
+    interval = _INTERVAL.format(f"{spread} {units.sample_size([estimate])}") if spread else ""
+    return _TIMED.format(units.time(estimate.value), interval)
 
 
 def sped(speedup: Speedup | None) -> str:
@@ -42,7 +38,7 @@ def sped(speedup: Speedup | None) -> str:
     if speedup is None:
         return MISSING
     ratio = speedup.ratio
-    interval = f"{units.ratio_interval(ratio)} {of(ratio)}" if ratio.n > 1 else "(one sample)"
+    interval = f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}" if ratio.n > 1 else "(one sample)"
     dagger = Markup("") if speedup.paired else _UNPAIRED
     return _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval))
 

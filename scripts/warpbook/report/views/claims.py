@@ -1,4 +1,4 @@
-"""What became of the variants' claims: verdicts in each section, and a chapter of those that did not hold."""
+"""What became of the variants' claims: verdicts in each section, a chapter of those that did not hold, and all."""
 
 import math
 from collections import Counter
@@ -25,21 +25,19 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Untestable:
-    """A reason for which claims have no verdict, and their variants."""
-
-    reason: str
-    variants: str
-
-
-@dataclass(frozen=True)
 class Claims:
-    """The chapter. failed: claims refuted or held in part; without_section: those of variants that no section is of."""
+    """The chapter. failed: claims refuted or held in part, with their figures; those of all are in the supplement."""
 
     tally: Tally
     failed: Table | None
-    without_section: Table | None
-    untestable: tuple[Untestable, ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of a variant's claims in its section: their words by verdict."""
+
+    verdict: Cell
+    words: tuple[str, ...]
 
 
 def view(ev: Evidence) -> Claims | None:
@@ -49,20 +47,14 @@ def view(ev: Evidence) -> Claims | None:
         return None
     failed = [one for one in ev.claims.judged if one.verdict in ("refuted", "partly")]
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
-    told = {one.name for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer}
-    others = [one for one in ev.claims.judged if one.variant not in told and one not in failed]
-    reasons: dict[str, list[str]] = {}
-    for one in ev.claims.judged:
-        if one.verdict == "not testable":
-            reasons.setdefault(one.reason, []).append(one.variant)
-    return Claims(
-        total,
-        _listed("claims-failed", "Claims that were refuted, and those that held in part.", failed) if failed else None,
-        _listed("claims-others", "Claims of the starting points, libraries and CPU variants.", others)
-        if others
-        else None,
-        tuple(Untestable(reason, ", ".join(dict.fromkeys(names))) for reason, names in reasons.items()),
-    )
+    caption = "Claims that were refuted, and those that held in part."
+    return Claims(total, _listed("claims-failed", caption, failed) if failed else None)
+
+
+def in_full(ev: Evidence) -> Table | None:
+    """Every claim, for the supplement; None where there is none."""
+    caption = "Every claim: its words, the test made of them, the verdict, and the figures or why there are none."
+    return _listed("claims-all", caption, ev.claims.judged) if ev.claims.judged else None
 
 
 def tally(ev: Evidence) -> Tally | None:
@@ -75,18 +67,14 @@ def tally(ev: Evidence) -> Tally | None:
     return Tally(len(judged), said, tuple(dict.fromkeys(one.variant for one in ev.claims.refuted)))
 
 
-def of(ev: Evidence, variant: str) -> Table | None:
-    """A variant's claims with their verdicts; None where it makes none."""
+def of(ev: Evidence, variant: str) -> tuple[Told, ...]:
+    """A variant's claims by verdict, those that failed first; none where it makes none."""
     judged = ev.claims.of(variant)
-    if not judged:
-        return None
-    return Table(
-        f"claims-{variant}",
-        "What of the expectation figures can decide: its words, the test made of them, the verdict, and the figures.",
-        words("Expected", "Tested", "Verdict", "Figures"),
-        tuple((_expected(one), tested(one.claim), _verdict(one), figures(one)) for one in judged),
-        "claims",
-    )
+    by_verdict = {
+        verdict: tuple(_expected(one) or tested(one.claim) for one in judged if one.verdict == verdict)
+        for verdict in ("refuted", "partly", "held", "not testable")
+    }
+    return tuple(Told(cells.claim_verdict(verdict), said) for verdict, said in by_verdict.items() if said)
 
 
 def _listed(id: str, caption: str, judged: list[Judged]) -> Table:
@@ -94,17 +82,16 @@ def _listed(id: str, caption: str, judged: list[Judged]) -> Table:
         id,
         caption,
         words("Variant", "Expected", "Tested", "Verdict", "Figures"),
-        tuple((one.variant, _expected(one), tested(one.claim), _verdict(one), figures(one)) for one in judged),
+        tuple(
+            (one.variant, _expected(one), tested(one.claim), cells.claim_verdict(one.verdict), figures(one))
+            for one in judged
+        ),
         "claims",
     )
 
 
 def _expected(judged: Judged) -> str:
     return f"“{judged.claim.says}”" if judged.claim.says else ""
-
-
-def _verdict(judged: Judged) -> Cell:
-    return cells.claim_verdict(judged.verdict)
 
 
 def tested(claim: Claim) -> str:
@@ -193,7 +180,7 @@ def _change(figure: Figure) -> str:
     if not math.isfinite(change.low):
         return f"{value} (one sample)"
     ends = [units.significant(end, 3) if factor else _signed(end) for end in (change.low, change.high)]
-    return f"{value} [{ends[0]}, {ends[1]}] {cells.of(change)}{'' if figure.paired else '†'}"
+    return f"{value} [{ends[0]}, {ends[1]}] {units.sample_size([change])}{'' if figure.paired else '†'}"
 
 
 def _signed(ratio: float) -> str:

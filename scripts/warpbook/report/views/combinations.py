@@ -10,20 +10,37 @@ from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 from warpbook.variants import Variant
 
+MOST_STEPS = 13  # of the chains in one figure
 
-def chain(ev: Evidence, steps: list[Variant], place: int) -> Figure:
-    """The waterfall of a cumulative chain, the `place`th."""
-    first, last = steps[0].name, steps[-1].name
+
+def chains(ev: Evidence) -> tuple[Figure, ...]:
+    """The waterfalls of the cumulative chains, in figures that leave no page half empty."""
+    parts: list[list[list[Variant]]] = []
+    for steps in ev.ranking.chains:
+        if parts and sum(map(len, [*parts[-1], steps])) <= MOST_STEPS:
+            parts[-1].append(steps)
+        else:
+            parts.append([steps])
+    return tuple(_waterfalls(ev, part, place) for place, part in enumerate(parts, 1))
+
+
+def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure:
+    told = " ".join(_told(ev, steps) for steps in chains)
+    return Figure(
+        f"m4-chains-{place}",
+        figures.gains.waterfalls(ev, chains),
+        f"Op times step by step. {told}",
+        "Op times, step by step. Hatched is what a step saves, solid beyond the bar what it loses; beside it time, "
+        "speedup over the step before with its interval, and over the chain's first.",
+    )
+
+
+def _told(ev: Evidence, steps: list[Variant]) -> str:
+    """A chain in words."""
     times = ((step.name, ev.times.total(step.name, ev.largest)) for step in steps)
     told = ", ".join(f"{name} {units.time(time.value)}" for name, time in times if time)
-    whole = ev.times.total_speedup(last, ev.largest, over=first)
-    return Figure(
-        f"m4-chain-{place}",
-        figures.gains.waterfall(ev, steps),
-        f"Op times step by step: {told}; {units.ratio(whole.ratio.value) if whole else MISSING} in all.",
-        f"From {first} to {last}. Hatched is what a step saves, solid beyond the bar what it loses; beside it time, "
-        "speedup over the step before with its interval, and over the first.",
-    )
+    whole = ev.times.total_speedup(steps[-1].name, ev.largest, over=steps[0].name)
+    return f"{told}: {units.ratio(whole.ratio.value) if whole else MISSING} in all."
 
 
 def pairs(ev: Evidence) -> Table | None:

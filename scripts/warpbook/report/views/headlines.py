@@ -2,7 +2,6 @@
 
 from warpbook import units
 from warpbook.report.evidence import Speedup
-from warpbook.report.views import cells
 from warpbook.report.views.parts import Fact
 from warpbook.units import MISSING
 
@@ -26,7 +25,7 @@ def fact(label: str, speedup: Speedup | None, missing: str, where: str = "") -> 
     if speedup is None:
         return Fact(label, MISSING, missing)
     how = "timed in turn" if speedup.paired else "not timed in turn"
-    behind = f"{units.ratio_interval(speedup.ratio)} {cells.of(speedup.ratio)}, {how}{where}"
+    behind = f"{units.ratio_interval(speedup.ratio)} {units.sample_size([speedup.ratio])}, {how}{where}"
     if deserves_figure(speedup):
         return Fact(label, units.ratio(speedup.ratio.value), behind)
     return Fact(label, UNSETTLED, f"{behind}: too wide or of too few samples for a figure", "name")

@@ -44,49 +44,45 @@ class BeforeAndAfter:
 
 
 def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
-    """None where the two programs were not traced at a common size, or each layer is a single kernel in both."""
+    """None where the two programs were not traced at a common size, or each layer would be drawn as a single bar."""
     pairs = traces.sides(ev, variant)
-    if all(len(side.kernels) == 1 for pair in pairs for side in pair):
+    longest = max((side.span_ns for pair in pairs for side in pair), default=0)
+    if all(side.one_bar(longest) for pair in pairs for side in pair):
         return None
     names, size = traces.kernel_names(pairs), pairs[0][0].size
-    lanes = int(pairs[0][1].kernels.stream.nunique())
+    lanes, colours = int(pairs[0][1].kernels.stream.nunique()), figures.style.kernel_colours(ev)
     return BeforeAndAfter(
-        table=_table(variant, pairs, names, lanes),
+        table=_table(variant, pairs, colours, lanes),
         images=units.count(size),
         baseline=variant.header.builds_on,
-        key=tuple(Coloured(figures.style.colour_of(name, names), short_name(name)) for name in names)
-        if len(names) > 1
-        else (),
+        key=tuple(Coloured(colours[name], short_name(name)) for name in names) if len(names) > 1 else (),
         streams=_streams(ev, variant, size, lanes) if lanes > 1 else None,
     )
 
 
-def _table(variant: Variant, pairs: list[tuple[Side, Side]], names: list[str], lanes: int) -> Table:
+def _table(variant: Variant, pairs: list[tuple[Side, Side]], colours: dict[str, str], lanes: int) -> Table:
     longest = max(side.span_ns for pair in pairs for side in pair)
     of_lanes = "; a lane for each stream" if lanes > 1 else ""
-    of_shares = (
-        "; where kernels are too many to draw, each kind has the share of the height that it has of the time"
-        if len(names) > 1
-        else ""
-    )
+    many = any(len(side.kernels) > figures.traces.MOST_DRAWN for pair in pairs for side in pair)
+    of_shares = "; too many to draw, each kind has the share of the height that it has of the time" if many else ""
     return Table(
         f"kernels-{variant.name}",
-        "The kernels of each layer before and after on one time axis, from the first kernel's start, in the profiled "
-        f"programs at {units.count(pairs[0][0].size)} images{of_lanes}{of_shares}. A profiler slows the launching of "
-        "many short kernels; busy is the time in which any runs.",
+        "The kernels of each layer before and after on one time axis from the first one's start, in the profiled "
+        f"programs at {units.count(pairs[0][0].size)} images{of_lanes}{of_shares}. Busy: the time in which any runs. A "
+        "profiler slows the launching of many.",
         (
             *words("Layer", "Variant"),
-            Column(f"0 to {units.nvprof_time(longest)}", "kernels"),
+            Column(f"0 to {units.time(longest / 1e6)}", "kernels"),
             *numbers("Kernels", "Busy", "Span"),
         ),
         tuple(
             (
                 side.layer,
                 side.variant,
-                _bars(side, longest, names),
+                _bars(side, longest, colours),
                 units.count(len(side.kernels)),
-                units.nvprof_time(side.busy_ns),
-                units.nvprof_time(side.span_ns),
+                units.time(side.busy_ns / 1e6),
+                units.time(side.span_ns / 1e6),
             )
             for pair in pairs
             for side in pair
@@ -94,9 +90,9 @@ def _table(variant: Variant, pairs: list[tuple[Side, Side]], names: list[str], l
     )
 
 
-def _bars(side: Side, longest_ns: int, names: list[str]) -> Cell:
-    alt = f"{len(side.kernels)} kernels of {side.variant} within {units.nvprof_time(side.span_ns)}"
-    return cells.picture("kernels", figures.traces.layer_kernels(side, longest_ns, names), alt)
+def _bars(side: Side, longest_ns: int, colours: dict[str, str]) -> Cell:
+    alt = f"{len(side.kernels)} kernels of {side.variant} within {units.time(side.span_ns / 1e6)}"
+    return cells.picture("kernels", figures.traces.layer_kernels(side, longest_ns, colours), alt)
 
 
 def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> Streams:

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from warpbook import units
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
+from warpbook.report.views.parts import Cell, Table, numbers, words
 from warpbook.report.views.program_output import all_printed
 from warpbook.variants import Variant
 
@@ -58,8 +57,7 @@ class Milestone2:
     outputs: tuple[str, ...]
     why_not_run: str
     programs: Table | None
-    op_times: Table
-    figure: Figure | None
+    op_times: Table | None
     discussion: Discussion | None
 
 
@@ -77,8 +75,7 @@ def view(ev: Evidence) -> Milestone2:
         outputs=all_printed(ev, naive) if naive else (),
         why_not_run=_why_not_run(ev),
         programs=_programs(ev),
-        op_times=_op_times(ev, measured),
-        figure=_figure(ev, measured) if measured else None,
+        op_times=_op_times(ev, measured) if measured else None,
         discussion=_discussion(ev, naive, best) if naive and best else None,
     )
 
@@ -145,16 +142,6 @@ def _op_times(ev: Evidence, measured: list[Variant]) -> Table:
             for variant in measured
             for layer in ev.layer_names
         ),
-    )
-
-
-def _figure(ev: Evidence, measured: list[Variant]) -> Figure:
-    return Figure(
-        "m2-op-figure",
-        figures.times.times_by_size(ev, measured, False),
-        "Op time of each CPU variant against dataset size, one panel a layer.",
-        "Op time against dataset size on the CPU, medians with 95 % intervals. The work grows with the images: on "
-        "these axes that is a slope of 1, from which overheads at few images and the machine's own noise depart.",
     )
 
 

@@ -7,9 +7,9 @@ from warpbook.networks import ConvLayer
 from warpbook.report import figures, traces
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
+from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.report.views.profiled import watched_program
-from warpbook.report.views.profiles import launch_table, profile_table
+from warpbook.report.views.profiles import launch_table, narrow_profile_table
 from warpbook.report.views.program_output import all_printed, other_sets
 from warpbook.units import MISSING
 from warpbook.variants import Variant
@@ -31,7 +31,6 @@ class SizeProfile:
 class Timeline:
     """The program on its time axis, and how far its copies hide behind kernels."""
 
-    parts: Figure
     figure: Figure
     copies: str
     hidden: str
@@ -88,8 +87,7 @@ class Kernel:
     unprofiled: str
     timeline: Timeline | None
     launches: Table | None
-    op_times: Table
-    figures: tuple[Figure, ...]
+    figure: Figure
     against_cpu: AgainstCpu | None
     first_layer: str
     smallest: CallAndKernel
@@ -152,8 +150,7 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         unprofiled=ev.profiles.problem(naive.name, ev.largest),
         timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
         launches=_launches(ev, naive),
-        op_times=_op_times(ev, naive),
-        figures=_figures(ev, naive),
+        figure=_figure(ev, naive),
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),
@@ -203,15 +200,14 @@ def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
         images,
         places,
         "",
-        profile_table(
+        narrow_profile_table(
             places[0],
             f"GPU activities of the program at {images}. Share: of the device's busy time.",
             ev.profiles.rows(naive.name, size, GPU_KINDS),
         ),
-        profile_table(
+        narrow_profile_table(
             places[1],
-            f"CUDA API calls of the program at {images} that together take more than 99 % of the API time; "
-            "the supplement has all.",
+            f"CUDA API calls of the program at {images} that together take more than 99 % of the API time.",
             most_of(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
         ),
     )
@@ -227,12 +223,6 @@ def _with_weights(ev: Evidence, naive: Variant, weights: str) -> SizeProfile:
 def _timeline(ev: Evidence, naive: Variant) -> Timeline:
     hidden = traces.hidden(ev.profiles.events(naive.name, ev.largest))
     return Timeline(
-        parts=Figure(
-            "m3-parts",
-            figures.traces.program_parts(ev, naive),
-            "Stacked bars: the share of each kernel and copy in the device's busy time at each size.",
-            "Where the device's time goes in the profiled program at each size. The totals stand at the right.",
-        ),
         figure=Figure(
             "m3-timeline-figure",
             figures.traces.timeline(ev, naive, ev.largest),
@@ -240,11 +230,9 @@ def _timeline(ev: Evidence, naive: Variant) -> Timeline:
             "copy to the labels.",
             f"The profiled program with {naive.name} at {units.count(ev.largest)} images. Above all of it, from its "
             "first CUDA call: most is the host's, which sets up the context and allocates. Below the part in which the "
-            "device works. NVTX ranges are the program's own marks of its steps: data and model loaded, images to the "
-            "device, each layer, tanh and pool, the fully connected layers, labels to the host; a box too narrow for "
-            "its name has none. They and API calls are the host's time, copies and kernels the device's, which may "
-            "still run when the host has gone on. What lies closer together than the page can show is drawn as one "
-            "bar; the legend sums each kernel.",
+            "device works. NVTX ranges are the program's marks of its steps; a box too narrow for its name has none. "
+            "They and API calls are the host's time, copies and kernels the device's, which may still run when the "
+            "host has gone on. What lies closer than the page can show is one bar; the legend sums each kernel.",
         ),
         copies=units.time(hidden.copies_ns / 1e6),
         hidden=units.percent(hidden.share, 1),
@@ -264,45 +252,18 @@ def _launches(ev: Evidence, naive: Variant) -> Table | None:
     )
 
 
-def _op_times(ev: Evidence, naive: Variant) -> Table:
+def _figure(ev: Evidence, naive: Variant) -> Figure:
     variants = [*ev.ranking.measured("cpu"), naive]
-    names = (variant.name for variant in variants[:-1])
-    return Table(
-        "m3-cpu-gpu-table",
-        f"Op times on the CPU ({ev.device_name('cpu')}) and on the GPU ({ev.device_name('gpu')}), medians with half "
-        "their 95 % intervals.",
-        (Column("Images", "number"), Column("Layer"), *numbers(*names, f"{naive.name} (GPU)")),
-        tuple(
-            (
-                units.count(size),
-                layer,
-                *(cells.timed(ev.times.op(variant.name, layer, size)) for variant in variants),
-            )
-            for size in ev.sizes
-            for layer in ev.layer_names
-        ),
-    )
-
-
-def _figures(ev: Evidence, naive: Variant) -> tuple[Figure, ...]:
-    cpu = ev.ranking.measured("cpu")
-    times = Figure(
+    drawn = (ev.times.op(one.name, layer, size) for one in variants for layer in ev.layer_names for size in ev.sizes)
+    return Figure(
         "m3-times",
-        figures.times.times_by_size(ev, [*cpu, naive], True),
+        figures.times.times_by_size(ev, variants, True),
         "Op time against dataset size for CPU variants and the first GPU kernel.",
-        "Op time against dataset size, CPU and GPU. Where the GPU's line flattens towards few images, launching and "
-        "waiting take the same time however little there is to do.",
+        f"Op time against dataset size, CPU ({ev.device_name('cpu')}) and GPU ({ev.device_name('gpu')}), medians with "
+        f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. The work grows with the images: on these axes "
+        "that is a slope of 1. Where the GPU's line flattens towards few images, launching and waiting take the same "
+        "time however little there is to do.",
     )
-    if not cpu:
-        return (times,)
-    speedups = Figure(
-        "m3-speedup",
-        figures.times.speedup_by_size(ev, naive, cpu),
-        "Speedup of the first GPU kernel over each CPU variant against dataset size.",
-        "Speedup of the first GPU kernel over each CPU variant, op times of all layers added, with 95 % intervals. "
-        "Two devices cannot be timed in turn: these are ratios of separate measurements.",
-    )
-    return times, speedups
 
 
 def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:

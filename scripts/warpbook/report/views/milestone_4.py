@@ -40,7 +40,6 @@ class Built:
     """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's; check: the
     header's words on what to watch, then what became of it."""
 
-    arch: str
     kernel: str
     after: resources.Resources
     before: resources.Resources
@@ -67,7 +66,7 @@ class Optimization:
     pace: str
     figure: Figure | None
     change: Excerpt | None
-    claims: Table | None
+    claims: tuple[claims.Told, ...]
     kernels: BeforeAndAfter | None
     built: Built | None
 
@@ -87,6 +86,7 @@ class Optimizations:
 
     title: str
     images: str
+    arch: str
     same_within: str
     drift: str
     layers_together: str
@@ -107,13 +107,14 @@ def view(ev: Evidence) -> Optimizations:
     return Optimizations(
         title="Milestone 4: optimizations" if ev.study.step == "Milestone" else "Optimizations, one by one",
         images=units.count(ev.largest),
+        arch=ev.arch,
         same_within=units.percent(ev.config.measuring.same_within, 0),
         drift=_drift(ev),
         layers_together="both layers together" if len(ev.layers) == 2 else "on the layer",
         judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
         glance=_glance(ev, [one for one in tried if one.name in sound], sound) if sound else None,
         optimizations=tuple(_optimization(ev, variant, at_largest[variant.name]) for variant in tried),
-        chains=tuple(combinations.chain(ev, chain, place) for place, chain in enumerate(ev.ranking.chains, 1)),
+        chains=combinations.chains(ev),
         pairs=combinations.pairs(ev),
         left_out=combinations.left_out(ev) if ev.ranking.combinations else None,
         hardware=_hardware(ev) if ev.ranking.measured("gpu") else None,
@@ -143,11 +144,12 @@ def _glance(ev: Evidence, shown: list[Variant], at_largest: dict[str, Speedup]) 
     span, same_within = figures.intervals.interval_span(list(at_largest.values())), ev.config.measuring.same_within
     return Table(
         "m4-glance-table",
-        "What each optimization brought: speedup over what it builds on, op times of all layers added, at each dataset "
-        f"size; drawn and judged at {units.count(ev.largest)} images. †: not timed in turn.",
+        "What each optimization brought: speedup over what it builds on, op times of all layers added, at each size of "
+        f"the dataset; drawn with its 95\u202f% interval, of n samples, and judged at {units.count(ev.largest)} "
+        "images. †: not timed in turn.",
         (
             *words("Optimization", "Compared with"),
-            *numbers(*(f"{units.count(size)} images" for size in ev.sizes)),
+            *numbers(*(f"{units.count(size)} images" for size in ev.sizes), "n"),
             _axis(span),
             *words("Verdict"),
         ),
@@ -157,6 +159,7 @@ def _glance(ev: Evidence, shown: list[Variant], at_largest: dict[str, Speedup]) 
                 variant.header.builds_on,
                 *(cells.times(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
                 cells.times(at_largest[variant.name]),
+                str(at_largest[variant.name].ratio.n),
                 cells.interval(at_largest[variant.name], span, same_within),
                 cells.verdict(at_largest[variant.name]),
             )
@@ -217,16 +220,17 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
 
 
 def _gains(ev: Evidence, variant: Variant) -> Figure:
-    baseline = variant.header.builds_on
+    baseline, drawn = variant.header.builds_on, figures.gains.by_size(ev, variant)
     told = [
         f"{layer} {', '.join(f'{units.ratio(one.ratio.value)} at {units.count(size)}' for size, one in found.items())}"
-        for layer, found in figures.gains.by_size(ev, variant).items()
+        for layer, found in drawn.items()
     ]
+    behind = units.sample_size(one.ratio for found in drawn.values() for one in found.values())
     return Figure(
         f"m4-gain-{variant.name}",
         figures.gains.speedup_by_layer(ev, variant),
         f"Speedup of {variant.name} over {baseline}: {'; '.join(told)} images.",
-        f"Speedup over {baseline}, 95\u202f% intervals.",
+        f"Speedup by layer, {behind}.",
     )
 
 
@@ -238,7 +242,6 @@ def _built(ev: Evidence, variant: Variant) -> Built | None:
         return None
     known = units.percent(after.occupancy, 0)
     return Built(
-        arch=after.arch,
         kernel="" if after.kernel == variant.kernel else after.kernel,
         after=after,
         before=before,

@@ -7,7 +7,7 @@ from warpbook.config import Drawn
 from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
 from warpbook.report.views.parts import Figure, Table
-from warpbook.report.views.profiles import profile_table
+from warpbook.report.views.profiles import narrow_profile_table
 from warpbook.report.views.program_output import other_sets, printed
 from warpbook.variants import Variant
 
@@ -85,9 +85,9 @@ def watched_program(ev: Evidence, variant: Variant, weights: str, place: str) ->
             f" and the weights {ev.network.model(weights)}" if weights else ""
         )
         caption = f"GPU activities of {of}. Share: of the device's busy time."
-        activities = profile_table(places[0], caption, ev.profiles.rows(variant.name, size, GPU_KINDS, weights))
+        activities = narrow_profile_table(places[0], caption, ev.profiles.rows(variant.name, size, GPU_KINDS, weights))
         caption = f"CUDA API calls of {of} that together take more than 99 % of the API time."
-        calls = profile_table(
+        calls = narrow_profile_table(
             places[1], caption, most_of(ev.profiles.rows(variant.name, size, API_KINDS, weights), 0.99)
         )
     problem = ev.profiles.problem(variant.name, ev.largest, weights)
@@ -123,10 +123,10 @@ def _watched(ev: Evidence, variants: tuple[str, ...], drawn: Drawn, size: int) -
 def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Figure:
     spans = {name: ev.profiles.within_layer(name, layer, size) for name in (before, after)}
     kernels = {name: events[events.kind == "kernel"] for name, events in spans.items()}
-    busy = {name: units.nvprof_time(int((rows.end_ns - rows.start_ns).sum())) for name, rows in kernels.items()}
+    busy = {name: units.time(int((rows.end_ns - rows.start_ns).sum()) / 1e6) for name, rows in kernels.items()}
     return Figure(
         "profiled-layer-figure",
-        figures.traces.layer_before_and_after(spans, layer),
+        figures.traces.layer_before_and_after(ev, spans, layer),
         f"Rows of bars over time: API calls, copies and kernels of {layer} under {before} and under {after}.",
         f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call: above "
         f"with {before}, whose kernels take {busy[before]}, below with {after}, whose kernels take {busy[after]}.",

@@ -1,4 +1,4 @@
-"""Profiles as tables: names that fit, times as nvprof prints them, and the whole in fixed width as it prints that."""
+"""Profiles as tables, under names that fit, and the whole in fixed width as nvprof prints it."""
 
 from warpbook import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, KernelLaunches, ProfileRow
@@ -38,7 +38,13 @@ def share(rows: list[ProfileRow]) -> str:
 def profile_table(id: str, caption: str, rows: list[ProfileRow]) -> Table:
     """A profile's rows with their share of the profile."""
     cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)) for row in rows)
-    return Table(id, caption, (*words("Name"), *numbers("Time (%)"), *TIMES), cells, "named")
+    return Table(id, caption, (*words("Name"), *numbers("Share"), *TIMES), cells, "named")
+
+
+def narrow_profile_table(id: str, caption: str, rows: list[ProfileRow]) -> Table:
+    """The same without the shortest and the longest of each row, half as wide."""
+    cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)[:3]) for row in rows)
+    return Table(id, caption, (*words("Name"), *numbers("Share"), *TIMES[:3]), cells, "named")
 
 
 def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow], program_s: float) -> Table:
@@ -48,22 +54,21 @@ def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow
             short_name(row.name),
             units.percent(row.share, 2),
             units.percent(row.total_ns / 1e9 / program_s, 2),
-            *_times(row),
+            *_times(row)[:3],
         )
         for row in rows
     )
-    head = (*words("Name"), *numbers(f"Share of {whole}", "Share of program"), *TIMES)
+    head = (*words("Name"), *numbers(f"Share of {whole}", "Share of program"), *TIMES[:3])
     return Table(id, caption, head, cells, "named")
 
 
 def _times(row: ProfileRow) -> tuple[Cell, ...]:
-    average, least, most = (_ns(ns) for ns in (row.avg_ns, row.min_ns, row.max_ns))
-    calls = units.MISSING if row.calls is None else str(row.calls)
-    return units.nvprof_time(row.total_ns), calls, average, least, most
+    calls = units.MISSING if row.calls is None else units.count(row.calls)
+    return _time(row.total_ns), calls, _time(row.avg_ns), _time(row.min_ns), _time(row.max_ns)
 
 
-def _ns(time_ns: float | None) -> str:
-    return units.MISSING if time_ns is None else units.nvprof_time(time_ns)
+def _time(ns: float | None) -> str:
+    return units.MISSING if ns is None else units.time(ns / 1e6)
 
 
 def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> Table:
@@ -71,10 +76,10 @@ def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> Table
     rows = tuple(
         (
             short_name(launch.name),
-            str(launch.calls),
-            units.nvprof_time(launch.total_ns),
-            launch.grid,
-            launch.block,
+            units.count(launch.calls),
+            _time(launch.total_ns),
+            launch.grid.replace("x", "×"),
+            launch.block.replace("x", "×"),
             str(launch.registers),
             _bytes(launch.static_bytes),
             _bytes(launch.dynamic_bytes),
@@ -89,12 +94,13 @@ def _bytes(amount: int | None) -> str:
     return units.MISSING if amount is None else str(amount)
 
 
-def nvprof_table(ev: Evidence, variant: str, size: int, api: bool = True) -> str:
+def nvprof_table(ev: Evidence, variant: str, size: int, weights: str = "", api: bool = True) -> str:
     """A program's whole profile in fixed width, as nvprof prints it; without its API calls where not wanted."""
     lines = [f"{'Type':>16}  {'Time(%)':>7}  {'Time':>9}  {'Calls':>6}  {'Avg':>9}  {'Min':>9}  {'Max':>9}  Name"]
     for kind, kinds in (("GPU activities:", GPU_KINDS), *([("API calls:", API_KINDS)] if api else [])):
-        for place, row in enumerate(ev.profiles.rows(variant, size, kinds)):
-            times = "  ".join(f"{_ns(ns):>9}" for ns in (row.avg_ns, row.min_ns, row.max_ns))
+        for place, row in enumerate(ev.profiles.rows(variant, size, kinds, weights)):
+            each = (row.avg_ns, row.min_ns, row.max_ns)
+            times = "  ".join(f"{units.MISSING if ns is None else units.nvprof_time(ns):>9}" for ns in each)
             name = row.name if len(row.name) <= NAME_WIDTH else row.name[: NAME_WIDTH - 1] + "…"
             head = kind if place == 0 else ""
             whole = units.nvprof_time(row.total_ns)

@@ -22,20 +22,28 @@ QUANTITIES = {
 
 @dataclass(frozen=True)
 class Published:
-    """from_course: the course stated the figures, not a student report. gains: published ratios beside ours, None where
-    no two times can be compared; table: None where nothing was published."""
+    """from_course: the course stated the figures, not a student report. figures: how many, 0 where nothing was
+    published; gains: published ratios beside ours, None where no two times can be compared; table: of all figures, None
+    where it is so long that the supplement has it."""
 
     from_course: bool
     images: str
+    figures: int
     gains: Table | None
     table: Table | None
 
 
 def view(ev: Evidence) -> Published:
     """What was published, each figure beside ours of the variant that comes nearest."""
-    table = None if ev.published.table.empty else _table(ev)
-    gains = _gains(ev) if ev.published.gains else None
-    return Published(ev.name == "sp19", units.count(ev.largest), gains, table)
+    gains, table = _gains(ev) if ev.published.gains else None, _table(ev)
+    short = table if table.short else None
+    return Published(ev.name == "sp19", units.count(ev.largest), len(table.rows), gains, short)
+
+
+def in_full(ev: Evidence) -> Table | None:
+    """The table of all figures, for the supplement; None where the report has it or there are none."""
+    table = _table(ev)
+    return None if table.short else table
 
 
 def _gains(ev: Evidence) -> Table:

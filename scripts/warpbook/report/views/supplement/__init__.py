@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import analysis
+from warpbook.report.views import analysis, claims, published
 from warpbook.report.views.analysis import InFull
 from warpbook.report.views.parts import Table
 from warpbook.report.views.supplement import builds, correctness, kinds, profilers, provenance, times, trust
@@ -41,7 +41,9 @@ class Supplement:
     correctness: Correctness
     times: Times
     kinds: Table | None
+    claims: Table | None
     counters: InFull | None
+    published: Table | None
     trust: Trust
     sweeps: tuple[Sweep, ...]
     profilers: Profilers | None
@@ -61,7 +63,9 @@ def view(ev: Evidence) -> Supplement:
         correctness=correctness.view(ev),
         times=times.view(ev),
         kinds=kinds.view(ev),
+        claims=claims.in_full(ev),
         counters=analysis.in_full(ev),
+        published=published.in_full(ev),
         trust=trust.view(ev),
         sweeps=trust.sweeps(ev),
         profilers=profilers.view(ev),

@@ -72,7 +72,7 @@ def _reals(ev: Evidence) -> Table:
         (
             *words("Variant", "Layer"),
             *numbers("Images", "Largest error", "Tolerance", "Relative L2", "Worst share"),
-            *words("Reference", "Verdict"),
+            *words("Verdict"),
         ),
         tuple(
             (
@@ -83,7 +83,6 @@ def _reals(ev: Evidence) -> Table:
                 units.scientific(row["tolerance"]),
                 units.scientific(row["rel_l2_err"]),
                 units.significant(row["worst_ratio"], 2),
-                row["reference"],
                 "passed" if row["ok"] else row["status"],
             )
             for row in tests.to_dict("records")

@@ -10,7 +10,9 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.traces import Agreement, Overhead
 from warpbook.report.views.parts import Table, numbers, words
 from warpbook.report.views.profiles import nvprof_table
+from warpbook.report.views.program_output import other_sets
 from warpbook.units import MISSING
+from warpbook.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -173,28 +175,30 @@ def _costs(ev: Evidence, costs: list[Overhead]) -> Costs:
 
 
 def profiles(ev: Evidence) -> Profiles | None:
-    """Of every program that was traced; of optimizations other than the fastest the device's side alone."""
+    """Of every program that was traced; of optimizations that no chapter shows the device's side alone."""
     shown = [
-        (variant, size)
+        (variant, size, weights)
         for variant in ev.wanted("gpu")
         for size in ev.sizes
-        if not ev.profiles.problem(variant.name, size)
+        for weights in ("", *other_sets(ev))
+        if not ev.profiles.problem(variant.name, size, weights)
     ]
     if not shown:
         return None
     return Profiles(
         tracer=NAMES[ev.profiles.tracer],
-        programs=", ".join(f"{variant.name} at {units.count(size)}" for variant, size in shown),
+        programs=", ".join(f"{one.name} at {units.count(size)}" for one, size, weights in shown if not weights),
         profiles=tuple(
             Profile(
-                f"{variant.name}, {units.count(size)} images",
-                nvprof_table(
-                    ev,
-                    variant.name,
-                    size,
-                    api=not variant.header.builds_on or variant.header.peer or variant == ev.ranking.best,
-                ),
+                f"{variant.name}, {units.count(size)} images"
+                + (f", weights {ev.network.model(weights)}" * bool(weights)),
+                nvprof_table(ev, variant.name, size, weights, api=_in_a_chapter(ev, variant)),
             )
-            for variant, size in shown
+            for variant, size, weights in shown
         ),
     )
+
+
+def _in_a_chapter(ev: Evidence, variant: Variant) -> bool:
+    header = variant.header
+    return not header.builds_on or header.peer or variant == ev.ranking.best or variant.name in ev.study.profiled

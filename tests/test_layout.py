@@ -7,8 +7,8 @@ import pytest
 
 from warpbook.report import pdf
 
-FULLEST_VOID = 0.5
-"""A page should not be more than a third empty; before the largest figures, which stay whole, it may come to half."""
+FULLEST_VOID = 1 / 3
+"""The most of a page's height that may be empty; figures and short tables, which stay whole, are made to leave less."""
 
 ROUNDING_PX = 1.0
 

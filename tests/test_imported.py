@@ -85,8 +85,9 @@ def test_an_imported_profile_is_named_as_such_with_its_device_and_the_hashes_of_
 
 def test_sums_of_an_nvprof_log_make_the_tables_that_our_own_profiles_make(ev):
     kernels, calls = view.view(ev)[0].tables
-    assert [column.label for column in kernels.head] == ["Name", "Time (%)", "Time", "Calls", "Avg", "Min", "Max"]
-    assert kernels.rows[0] == ("conv_forward", "98.00\u202f%", "980.00ms", "2", "490.00ms", "330.00ms", "650.00ms")
+    assert [column.label for column in kernels.head] == ["Name", "Share", "Time", "Calls", "Avg", "Min", "Max"]
+    times = [f"{time}\u202fms" for time in ("980.0", "490.0", "330.0", "650.0")]
+    assert kernels.rows[0] == ("conv_forward", "98.00\u202f%", times[0], "2", *times[1:])
     assert kernels.caption.endswith("The first 1 of 2 take 98.0\u202f%.")
     assert [row[0] for row in calls.rows] == ["cudaDeviceSynchronize", "cudaStreamCreateWithFlags"]
 
@@ -97,7 +98,7 @@ def test_events_make_tables_a_timeline_and_launches_and_counters_are_listed(ev):
     assert "conv_forward" in [row[0] for row in profile.tables[0].rows]
     (timeline,) = profile.timelines
     assert "<svg" in timeline.svg
-    assert profile.launches[0].rows[0][:5] == ("conv_forward", "1", "3.8744ms", "16x6x10000", "16x16x1")
+    assert profile.launches[0].rows[0][:5] == ("conv_forward", "1", "3.874\u202fms", "16×6×10000", "16×16×1")
     assert [table.caption.split(", as ")[1].split(" read")[0] for table in profile.counters] == [
         "Nsight Compute", "nvprof",
     ]  # fmt: skip

@@ -8,6 +8,8 @@ import pytest
 from warpbook import machine
 from warpbook.devices import Device
 from warpbook.errors import UserError
+from warpbook.harness import driven
+from warpbook.harness.supervision import Failed
 
 H200 = Device("NVIDIA H200", "sm_90", "ab" * 32, "13.0", 141 << 30)
 PROMISED = {"name": "NVIDIA H200", "arch": "sm_90", "memory_gib": 139.8, "profilers": ["cupti"]}
@@ -32,6 +34,9 @@ def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, mo
     monkeypatch.setattr("warpbook.devices.probe", lambda: f"asked in {os.getpid()}")
     assert machine.gpu().startswith("asked in ")
     assert machine.gpu() != f"asked in {os.getpid()}"
+    with pytest.raises(Failed, match="asked in ") as refused:  # a course file's check asks, and forks a timing after it
+        driven.device()
+    assert f"asked in {os.getpid()}" not in str(refused.value)
 
 
 def test_a_node_with_what_was_promised_measures(on):

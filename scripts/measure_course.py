@@ -9,7 +9,7 @@ import numpy as np
 
 from warpbook import estimates, locks, networks, outcomes, tables, variants
 from warpbook.errors import exit_status
-from warpbook.harness import driven, sandbox
+from warpbook.harness import driven, sandbox, timing
 from warpbook.harness.checking import Row
 from warpbook.harness.clocks import Clock
 from warpbook.harness.supervision import Failed, supervised
@@ -23,8 +23,7 @@ MEMORY_BYTES = 24 << 30  # host memory of a timing: a layer of 10,000 images is 
 
 def failed_row(layer: ConvLayer, images: int, failure: Failed) -> Row:
     """One row in place of a layer's samples."""
-    nothing = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
-    return {"layer": layer.name, "size": images, **nothing, **failure.columns}
+    return {"layer": layer.name, "size": images, **timing.NOT_TIMED, **failure.columns}
 
 
 def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[tuple[Place, list[Row]]]:

@@ -114,9 +114,8 @@ def enclosed(
 
 def failed_row(variant: Variant, layer: ConvLayer, images: int, failure: Failed) -> timing.Row:
     """One row in place of a layer's samples."""
-    nothing = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
     place = {"variant": variant.name, "layer": layer.name, "size": images}
-    return {**place, **nothing, "stop_reason": "", **failure.columns}
+    return {**place, **timing.NOT_TIMED, "stop_reason": "", **failure.columns}
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ ODD_BATCH = 3
 
 HEADER, MATRIX_HEADER = "gpu-new-forward.h", "matmul.h"
 """What its files include of the course: the class, and since sp25 a product of matrices."""
-_METHOD = re.compile(r"\bGPUInterface\s*::\s*(~?\w+)\s*\(([^(){};]*)\)\s*\{")
+METHOD = re.compile(r"\bGPUInterface\s*::\s*(~?\w+)\s*\(([^(){};]*)\)\s*\{")
+"""The head of a method of the class: its name and parameters."""
 _CALLS = ("conv_forward_gpu_prolog", "conv_forward_gpu", "conv_forward_gpu_epilog")
 _PRECISE = (
     ("fp16", re.compile(r"\b(?:__half2?|half2?|__float2half\w*|__floats?2?2?half2\w*|cublasHgemm|CUDA_R_16F)\b")),
@@ -84,7 +85,7 @@ def interface(code: str) -> Interface | None:
     if "GPUInterface" not in code:
         return None
     found: dict[tuple[str, tuple[str, ...]], tuple[str, str]] = {}
-    for name, listed in _METHOD.findall(sources.without_comments(code)):
+    for name, listed in METHOD.findall(sources.without_comments(code)):
         if name not in ("GPUInterface", "~GPUInterface"):
             found.setdefault((name, tuple(_type_of(each) for each in _parameters(listed))), (name, listed))
     methods = tuple(found.values())

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from warpbook import course, sources
 
-_METHOD = re.compile(r"\bGPUInterface\s*::\s*(\w+)\s*\([^;{}]*\)\s*\{")
 _BESIDE = ("conv_forward_gpu_prolog", "conv_forward_gpu_epilog")
 
 
@@ -50,7 +49,7 @@ def _lines(pattern: str, plain: str) -> list[int]:
 def _launches(plain: str) -> list[tuple[str, int]]:
     """(method, line) of every launch that stands in a method of GPUInterface."""
     found = []
-    for method in _METHOD.finditer(plain):
+    for method in course.METHOD.finditer(plain):
         depth, end = 1, method.end()
         while depth and end < len(plain):
             depth += {"{": 1, "}": -1}.get(plain[end], 0)

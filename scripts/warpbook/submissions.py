@@ -28,6 +28,8 @@ from warpbook.files import PROJECT, sha256, written_whole
 from warpbook.terms import Term
 
 ROOMS = Path("results/submissions")
+WRITTEN = Path("reports/answers")
+"""What a submission's author wrote and the course's program printed, in its project."""
 FINAL = "final"
 NAMES = ("m3-forward.cu", "new-forward.cu")
 """What an optimization's file is called, and was in older terms."""
@@ -243,7 +245,7 @@ def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) ->
     _fill(room / "kernels", _kernels(found, term))
     written = {f"{of}.md": path for of, path in found.answers.items()} | found.pictures
     written |= {f"{of}.out": path for of, path in found.outputs.items()}
-    _fill(room / "reports" / "answers", {name: path.read_bytes() for name, path in written.items()})
+    _fill(room / WRITTEN, {name: path.read_bytes() for name, path in written.items()})
     text = yaml.safe_dump(_configuration(found, name, shared, term), sort_keys=False, allow_unicode=True)
     _fill_one(room / "config.yaml", text.encode())
 

@@ -133,17 +133,21 @@ def _compiled(variant: Variant, arch: str, words: list[str], folder: Path, sandb
     return host.compiled(command, folder, sandboxed, refused, list(_readable()))
 
 
+def _toolkit() -> Path:
+    """The folder of the compiler's toolkit, which may lie anywhere."""
+    return Path(str(found())).resolve().parent.parent
+
+
 def _readable() -> Iterator[Path]:
-    """Folders of the toolkit, which may lie anywhere."""
-    toolkit = Path(str(found())).resolve().parent.parent
-    yield toolkit
-    yield from (path for path in (_USUAL, _USUAL.resolve()) if path.is_dir() and path != toolkit)
+    """Folders that the compiler reads."""
+    yield _toolkit()
+    yield from (path for path in (_USUAL, _USUAL.resolve()) if path.is_dir() and path != _toolkit())
 
 
 def _cublas() -> tuple[list[str], list[str]]:
     """The compiler's options for cuBLAS's headers, and those for its library: the toolkit's own, or of NVIDIA's wheels;
     none where it is in neither, which the compiler then says."""
-    toolkit = Path(str(found())).resolve().parent.parent
+    toolkit = _toolkit()
     homes = [toolkit, _USUAL, *(Path(path) / "nvidia" / kind for path in sys.path for kind in ("cu13", "cublas"))]
     headers = [home / "include" for home in homes if (home / "include" / "cublas_v2.h").is_file()]
     folders = [home / kind for home in homes for kind in ("lib64", "lib")]

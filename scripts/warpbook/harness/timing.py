@@ -41,6 +41,9 @@ SLOWER_WHEN_FRESH, FRESH_SLACK_MS, FRESH_CALLS = 3, 0.2, 5
 
 Row = dict[str, Any]
 
+NOT_TIMED: Row = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
+"""What the one row says that stands for samples that there are not."""
+
 
 @dataclass(frozen=True)
 class Sample:

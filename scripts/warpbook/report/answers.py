@@ -12,10 +12,11 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from warpbook import submissions
 from warpbook.files import PROJECT
 from warpbook.report import words
 
-FOLDER = PROJECT / "reports" / "answers"
+FOLDER = PROJECT / submissions.WRITTEN
 EMPTY = Markup("")
 
 _HEADING = re.compile(r" {0,3}#{1,6}\s+\D{0,12}?(\d)\b")

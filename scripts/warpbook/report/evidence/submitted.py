@@ -11,7 +11,7 @@ from warpbook.files import PROJECT
 from warpbook.printed import Printed
 from warpbook.report.evidence.builds import Builds
 from warpbook.report.evidence.scope import Scope
-from warpbook.submissions import NAMES
+from warpbook.submissions import NAMES, WRITTEN
 from warpbook.terms import Optimization, Term, line_of
 from warpbook.variants import Variant
 
@@ -115,7 +115,7 @@ class Submitted:
 
     def printed(self, name: str) -> list[Printed]:
         """What the course's program printed of a file, by the submission's own output; nothing here vouches for it."""
-        path = PROJECT / "reports" / "answers" / f"{name}.out"
+        path = PROJECT / WRITTEN / f"{name}.out"
         if name not in self.of.outputs:
             return []
         return printed.runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))

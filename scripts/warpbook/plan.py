@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from warpbook import devices, profilers, runs, variants, weights
+from warpbook import course, devices, profilers, runs, variants, weights
 from warpbook.config import Config, Study, Target
 from warpbook.devices import Device
 from warpbook.errors import UserError, nearest
@@ -95,6 +95,16 @@ class Plan:
             everything = not study.variants or (self.config.study == "all" and device == "gpu")
             wanted.update(self.variants if everything else study.variants or [])
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
+
+    def course_files(self, network: str) -> list[str]:
+        """Files of the course that compute a network's layers, whether or not a study lists them: a study lists what it
+        compares."""
+        layers = self.config.network(network).convs
+        return [
+            name
+            for name, one in self.variants.items()
+            if one.course and not all(one.unsupported(layer, course.BATCH) for layer in layers)
+        ]
 
     def with_baselines(self, names: Iterable[str]) -> list[str]:
         """These variants and all that they build on, baselines first: a comparison needs a checked baseline."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from warpbook import course, profilers
+from warpbook import profilers
 from warpbook.extras import EXTRAS, PARTS
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
@@ -61,17 +61,7 @@ class Targets:
         return [
             f"{PARTS}/course_samples/gpu/{network}/{variant}.csv.gz"
             for network in (self.plan.networks if self.on_gpu else [])
-            for variant in self._driven(network)
-        ]
-
-    def _driven(self, network: str) -> list[str]:
-        """Files of the course that compute a network's layers."""
-        layers = self.plan.config.network(network).convs
-        known = self.plan.variants.items()
-        return [
-            name
-            for name, variant in known
-            if variant.course and not all(variant.unsupported(layer, course.BATCH) for layer in layers)
+            for variant in self.plan.course_files(network)
         ]
 
     @property
@@ -103,7 +93,7 @@ class Targets:
             others = [
                 f"emulator/{network}/{name}"
                 for network in self.plan.networks
-                for name in dict.fromkeys([*self.plan.variants_of(network, "gpu"), *self._driven(network)])
+                for name in dict.fromkeys([*self.plan.variants_of(network, "gpu"), *self.plan.course_files(network)])
                 if self.plan.variants[name].cuda_source
             ]
         return [*measured, *(f"{PARTS}/correctness/{place}.csv" for place in others)]

@@ -229,15 +229,18 @@ class Variant:
             *(launches.ARRAYS.index(value) if isinstance(value, str) else next(behind) for value in passed)
         )
 
-        variable = self.header.constant_memory
-        held = kernels.symbol(sources.symbol_of_variable(variable)) if variable else None
-
         def launch(x: Any, w: Any, y: Any) -> None:
-            if held:
-                held.copy(w)
             function(shape.grid, shape.threads, in_order((x, w, y, *numbers)))
 
-        return launch
+        if not (variable := self.header.constant_memory):
+            return launch
+        held = kernels.symbol(sources.symbol_of_variable(variable))
+
+        def copy_and_launch(x: Any, w: Any, y: Any) -> None:
+            held.copy(w)
+            launch(x, w, y)
+
+        return copy_and_launch
 
 
 def _generation(arch: str) -> int:

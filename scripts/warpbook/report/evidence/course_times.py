@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from warpbook import bounds, course, estimates, tables
+from warpbook import bounds, estimates, tables
 from warpbook.estimates import Estimate
 from warpbook.report.evidence.checks import Checks
 from warpbook.report.evidence.scope import Scope
@@ -28,11 +28,8 @@ class CourseTimes:
     @cached_property
     def files(self) -> list[Variant]:
         """Files of the course that compute the network's layers, as their authors wrote them."""
-        layers = self._scope.layers
-        every = self._scope.plan.variants.values()
-        return [
-            one for one in every if one.course and not all(one.unsupported(layer, course.BATCH) for layer in layers)
-        ]
+        plan = self._scope.plan
+        return [plan.variants[name] for name in plan.course_files(self._scope.network.name)]
 
     @cached_property
     def samples(self) -> pd.DataFrame:

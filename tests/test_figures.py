@@ -94,3 +94,14 @@ def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
     at = axes.transData.transform([(x, y) for x, y, _ in points])
     assert not any(box.contains(x, y) for box in boxes for x, y in at)
+
+
+def test_the_names_at_the_ends_of_lines_lie_within_their_chart_and_apart(ev):
+    for variant in ev.ranking.measured("gpu", peers=False):
+        svg = figures.gains.speedup_by_layer(ev, variant) if variant.header.builds_on else ""
+        heights = [
+            float(re.search(rf"translate\([\d.]+ ([\d.]+)\)[^>]*>{name}<", svg)[1])
+            for name in (ev.layer_names if svg else [])
+        ]
+        assert all(height > 6 for height in heights), variant.name  # a line of 7.5 pt begins so far above its foot
+        assert all(abs(a - b) > 8.9 for a, b in itertools.combinations(heights, 2)), variant.name

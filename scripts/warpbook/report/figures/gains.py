@@ -82,10 +82,13 @@ def _gain_axis(axes: Axes, low: float, high: float) -> None:
 def _name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
     """Name lines (value, name, colour) to the right of the axes, moved apart where they would cover each other."""
     bottom, top = (axes.transAxes.transform((0, end))[1] for end in (0, 1))
-    lowest_free = bottom
-    for value, name, colour in sorted(ends):
-        y = max(axes.transData.transform((1, value))[1], lowest_free)
-        lowest_free = y + 9 * axes.figure.dpi / 72
+    apart = 9 * axes.figure.dpi / 72
+    ends = sorted(ends)
+    places: list[float] = []
+    for place, (value, _, _) in enumerate(ends):
+        highest = top - (len(ends) - 1 - place) * apart  # those above it need room below the edge of the chart
+        places.append(min(max([axes.transData.transform((1, value))[1], *(y + apart for y in places[-1:])]), highest))
+    for y, (_, name, colour) in zip(places, ends, strict=True):
         height = (y - bottom) / (top - bottom)
         axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)
 

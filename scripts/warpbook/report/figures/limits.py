@@ -40,13 +40,13 @@ def times_bound(ev: Evidence) -> str:
         # From the top down, so that the two panels are read one after the other.
         name_rows(axes, [variant.name for variant in part], top=0.8)
         axes.set_ylim(len(parts[0]) - 0.4, -0.8)
-        axes.set_xlabel("Kernel time over the hardware's lower bound")
     for layer, marker in zip(ev.layers, MARKERS, strict=False):
         panels[0].plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {ev.times.bound_by(layer, size)})")
     left, right = panels[0].get_xlim()
-    panels[0].set_xlim(left / 1.7, right * 1.5)
+    panels[0].set_xlim(left / 6, right * 1.5)
     for axes in panels:
         log_axis(axes.xaxis, as_ratio)
+        axes.set_xlabel("Kernel time over the bound")
     figure.legend(loc="outside lower center", ncols=3)
     return svg(figure)
 

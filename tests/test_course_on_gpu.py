@@ -96,7 +96,9 @@ def test_a_file_and_its_driver_compile_for_a_gpu(name, monkeypatch, tmp_path):
             raise
         pytest.skip(str(failure))
     assert {"warpbook_course", "warpbook_device", "warpbook_said"} <= _exported(library)
+    made = library.stat().st_mtime_ns
     assert nvcc.linked(variant, "sm_86", sandboxed=False) == library
+    assert library.stat().st_mtime_ns == made  # kept, not compiled again
 
 
 def _exported(library):

@@ -21,7 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, "scripts")
 from warpbook import config as configuration
-from warpbook import dependencies, locks, machine, networks, plan, profilers, runs, submissions, tables, variants
+from warpbook import dependencies, extras, locks, machine, networks, plan, profilers, runs, sharing, submissions, tables
+from warpbook import variants
 from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox
@@ -38,6 +39,7 @@ try:
     CONFIG = configuration.load(config, list(variants.discover()))
     PLAN = plan.make(CONFIG)
     PLAN.gpu_sources
+    GPUS = PLAN.gpus
     SUBMITTED = submissions.submitted(CONFIG)
     if CONFIG.submissions:
         sandbox.for_strangers(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
@@ -49,15 +51,22 @@ TARGETS = Targets(PLAN)
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
 os.environ[workflow_of_jobs.SNAKEMAKE] = str(os.getpid())
 os.environ[machine.TARGET] = json.dumps(PLAN.promised and asdict(PLAN.promised))
+os.environ[sharing.GPUS] = str(GPUS)
 
-# A measurement holds the machine's measuring lock. On a GPU, and with cores to spare, the next job may start and load
-# meanwhile; it waits at the lock. A timing of the CPU takes every core. The resource `measuring` counts jobs that measure
-# or use the GPU; no cluster knows it, whereas `gpu` would be a request for one.
-MEASURING_THREADS = {"cpu": workflow.cores, "gpu": workflow.cores if workflow.cores < 4 else workflow.cores // 2}
+# A measurement holds the machine's measuring lock, or that of one of several GPUs. On a GPU, and with cores to spare, the
+# next job may start and load meanwhile; it waits at the lock. A timing of the CPU takes every core. The resource `measuring`
+# counts jobs that measure or use the GPU, two for each; no cluster knows it, whereas `gpu` would be a request for one.
+AT_ONCE = 2 * GPUS
+MEASURING_THREADS = {
+    "cpu": workflow.cores,
+    "gpu": workflow.cores if GPUS == 1 and workflow.cores < 4 else max(1, workflow.cores // AT_ONCE),
+}
+if "measuring" not in workflow.global_resources:
+    workflow.register_resource("measuring", AT_ONCE)
 
-# What Slurm is asked for besides cores: a GPU, and for timing a CPU the node alone. Jobs of one `group` are one
+# What Slurm is asked for besides cores: GPUs, and for timing a CPU the node alone. Jobs of one `group` are one
 # allocation there; elsewhere these words mean nothing. The machine is described where it is measured.
-GRES = {"cpu": "", "gpu": "gpu:1", "emulator": ""}
+GRES = {"cpu": "", "gpu": f"gpu:{GPUS}", "emulator": ""}
 SLURM_EXTRA = {"cpu": "--exclusive", "gpu": "", "emulator": ""}
 PROBED = "gpu" if PLAN.device else "cpu"
 
@@ -69,6 +78,7 @@ wildcard_constraints:
     network="|".join(CONFIG.networks),
     weights="[a-z]+",
     device="cpu|gpu|emulator",
+    numbered=r"gpu(-\d+)?",
     tool="|".join(profilers.TRACERS),
     variant=variants.SHOWN,
     study="|".join(CONFIG.studies),

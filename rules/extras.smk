@@ -10,9 +10,9 @@ rule measure_aa:
         machine="results/parts/machine.json",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
     output:
-        samples="results/parts/aa/gpu/{network}/{variant}.csv.gz",
+        samples="results/parts/aa/{numbered}/{network}/{variant}.csv.gz",
     log:
-        "logs/measure_aa/{network}/{variant}.log",
+        "logs/measure_aa/{numbered}/{network}/{variant}.log",
     group:
         "gpu"
     conda:
@@ -23,16 +23,20 @@ rule measure_aa:
         gres=GRES["gpu"],
         slurm_extra=SLURM_EXTRA["gpu"],
     params:
+        # Each GPU of several makes its share of the tests, and so is held against the others.
+        tests=-(-extras.AA_TESTS // PLAN.gpus),
+        gpu=lambda wildcards: wildcards.numbered.replace("gpu", "").replace("-", "--gpu "),
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
         rerun_on_columns=dependencies.columns(tables.SAMPLES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
-        "Timing {wildcards.variant} against itself on {wildcards.network}"
+        "Timing {wildcards.variant} against itself on {wildcards.network} ({wildcards.numbered})"
     shell:
-        "python3 {input.program:q} --device gpu --network {wildcards.network:q} --variant {wildcards.variant:q} --aa"
-        " --sizes {params.sizes:q} --measuring {params.measuring:q} --correctness {input.correctness:q}"
+        "python3 {input.program:q} --device gpu --network {wildcards.network:q} --variant {wildcards.variant:q}"
+        " --aa {params.tests} {params.gpu} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+        " --correctness {input.correctness:q}"
         " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
 
 
@@ -121,7 +125,7 @@ rule sweep_variant:
         "gpu"
     conda:
         "../requirements/conda.yaml"
-    threads: workflow.cores
+    threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
         gres=GRES["gpu"],

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook import extras, networks, provenance, summaries, tables, variants, weights
+from warpbook import extras, networks, provenance, sharing, summaries, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import sha256, written_whole
 from warpbook.harness import timing
@@ -157,9 +157,10 @@ def main() -> None:
     parser.add_argument("--reports", type=Path, nargs="*", default=[], help="folders of profilers' files")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    notes = [note for part in arguments.parts if (note := sharing.note_of(part)) and note.exists()]
     assemble(
         machine=json.loads(arguments.machine.read_text()),
-        parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.parts]),
+        parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.parts, *notes]),
         config=arguments.config,
         sizes=arguments.sizes,
         reports=sorted(path for folder in arguments.reports for path in folder.glob("[!.]*")),

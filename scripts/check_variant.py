@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import data, locks, networks, reference, tables, variants, weights
+from warpbook import data, networks, reference, sharing, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import scratch_folder
 from warpbook.harness import building, checking, coursework, driven, emulator, inference, sandbox
@@ -146,7 +146,7 @@ def main() -> None:
     rows: list[Row] = []
 
     try:
-        with locks.machine(shared=True), scratch_folder() as folder:
+        with sharing.held(arguments.device, arguments.out, shared=True), scratch_folder() as folder:
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":

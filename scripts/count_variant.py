@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warpbook import devices, locks, networks, tables, variants
+from warpbook import devices, networks, sharing, tables, variants
 from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
 from warpbook.harness.supervision import Failed, run_to_end
@@ -252,7 +252,7 @@ def main() -> None:
         return
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
-    with locks.machine():
+    with sharing.held("gpu", arguments.out):
         rows = count(
             variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from warpbook import estimates, locks, networks, outcomes, tables, variants
+from warpbook import estimates, networks, outcomes, sharing, tables, variants
 from warpbook.errors import exit_status
 from warpbook.harness import driven, sandbox, timing
 from warpbook.harness.checking import Row
@@ -57,11 +57,10 @@ def timed(
     try:
         if failure:
             raise Failed(**failure)
-        with locks.machine():
-            produce = lambda: measure(variant, list(remaining), sandboxed)  # noqa: E731
-            for place, samples in supervised(produce, timeout_s, MEMORY_BYTES, apart=True):
-                remaining.remove(place)
-                rows += samples
+        produce = lambda: measure(variant, list(remaining), sandboxed)  # noqa: E731
+        for place, samples in supervised(produce, timeout_s, MEMORY_BYTES, apart=True):
+            remaining.remove(place)
+            rows += samples
     except Failed as failed:
         rows += [failed_row(*place, failed) for place in remaining]
     return rows
@@ -102,8 +101,9 @@ def main() -> None:
     every: list[Row] = []
     for name in arguments.variant:
         variant = variants.read(name, arguments.kernels)
-        rows = timed(variant, places, outcomes.first_failure(checked), sandboxed, arguments.timeout)
-        shared = {"variant": name, "network": network.name, "measured_on": measured_on("gpu")}
+        with sharing.held("gpu", arguments.out):
+            rows = timed(variant, places, outcomes.first_failure(checked), sandboxed, arguments.timeout)
+            shared = {"variant": name, "network": network.name, "measured_on": measured_on("gpu")}
         every += [{**shared, **row} for row in rows]
         for line in told(variant, rows):
             print(line, flush=True)

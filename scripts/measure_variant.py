@@ -10,19 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from warpbook import bounds, locks, networks, outcomes, tables, variants
+from warpbook import bounds, networks, outcomes, sharing, tables, variants
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
 from warpbook.harness import building, checking, host, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
 from warpbook.harness.supervision import Failed, supervised
 from warpbook.machine import measured_on, require_same, require_target
-from warpbook.networks import ConvLayer
+from warpbook.networks import ConvLayer, Network
 from warpbook.variants import Variant
 
 Place = tuple[ConvLayer, int]
-
-AA_TESTS = 4  # A/A tests of a variant on each layer at each size
 
 
 def below_bound(
@@ -118,41 +116,16 @@ def failed_row(variant: Variant, layer: ConvLayer, images: int, failure: Failed)
     return {**place, **timing.NOT_TIMED, "stop_reason": "", **failure.columns}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("cpu", "gpu"), required=True)
-    parser.add_argument("--network", required=True)
-    parser.add_argument("--variant", required=True)
-    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
-    parser.add_argument("--sizes", type=int, nargs="+", required=True)
-    parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
-    parser.add_argument("--correctness", type=Path, required=True)
-    parser.add_argument("--baseline-correctness", type=Path, nargs="?")
-    parser.add_argument("--aa", action="store_true", help="an A/A test: the variant in turn with its copy")
-    parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say samples, not write
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    network = networks.find(arguments.network)
-    variant = variants.read(arguments.variant, arguments.kernels)
-    measuring = Measuring.model_validate(json.loads(arguments.measuring))
-    machine = json.loads(arguments.machine.read_text())
-    baseline = variants.read(variant.header.builds_on, arguments.kernels) if variant.header.builds_on else None
-    checked = tables.CORRECTNESS.rows(arguments.baseline_correctness) if arguments.baseline_correctness else []
-    if arguments.aa:
-        baseline = replace(variant, name=f"{variant.name}:aa")
-    elif outcomes.first_failure(checked):
-        baseline = None  # nothing sound to compare with; the variant is still timed
-
-    remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
-    if arguments.aa:
-        remaining *= AA_TESTS
-    if arguments.enclosed:
-        measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
-        return sandbox.say([layer.name, images, samples] for (layer, images), samples in measured)
-    require_target(arguments.device)
-    require_same(machine, arguments.device)
+def timed(
+    arguments: argparse.Namespace,
+    network: Network,
+    variant: Variant,
+    baseline: Variant | None,
+    remaining: list[Place],
+    machine: dict[str, Any],
+) -> list[timing.Row]:
+    """The rows of SAMPLES of all `remaining` places: those that nothing was heard of have the reason."""
+    measuring = Measuring.model_validate_json(arguments.measuring)
     times_at: Counter[Place] = Counter()
     rows: list[timing.Row] = []
     shared = {"network": network.name, "device": arguments.device, "measured_on": measured_on(arguments.device)}
@@ -160,8 +133,9 @@ def main() -> None:
     def keep(place: Place, samples: list[timing.Row]) -> None:
         remaining.remove(place)
         times_at[place] += 1
-        job = f"aa:{variant.name}:{times_at[place]}" if arguments.aa else variant.name
-        rows.extend({"job": job, **row} for row in samples)
+        number = (arguments.gpu or 0) * arguments.aa + times_at[place]
+        job = f"aa:{variant.name}:{number}" if arguments.aa else variant.name
+        rows.extend({**shared, "job": job, **row} for row in samples)
 
     sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
 
@@ -173,13 +147,53 @@ def main() -> None:
     try:
         if failure := outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise Failed(**failure)
-        with locks.machine():
-            for place, samples in supervised(produce, measuring.timeout_s, apart=sandboxed):
-                keep(place, samples)
+        for place, samples in supervised(produce, measuring.timeout_s, apart=sandboxed):
+            keep(place, samples)
     except Failed as failure:
         for layer, images in list(remaining):
             keep((layer, images), [failed_row(variant, layer, images, failure)])
-    tables.SAMPLES.write(({**shared, **row} for row in rows), arguments.out)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "gpu"), required=True)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--sizes", type=int, nargs="+", required=True)
+    parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
+    parser.add_argument("--correctness", type=Path, required=True)
+    parser.add_argument("--baseline-correctness", type=Path, nargs="?")
+    parser.add_argument("--aa", type=int, default=0, help="so many A/A tests, the variant in turn with its copy")
+    parser.add_argument("--gpu", type=int, help="on the GPU of this number, from 0, among those that share the jobs")
+    parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say samples, not write
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    network = networks.find(arguments.network)
+    variant = variants.read(arguments.variant, arguments.kernels)
+    machine = json.loads(arguments.machine.read_text())
+    baseline = variants.read(variant.header.builds_on, arguments.kernels) if variant.header.builds_on else None
+    checked = tables.CORRECTNESS.rows(arguments.baseline_correctness) if arguments.baseline_correctness else []
+    if arguments.aa:
+        baseline = replace(variant, name=f"{variant.name}:aa")
+    elif outcomes.first_failure(checked):
+        baseline = None  # nothing sound to compare with; the variant is still timed
+
+    remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
+    if arguments.aa:
+        remaining *= arguments.aa
+    if arguments.enclosed:
+        measuring = Measuring.model_validate_json(arguments.measuring)
+        measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
+        return sandbox.say([layer.name, images, samples] for (layer, images), samples in measured)
+    require_target(arguments.device)
+    with sharing.held(arguments.device, arguments.out, number=arguments.gpu):
+        require_same(machine, arguments.device)
+        rows = timed(arguments, network, variant, baseline, remaining, machine)
+    tables.SAMPLES.write(rows, arguments.out)
 
 
 if __name__ == "__main__":

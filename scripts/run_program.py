@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from warpbook import data, locks, networks, outcomes, tables, variants, weights
+from warpbook import data, networks, outcomes, sharing, tables, variants, weights
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
 from warpbook.harness import building, checking, host, sandbox, supervision
@@ -144,13 +144,12 @@ def main() -> None:
     if arguments.enclosed:
         return sandbox.say(run_all(arguments, variant, network))
     require_target(variant.device)
-    shared |= {"measured_on": measured_on(variant.device)}
     rows: list[Row] = []
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
-    sandboxed = not failure and sandbox.chosen(arguments.sandbox, variant.device)
-    with locks.machine():
+    with sharing.held(variant.device, arguments.out):
+        shared |= {"measured_on": measured_on(variant.device)}
         try:
-            if sandboxed:
+            if not failure and sandbox.chosen(arguments.sandbox, variant.device):
                 # Each run ends at its time limit by itself, unless the variant stops who looks.
                 patience_s = RUNS_WITHIN * Measuring.model_validate_json(arguments.measuring).timeout_s
                 inside = enclosed(arguments, variant, network, shared)

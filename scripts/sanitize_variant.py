@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from warpbook import locks, networks, tables, variants
+from warpbook import networks, sharing, tables, variants
 from warpbook.errors import exit_status
 from warpbook.harness import checking
 from warpbook.harness.supervision import run_to_end
@@ -84,7 +84,7 @@ def main() -> None:
         call_everywhere(variant, arguments.inside)
         return
     require_target()
-    with locks.machine(shared=True):
+    with sharing.held("gpu", arguments.out, shared=True):
         rows = [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from warpbook import locks, networks, sources, tables, variants
+from warpbook import networks, sharing, sources, tables, variants
 from warpbook.errors import exit_status
 from warpbook.machine import require_target
 from warpbook.networks import ConvLayer
@@ -89,7 +89,7 @@ def main() -> None:
     layer = networks.find(arguments.network).convs[-1]
     place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
     try:
-        with locks.machine():
+        with sharing.held("gpu", arguments.out):
             rows = tune(variant, layer)
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import locks, outcomes, tables
+from warpbook import outcomes, sharing, tables
 from warpbook.errors import UserError, exit_status
 from warpbook.harness.supervision import Failed, run_to_end
 from warpbook.machine import require_target
@@ -183,7 +183,7 @@ def main() -> None:
         theirs = [row["size"] for row in tables.PROFILES.rows(arguments.baseline) if row["status"] == "ok"]
         if theirs and max(remaining) not in theirs:
             remaining.append(max(theirs))
-    with locks.machine():
+    with sharing.held("gpu", arguments.out):
         while remaining:
             size = remaining.pop(0)
             if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:

@@ -87,6 +87,19 @@ def test_a_device_without_trouble_is_trusted(nvml, cpu_variant):
     assert {(row["status"], row["sm_clock_mhz"], row["throttled"]) for row in rows} == {("ok", 1980.0, False)}
 
 
+def test_a_process_on_another_gpu_of_the_host_is_none_of_this_one_s(nvml, monkeypatch):
+    uuids = {"ours": f"GPU-{UUID.hex()}", "theirs": f"GPU-{bytes(16).hex()}"}
+    nvml["nvmlDeviceGetCount"] = 2
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: ["theirs", "ours"][index])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", uuids.get)
+    running = {"ours": [SimpleNamespace(pid=os.getpid())], "theirs": [SimpleNamespace(pid=1), SimpleNamespace(pid=2)]}
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", running.get)
+    clock = clocks.Clock(DEVICE)
+    assert clock.distrusted() == ""
+    running["ours"] = other_process()
+    assert clock.distrusted().startswith("1 more processes compute on the GPU")
+
+
 def other_process():
     return [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)]
 

@@ -49,6 +49,8 @@ def test_shipped_configuration_is_sound():
         ("studies.fa18.sizes", "10", "Input should be a valid list (it is '10')"),
         ("measuring.relative_noise", "small", "Input should be a valid number (it is 'small')"),
         ("measuring.gpu.min_samples", 0, "greater than or equal to 1 (it is 0)"),
+        ("gpus", 0, "gpus: 0 is neither a number of GPUs, 1 or more, nor `all`"),
+        ("gpus", "both", "gpus: 'both' is neither a number of GPUs, 1 or more, nor `all`"),
         ("architectures", ["90"], "architectures.0: '90' is no architecture of the form sm_90"),
         ("architectures", ["sm_35"], "sm_35 is Kepler or older"),
         ("report.authors", [], "report.authors: List should have at least 1 item"),

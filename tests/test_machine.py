@@ -20,18 +20,18 @@ def on(monkeypatch):
     """Let a job run on a node with a device, under a target."""
 
     def put(device, promised=PROMISED):
-        machine.gpu.cache_clear()
-        monkeypatch.setattr("warpbook.devices.probe", lambda: device)
+        machine.visible.cache_clear()
+        monkeypatch.setattr("warpbook.devices.visible", lambda: device if isinstance(device, str) else [device])
         monkeypatch.setenv(machine.TARGET, json.dumps(promised))
 
     yield put
-    machine.gpu.cache_clear()
+    machine.visible.cache_clear()
 
 
 def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, monkeypatch):
     """CUDA that a process has touched answers none of its forks: error 3 of cuInit."""
     on(H200)
-    monkeypatch.setattr("warpbook.devices.probe", lambda: f"asked in {os.getpid()}")
+    monkeypatch.setattr("warpbook.devices.visible", lambda: f"asked in {os.getpid()}")
     assert machine.gpu().startswith("asked in ")
     assert machine.gpu() != f"asked in {os.getpid()}"
     with pytest.raises(Failed, match="asked in ") as refused:  # a course file's check asks, and forks a timing after it

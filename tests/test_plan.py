@@ -4,6 +4,8 @@ import pytest
 import yaml
 
 from warpbook import config, plan, variants
+from warpbook.devices import Device
+from warpbook.errors import UserError
 from warpbook.plan import Plan
 
 KNOWN = variants.discover()
@@ -92,3 +94,21 @@ def test_a_target_that_cannot_be_is_named(target, words):
 def test_no_device_and_gpu_live_is_an_error():
     with pytest.raises(plan.UserError, match="no GPU in this test"):
         _ = made(gpu="live").gpu_sources
+
+
+GPU = Device("A GPU", "sm_90", "ab" * 32, "13.0")
+
+
+@pytest.mark.parametrize(("wanted", "shared"), [(1, 1), (2, 2), ("all", 3)])
+def test_as_many_gpus_share_the_jobs_as_are_wanted(wanted, shared):
+    assert Plan(load(gpus=wanted), KNOWN, GPU, beside=(GPU, GPU)).gpus == shared
+    assert made(gpus=wanted).gpus == 1  # none is here
+
+
+def test_more_gpus_than_are_here_are_refused_and_those_of_a_target_have_to_be_counted():
+    with pytest.raises(UserError, match=r"gpus: 4, and the devices here are 3 of A GPU, sm_90: set gpus to 3 at most"):
+        _ = Plan(load(gpus=4), KNOWN, GPU, beside=(GPU, GPU)).gpus
+    target = {"arch": "sm_90"}
+    assert plan.make(load(gpus=4, target=target)).gpus == 4
+    with pytest.raises(UserError, match=r"say how many \(gpus: 4\)"):
+        _ = plan.make(load(gpus="all", target=target)).gpus

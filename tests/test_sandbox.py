@@ -243,6 +243,12 @@ def test_why_there_is_no_sandbox_is_told(monkeypatch, tmp_path):
     assert "(bwrap: No permissions to create new namespace)" in sandbox.unavailable.__wrapped__()
 
 
+def test_a_job_s_gpu_is_the_one_that_is_seen_in_its_sandbox(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-5")
+    words = sandbox.wrapped(["true"], gpu=True)
+    assert words[words.index("CUDA_VISIBLE_DEVICES") - 1 :][:3] == ["--setenv", "CUDA_VISIBLE_DEVICES", "GPU-5"]
+
+
 @needs_sandbox
 @pytest.mark.parametrize(("inside", "found"), [("mine-1.0.dist-info", True), ("papers", False)])
 def test_packages_that_pythonpath_names_are_in_the_sandbox_and_no_other_folder_of_it(

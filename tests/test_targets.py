@@ -71,6 +71,13 @@ def test_a_a_tests_are_of_the_starting_points():
     assert "results/parts/aa/gpu/fa18/constant_weights.csv.gz" not in made
 
 
+def test_each_of_several_gpus_makes_a_a_tests_of_its_own():
+    values = yaml.safe_load(config.FILE.read_text()) | {"study": "fa18", "extras": ["aa"], "gpus": 2}
+    made = Targets(Plan(config.load(values, list(KNOWN)), KNOWN, GPU, beside=(GPU,))).extras
+    assert {"results/parts/aa/gpu-0/fa18/direct.csv.gz", "results/parts/aa/gpu-1/fa18/direct.csv.gz"} <= set(made)
+    assert len(made) == 2 * len(targets(study="fa18", extras=["aa"]).extras)
+
+
 def test_only_variants_that_name_parameters_are_swept():
     swept = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(extras=["sweep"]).extras}
     assert swept == {name for name, variant in KNOWN.items() if variant.header.sweep and variant.cuda_source}

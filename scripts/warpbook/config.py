@@ -162,11 +162,20 @@ def _target(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _gpus(value: Any) -> Any:
+    if value != "all" and not (type(value) is int and value >= 1):
+        raise ValueError(f"{value!r} is neither a number of GPUs, 1 or more, nor `all`")
+    return value
+
+
 class Config(_Model):
     """config.yaml, with what the command line set over it."""
 
     study: str
     gpu: str
+    gpus: Annotated[int | str, BeforeValidator(_gpus)] = Field(
+        1, description="how many GPUs of one model a host's jobs are shared out over; all: those that are visible"
+    )
     cpu: Literal["live", "none"] = "live"
     target: Annotated[Target | None, BeforeValidator(_target)] = Field(
         None, description="what the measuring nodes have, where this machine only plans; none: this machine measures"

@@ -1,21 +1,27 @@
-"""The CUDA device of this machine, as the driver describes it: a cheap question that needs no CuPy."""
+"""The CUDA devices of this machine, as the driver describes them: a cheap question that needs no CuPy."""
 
 import ctypes
 import hashlib
 import math
+import uuid
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from warpbook.errors import UserError
 
 
 @dataclass(frozen=True)
 class Device:
-    """The CUDA device that everything uses: the first visible one."""
+    """A CUDA device. A job uses one: the first visible one, or that of several which it holds."""
 
     name: str
     arch: str
     uuid_sha256: str
     driver_cuda: str
     memory_bytes: int = 0
+    selector: str = field(default="", repr=False)
+    """What CUDA_VISIBLE_DEVICES names it by: its UUID, which no run records."""
 
     @property
     def model(self) -> str:
@@ -118,7 +124,13 @@ CUDA_INIT = {
 
 
 def probe() -> Device | str:
-    """The first CUDA device, or a sentence saying what was looked for and not found."""
+    """The first visible CUDA device, or a sentence saying what was looked for and not found."""
+    found = visible()
+    return found if isinstance(found, str) else found[0]
+
+
+def visible() -> list[Device] | str:
+    """The CUDA devices that CUDA_VISIBLE_DEVICES leaves, one at least, or a sentence saying why there is none."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -130,30 +142,59 @@ def probe() -> Device | str:
     count = ctypes.c_int()
     if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
         return "the CUDA driver counts no devices (is CUDA_VISIBLE_DEVICES empty?)"
+    found: list[Device] = []
+    for number in range(count.value):
+        device = _described(cuda, number)
+        if isinstance(device, str) and not found:
+            return device
+        found += [device] if isinstance(device, Device) else []  # one that is lost takes no other with it
+    return found
+
+
+def _described(cuda: ctypes.CDLL, number: int) -> Device | str:
     handle = ctypes.c_int()
     name = ctypes.create_string_buffer(100)
-    uuid = (ctypes.c_ubyte * 16)()
+    identity = (ctypes.c_ubyte * 16)()
     version = ctypes.c_int()
     major, minor = ctypes.c_int(), ctypes.c_int()
     memory = ctypes.c_size_t()
     calls = [
-        cuda.cuDeviceGet(ctypes.byref(handle), 0),
+        cuda.cuDeviceGet(ctypes.byref(handle), number),
         cuda.cuDeviceGetName(name, len(name), handle),
-        cuda.cuDeviceGetUuid(uuid, handle),
+        cuda.cuDeviceGetUuid(identity, handle),
         cuda.cuDriverGetVersion(ctypes.byref(version)),
         cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle),
         cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, handle),  # compute capability, major
         cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, handle),  # and minor
     ]
     if any(calls):
-        return f"the CUDA driver fails to describe device 0 (errors {calls})"
+        return f"the CUDA driver fails to describe device {number} (errors {calls})"
     return Device(
         name=name.value.decode(),
         arch=f"sm_{major.value}{minor.value}",
-        uuid_sha256=hashlib.sha256(bytes(uuid)).hexdigest(),
+        uuid_sha256=hashlib.sha256(bytes(identity)).hexdigest(),
         driver_cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
         memory_bytes=memory.value,
+        selector=f"GPU-{uuid.UUID(bytes=bytes(identity))}",
     )
+
+
+def alike(found: Sequence[Device], count: int | str) -> list[Device]:
+    """So many of the devices, or `all`, of one model. Raises UserError where there are fewer, or others among all."""
+    models = Counter(device.model for device in found)
+    shown = " and ".join(f"{number} of {model}" for model, number in models.items())
+    if count == "all" and len(models) > 1:
+        raise UserError(
+            f"gpus: all, and the devices are {shown}: a run belongs to one model; name the devices of one in "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    same = [device for device in found if device.model == found[0].model]
+    if isinstance(count, int) and count > len(same):
+        raise UserError(
+            f"gpus: {count}, and the devices here are {shown}: set gpus to {len(same)} at most, or make more of one "
+            "model visible (CUDA_VISIBLE_DEVICES)"
+        )
+    return same[:count] if isinstance(count, int) else same
 
 
 def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tuple[float, str]:

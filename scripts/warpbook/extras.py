@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from warpbook.plan import Plan
 
+AA_TESTS = 4  # A/A tests of a variant on each layer at each size, on all GPUs together or one on each
+
 PARTS = "results/parts"
 """Where the parts of a run are made, in a folder (or a file) called like their table."""
 
@@ -24,7 +26,10 @@ def _kernels(plan: "Plan") -> list[str]:
 
 EXTRAS: dict[str, Callable[["Plan"], list[str]]] = {
     "aa": lambda plan: [
-        f"{PARTS}/aa/gpu/{network}/{name}.csv.gz" for network in plan.networks for name in _starting_points(plan)
+        f"{PARTS}/aa/{gpu}/{network}/{name}.csv.gz"
+        for network in plan.networks
+        for name in _starting_points(plan)
+        for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
     "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in _kernels(plan)],

@@ -1,13 +1,28 @@
-"""One measurement at a time on a machine, whoever starts it and from wherever; one workflow at a time in a folder."""
+"""One measurement at a time on a machine, or on each of several GPUs, whoever starts it and from wherever; one workflow
+at a time in a folder.
+
+Two files decide, in a folder that everybody may write to, and each GPU has one more:
+
+- Whoever needs the machine alone (a timing of the CPU, the machine's description, a timing on its one GPU) holds its
+  lock alone. All others hold it shared.
+- Whoever needs one of several GPUs holds that GPU's lock too: a measurement alone, a check beside its like.
+- Builds, and checks on the CPU, hold the lock of every GPU shared: they take every core that they get, and the cores
+  are shared out to the GPUs' measurements, of which none runs meanwhile. A build waits for those that run, and those
+  behind it wait for the build, which the kernel serves first: they only look in from time to time.
+- Who waits for the machine alone keeps the next turn's lock, behind which the next measurements on GPUs stay: they
+  follow each other without a gap and would never leave the machine.
+"""
 
 import fcntl
 import os
 import pwd
+import random
 import stat
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from warpbook.errors import UserError
@@ -19,6 +34,9 @@ SAID_AFTER_S = 30
 # differs between users and jobs of one machine. A container has other folders, and so another lock, unless it is given
 # the host's (`--volume /run/lock:/run/lock`).
 FOLDERS = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))
+NEXT = "warpbook-next.lock"
+DEVICE = "warpbook-gpu-"  # and the first digits of its UUID's hash: it has another index in each container and program
+LOOKED_EVERY_S = 0.1
 
 _held: set[int] = set()
 
@@ -51,21 +69,89 @@ def machine(shared: bool = False, path: Path | None = None) -> Iterator[None]:
     `shared`. The lock ends with the process, however that ends.
     """
     path = path or place()
+    with ExitStack() as held:
+        with _saying_so(path):
+            if shared:
+                _take(held, path, fcntl.LOCK_SH)
+                for gpu in sorted(path.parent.glob(f"{DEVICE}*.lock")):
+                    _take(held, gpu, fcntl.LOCK_SH)
+            else:
+                with ExitStack() as turn:
+                    _take(turn, path.with_name(NEXT), fcntl.LOCK_EX)
+                    _take(held, path, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def gpu(uuids_sha256: Sequence[str], shared: bool = False, path: Path | None = None) -> Iterator[int]:
+    """Hold one of several GPUs, whichever is free first, and yield its place among them; wait and say so as `machine`.
+
+    A measurement holds it alone; a check holds it `shared`, beside other checks.
+    """
+    path = path or place()
+    gpus = [path.with_name(f"{DEVICE}{uuid[:12]}.lock") for uuid in uuids_sha256]
+    with ExitStack() as held:
+        with _saying_so(path):
+            with ExitStack() as turn:
+                _take(turn, path.with_name(NEXT), fcntl.LOCK_EX)
+                if not all(gpu.exists() for gpu in gpus):
+                    with ExitStack() as alone:  # a build that listed the GPUs before would not hold these
+                        _take(alone, path, fcntl.LOCK_EX)
+                        for gpu in gpus:
+                            os.close(_opened(gpu))
+                _take(held, path, fcntl.LOCK_SH)
+            handles = [held.enter_context(_open(gpu)) for gpu in gpus]
+            while (taken := _first_free(handles, shared)) is None:
+                time.sleep(LOOKED_EVERY_S)
+        yield taken
+
+
+def _first_free(handles: list[int], shared: bool) -> int | None:
+    """The place of a lock that is held from now on; None where all are held by others."""
+    for number, handle in enumerate(handles):
+        # Checks too look for a GPU that nobody has, and then share it: so they spread.
+        if _is_taken(handle, fcntl.LOCK_EX) and (not shared or _is_taken(handle, fcntl.LOCK_SH)):
+            return number
+    anyhow = random.sample(range(len(handles)), len(handles)) if shared else []
+    return next((number for number in anyhow if _is_taken(handles[number], fcntl.LOCK_SH)), None)
+
+
+def _is_taken(handle: int, how: int) -> bool:
+    try:
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _take(held: ExitStack, path: Path, how: int) -> None:
+    fcntl.flock(held.enter_context(_open(path)), how)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[int]:
+    """A lock file's descriptor; who closes it gives the lock back."""
     handle = _opened(path)
+    _held.add(handle)
+    try:
+        yield handle
+    finally:
+        if handle in _held:
+            _held.remove(handle)
+            os.close(handle)
+
+
+@contextmanager
+def _saying_so(path: Path) -> Iterator[None]:
+    """Say that something is waited for, when that takes long."""
     words = f"another measurement runs on this machine ({path}); waiting for it to end"
     timer = threading.Timer(SAID_AFTER_S, print, [words], {"file": sys.stderr, "flush": True})
     timer.daemon = True
     timer.start()
-    _held.add(handle)
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        timer.cancel()
         yield
     finally:
         timer.cancel()
-        if handle in _held:
-            _held.remove(handle)
-            os.close(handle)
 
 
 def _opened(path: Path) -> int:

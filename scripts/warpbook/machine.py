@@ -9,19 +9,26 @@ import json
 import multiprocessing
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from warpbook import devices, profilers
 from warpbook.errors import UserError
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 TARGET = "WARPBOOK_TARGET"
 """The environment variable with what `target` in config.yaml promises of the measuring nodes, as JSON."""
 
 UUID_SHOWN = 12  # digits of the hashed UUID that tell a run's GPUs apart
 MEMORY_WITHIN = 0.9  # the driver and ECC keep some of what a GPU is sold with
+
+CORES = frozenset(os.sched_getaffinity(0))
+"""Cores that this process was given, before it kept itself to a GPU's share of them."""
+
+_held: list[devices.Device] = []
 
 
 def node() -> str:
@@ -30,7 +37,7 @@ def node() -> str:
 
 
 def cpu() -> dict[str, Any]:
-    """Model, cores that this process may use, and memory of the host."""
+    """Model, cores that this process was given, and memory of the host."""
     model = platform.processor() or platform.machine()
     memory = None
     try:
@@ -41,18 +48,42 @@ def cpu() -> dict[str, Any]:
         memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
     except OSError:
         pass
-    return {"model": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": memory and round(memory, 1)}
+    return {"model": model, "cores": len(CORES), "memory_gib": memory and round(memory, 1)}
+
+
+def gpu() -> devices.Device | str:
+    """The GPU that this job holds, or the first visible one, or a sentence saying why there is none."""
+    if _held:
+        return _held[-1]
+    found = visible()
+    return found if isinstance(found, str) else found[0]
 
 
 @functools.cache
-def gpu() -> devices.Device | str:
-    """`devices.probe`, asked in a process of its own: CUDA does not survive a fork, and the caller may fork yet."""
+def visible() -> list[devices.Device] | str:
+    """`devices.visible`, asked in a process of its own: CUDA does not survive a fork, and the caller may fork yet."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(_probed).result()
 
 
-def _probed() -> devices.Device | str:
-    return devices.probe()
+def _probed() -> list[devices.Device] | str:
+    return devices.visible()
+
+
+@contextmanager
+def using(device: devices.Device) -> Iterator[None]:
+    """Let this process and what it starts see one GPU alone. Nothing of CUDA may have been touched before."""
+    before = os.environ.get(VISIBLE)
+    os.environ[VISIBLE] = device.selector
+    _held.append(device)
+    try:
+        yield
+    finally:
+        _held.remove(device)
+        if before is None:
+            del os.environ[VISIBLE]
+        else:
+            os.environ[VISIBLE] = before
 
 
 def measured_on(device: str) -> str:

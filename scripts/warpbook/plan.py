@@ -42,12 +42,29 @@ class Plan:
     variants: dict[str, Variant]
     probed: Device | str
     promised: Promised | None = None
+    beside: tuple[Device, ...] = ()
+    """Devices that are visible here besides the one in hand."""
 
     @property
     def device(self) -> Device | None:
         """The CUDA device to measure on; None where none answers or the configuration does not want one."""
         wanted = self.config.gpu in ("auto", "live")
         return self.probed if wanted and isinstance(self.probed, Device) else None
+
+    @cached_property
+    def gpus(self) -> int:
+        """How many GPUs of a host its jobs are shared out over.
+
+        Raises UserError where fewer of one model are visible than wanted, or where nobody can tell how many there are.
+        """
+        if not self.device:
+            return 1
+        if not self.promised:
+            return len(devices.alike([self.device, *self.beside], self.config.gpus))
+        if not isinstance(self.config.gpus, int):
+            raise UserError("gpus: all counts the devices here, and target promises those of others: say how many "
+                            "(gpus: 4)")  # fmt: skip
+        return self.config.gpus
 
     @property
     def devices(self) -> list[str]:
@@ -227,7 +244,10 @@ class Plan:
 def make(config: Config) -> Plan:
     """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere."""
     if config.target is None:
-        return Plan(config, variants.discover(), devices.probe())
+        found = devices.visible()
+        if isinstance(found, str):
+            return Plan(config, variants.discover(), found)
+        return Plan(config, variants.discover(), found[0], beside=tuple(found[1:]))
     promised = _promised(config.target)
     device = Device(promised.name or f"GPU of {promised.arch}", promised.arch, "", "")
     return Plan(config, variants.discover(), device, promised)

@@ -336,10 +336,27 @@ SWEEP = Table(
     optional=True,
 )
 
+JOBS = Table(
+    "jobs.csv",
+    "one part of the run that was made on a GPU, and how long its job held the GPU for it",
+    ("part",),
+    {
+        "part": Column("string", "what was made: kind, device, network and variant, as samples/gpu/fa18/direct"),
+        "measured_on": _MEASURED_ON,
+        "alone": Column("bool", "a measurement, alone on its GPU; else a check, beside others"),
+        "cores": Column("string", "the host's cores that the job was kept to, as 0-15,32-47"),
+        "waited_s": Column("float64", "from when the job was ready to when it had the GPU", COUNT),
+        "began_s": Column("float64", "when it had the GPU, since 1970 by the host's clock", COUNT),
+        "ended_s": Column("float64", "when it gave the GPU back, likewise", COUNT),
+    },
+    optional=True,
+    ascending=("began_s", "ended_s"),
+)
+
 
 RUN_TABLES = (
     BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, PROGRAMS, PROFILES, ACTIVITIES, COUNTERS, SANITIZER,
-    ATTACKS, SWEEP,
+    ATTACKS, SWEEP, JOBS,
 )  # fmt: skip
 
 

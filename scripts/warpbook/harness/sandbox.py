@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from warpbook import networks
+from warpbook import machine, networks
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.harness.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
@@ -36,8 +36,12 @@ STATUSES = ("compile_failed", "launch_failed", "unsupported", "wrong_result", "r
 _SYSTEM = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/sys/devices/system/cpu")
 _OF_A_GPU = ("/sys", "/run/nvidia-persistenced")
 _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
-# How many threads libraries start is the user's to say, and what the compiler is called; and which networks there are.
-_PASSED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", networks.GIVEN)
+# How many threads libraries start is the user's to say, and what the compiler is called; also passed are which GPU the
+# job has, and which networks there are.
+_PASSED = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", machine.VISIBLE,
+    "CUDA_DEVICE_ORDER", networks.GIVEN,
+)  # fmt: skip
 _CONFIGURATION = (PROJECT / "config.yaml", PROJECT / "pyproject.toml")
 
 

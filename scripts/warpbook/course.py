@@ -38,7 +38,7 @@ class Interface:
     @property
     def strided(self) -> bool:
         """Whether a stride follows the extents, as in fa23."""
-        return len(_parameters(dict(self.methods)["conv_forward_gpu"])) == 10
+        return len(_parameters(dict(self.methods).get("conv_forward_gpu", ""))) == 10
 
     @property
     def in_one_call(self) -> bool:
@@ -54,7 +54,7 @@ class Interface:
             if self.in_one_call and name != _CALLS[1]:
                 continue
             if name not in methods:
-                return f"GPUInterface has no {name}"
+                return f"GPUInterface has no {name}, which the course's program calls; it defines {', '.join(methods)}"
             if (taken := len(_parameters(methods[name]))) != arrays + extents:
                 return f"GPUInterface::{name} takes {taken} arguments, as in no term of the course"
         return ""
@@ -89,7 +89,7 @@ def interface(code: str) -> Interface | None:
         if name not in ("GPUInterface", "~GPUInterface"):
             found.setdefault((name, tuple(_type_of(each) for each in _parameters(listed))), (name, listed))
     methods = tuple(found.values())
-    return Interface(methods) if any(name == "conv_forward_gpu" for name, _ in methods) else None
+    return Interface(methods) if any(name.startswith("conv_forward") for name, _ in methods) else None
 
 
 def precision(code: str) -> str:

@@ -63,6 +63,13 @@ def test_a_file_whose_interface_no_term_had_says_what_it_takes(tmp_path):
     assert "conv_forward_gpu takes 2 arguments, as in no term" in variants.read("mine", tmp_path).problem
 
 
+def test_a_file_whose_method_has_another_name_says_which_it_has(tmp_path):
+    code = (FILES / "one_call.cu").read_text().replace("conv_forward_gpu(", "conv_forward_gpu2(")
+    (tmp_path / "mine.cu").write_text(code)
+    problem = variants.read("mine", tmp_path).problem
+    assert "no conv_forward_gpu, which the course's program calls; it defines conv_forward_gpu2" in problem
+
+
 def test_what_is_commented_out_is_no_interface():
     assert course.interface("// void GPUInterface::conv_forward_gpu(float* y) {}") is None
 
@@ -104,6 +111,22 @@ WRONG = {
     "a launch that CUDA refuses": (
         "unrolled_blas", [("#define BLOCK 256", "#define BLOCK 2048")],
         "a launch with blocks of 2048 x 1 x 1 threads (invalid configuration argument) at line",
+    ),
+    "sums added to what nobody set": (
+        "constant_atomics", [("cudaMemset(", "(void)sizeof(")],
+        "; what nobody had written reached the output, from memory allocated at line 44",
+    ),
+    "a tile read before the others have loaded it": (
+        "one_call", [("        __syncthreads();  // loaded\n", "\n")],
+        "; what nobody had written reached the output, from dynamic shared memory of the launch at line 41",
+    ),
+    "an array of shared memory loaded in part, read by tensor cores": (
+        "fused_wmma", [("b[i / 16][i % 16] = value;", "if (i < 100) b[i / 16][i % 16] = value;")],
+        "; what nobody had written reached the output, from shared memory declared at line 11",
+    ),
+    "weights that are never copied, read as half precision": (
+        "streams_half2", [("cudaMemcpy(*device_mask_ptr", "(void)sizeof(*device_mask_ptr")],
+        "; what nobody had written reached the output, from memory allocated at line 34",
     ),
     "a lane that stays away from tensor cores": (
         "fused_wmma", [("        wmma::mma_sync(", "        if (lane) wmma::mma_sync(")],

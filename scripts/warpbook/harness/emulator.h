@@ -1,9 +1,10 @@
 // CUDA's built-ins for a C++ compiler of the host: enough to run a kernel's own source under AddressSanitizer and
 // UndefinedBehaviorSanitizer. One block at a time; its threads are fibers, which run in turn from barrier to barrier.
 //
-// What shows a mistake here that a GPU may hide: shared memory is filled with NaN for every block; a thread runs ahead of the
-// others until its next barrier, so that a missing one lets it read what nobody has written; threads that wait at different
-// barriers end the program, and so does a barrier that some wait at and others have left the kernel before.
+// What shows a mistake here that a GPU may hide: shared memory is filled with NaN for every block, one that tells which memory
+// it was; a thread runs ahead of the others until its next barrier, so that a missing one lets it read what nobody has written;
+// threads that wait at different barriers end the program, and so does a barrier that some wait at and others have left the
+// kernel before.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +66,6 @@ namespace emulator {
 constexpr size_t STACK_BYTES = 256 << 10;
 constexpr unsigned MOST_THREADS = 1024;
 constexpr unsigned WARP = 32;
-constexpr unsigned NAN_WORD = 0x7FC0BEEF;
 constexpr size_t SHARED_MAX = 48 << 10;  // what CUDA gives a block's arrays of fixed size
 
 [[noreturn]] inline void stop(const char* words, int line)
@@ -88,6 +88,47 @@ inline std::string noted;
 inline void note(const std::string& words, int line)
 {
     if (noted.empty()) noted = words + " at line " + std::to_string(line);
+}
+
+// Memory that nobody has written, by the number that its NaN bears: arithmetic keeps it, and half precision the upper part.
+inline std::vector<std::string> unwritten(1, "memory");
+
+inline unsigned unwritten_word(const std::string& what, int line)
+{
+    constexpr size_t MOST = 48;
+    const std::string named = line ? what + " at line " + std::to_string(line) : what;
+    size_t place = std::find(unwritten.begin(), unwritten.end(), named) - unwritten.begin();
+    if (place == unwritten.size()) {
+        if (place < MOST) unwritten.push_back(named);
+        else place = 0;
+    }
+    return 0x7FC07F80 | unsigned(place << 16 | place);  // either half of it is a NaN of half precision too
+}
+
+// The number in a NaN that was such a word, or half of one, before arithmetic; 0 for any other.
+inline unsigned unwritten_place(unsigned word)
+{
+    if ((word & 0x7FC00000) != 0x7FC00000) return 0;
+    const unsigned upper = word >> 16 & 63, kept = word >> 13 & 511;
+    unsigned place = 0;
+    if ((word & 0xFFFF) == (0x7F80 | upper)) place = upper;
+    else if (word & 0x1FFF) return 0;
+    else if (kept >> 6 >= 6) place = kept & 63;  // one half, read as such
+    else if ((kept & 7) == 3 || (kept & 7) == 4) place = kept >> 3;  // cut off, or rounded
+    return place < unwritten.size() ? place : 0;
+}
+
+// Note where the first such NaN of an output comes from.
+EMULATOR_UNWATCHED inline void explain(const float* y, size_t count)
+{
+    for (size_t i = 0; i < count; ++i) {
+        unsigned word;
+        std::memcpy(&word, y + i, 4);
+        if (const unsigned place = unwritten_place(word)) {
+            if (noted.empty()) noted = "what nobody had written reached the output, from " + unwritten[place];
+            return;
+        }
+    }
 }
 
 // Whether threads may return before a barrier that others wait at: CUDA counts those that have not, since Volta.
@@ -282,12 +323,12 @@ inline void together(unsigned mask, int line, void* given, void (*work)(Lanes, i
 // Shared memory of the running block: memory for each declaration, so that the sanitizer knows its ends.
 inline unsigned long block_number;
 inline size_t shared_total;
-inline void poisoned(char* memory, size_t bytes)
+inline void poisoned(char* memory, size_t bytes, unsigned word)
 {
-    for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(memory + i, &NAN_WORD, 4);
+    for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(memory + i, &word, 4);
 }
 
-template <class Array, int number> Array& shared()
+template <class Array, int number> Array& shared(int line)
 {
     static char* memory;
     static unsigned long block = ~0ul;
@@ -299,7 +340,8 @@ template <class Array, int number> Array& shared()
             std::abort();
         }
         if (!memory) memory = static_cast<char*>(std::malloc(sizeof(Array)));
-        poisoned(memory, sizeof(Array));
+        static const unsigned word = unwritten_word("shared memory declared", line);
+        poisoned(memory, sizeof(Array), word);
     }
     return *reinterpret_cast<Array*>(memory);
 }
@@ -307,6 +349,7 @@ template <class Array, int number> Array& shared()
 // Dynamic shared memory of the running block: what its launch asks for. It counts beside the arrays of fixed size.
 inline char* dynamic_base;
 inline size_t dynamic_bytes;
+inline int launch_line;  // where the host launches; 0 where a driver does
 
 inline char* dynamic_shared(int line)
 {
@@ -322,7 +365,7 @@ inline void new_dynamic()
         dynamic_base = dynamic_bytes ? static_cast<char*>(std::malloc(dynamic_bytes)) : nullptr;
         bytes = dynamic_bytes;
     }
-    poisoned(dynamic_base, dynamic_bytes);
+    if (dynamic_bytes) poisoned(dynamic_base, dynamic_bytes, unwritten_word("dynamic shared memory of the launch", launch_line));
 }
 
 EMULATOR_UNWATCHED inline uint3 index_of(unsigned thread)

@@ -92,6 +92,7 @@ extern "C" void {COURSE_ENTRY}(float* x, float* w, float* y, int B, int M, int C
         {" ".join(interface.steps)}
     }}
     emulator::forget_host_arrays();
+    emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
 }}
 extern "C" const char* {NOTED}() {{ return emulator::noted.c_str(); }}
 """

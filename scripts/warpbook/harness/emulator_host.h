@@ -118,9 +118,9 @@ EMULATOR_UNWATCHED inline void filled(char* to, int value, size_t bytes)
     for (size_t i = 0; i < bytes; ++i) { to[i] = char(value); asm volatile("" ::: ); }
 }
 
-EMULATOR_UNWATCHED inline void filled_with_nan(char* to, size_t bytes)
+EMULATOR_UNWATCHED inline void filled_with_nan(char* to, size_t bytes, unsigned word)
 {
-    for (size_t i = 0; i + 4 <= bytes; i += 4) *reinterpret_cast<volatile unsigned*>(to + i) = NAN_WORD;
+    for (size_t i = 0; i + 4 <= bytes; i += 4) *reinterpret_cast<volatile unsigned*>(to + i) = word;
 }
 
 // Why a range cannot be one side of a copy; empty where it can.
@@ -174,7 +174,7 @@ inline cudaError_t allocate(void** address, size_t bytes, bool device, int line)
     if (!bytes) { *address = nullptr; return cudaSuccess; }
     char* memory = static_cast<char*>(std::malloc(bytes));
     if (!memory) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
-    filled_with_nan(memory, bytes);
+    filled_with_nan(memory, bytes, unwritten_word("memory allocated", line));
     device_memory[memory] = {bytes, !device};
     if (device) ASAN_POISON_MEMORY_REGION(memory, bytes);
     *address = memory;
@@ -212,6 +212,7 @@ template <class Kernel> void launch(const Config& config, Kernel kernel)
         return;
     }
     OnDevice open;
+    launch_line = line;
     run_grid(grid, block, shared, kernel);
 }
 

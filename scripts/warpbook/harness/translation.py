@@ -103,7 +103,7 @@ def _declared(declaration: "Node", name: str) -> Iterator[Edit]:
         kind = f"{called}_of_block"
         yield variable.start_byte, variable.end_byte, kind
         if not dynamic:
-            behind.append(f"{kind}& {called} = emulator::shared<{kind}, __COUNTER__>();")
+            behind.append(f"{kind}& {called} = emulator::shared<{kind}, __COUNTER__>(__LINE__);")
             continue
         array = variable.parent
         if array is None or array.type != "array_declarator" or array.child_by_field_name("size"):

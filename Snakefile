@@ -6,6 +6,7 @@
     snakemake --cores 1 check       correctness of every variant, nothing timed
     snakemake --cores 1 sanitize    every variant under compute-sanitizer
     snakemake --cores 1 count       hardware counters of every variant, with Nsight Compute
+    snakemake --cores all stream    inference of a million images and more, over every GPU: results/stream/streams.csv
     snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf
     snakemake --cores 1 submission --config path=<folder> study=sp25          reports/out/sp25/<name>/
     snakemake --cores 1 grade --config submissions=<folder> study=sp25        the same of each, and reports/out/sp25-grades/
@@ -115,6 +116,7 @@ include: "rules/check.smk"
 include: "rules/measure.smk"
 include: "rules/extras.smk"
 include: "rules/profile.smk"
+include: "rules/stream.smk"
 include: "rules/run.smk"
 include: "rules/report.smk"
 include: "rules/compare.smk"

@@ -22,7 +22,12 @@ POOLS = [
     for kind, size, ceil in itertools.product(("max", "average"), (1, 2, 3, 4), (False, True))
     for activation in ("none", "tanh", "relu")
 ]
+SCALED = {"input": {"channels": 3, "size": [7, 9], "scale": 1 / 255}, "layers": [{"conv": {"maps": 1, "taps": 3}}]}
 DENSE = [(5, 70, 19, "tanh"), (17, 3, 1, "relu"), (1, 64, 16, "none")]  # images, inputs, outputs
+
+IMAGES = np.random.default_rng(5).integers(0, 256, (5, 7, 9), dtype=np.uint8)
+SCALE = 1 / 255
+SCORES = np.array([[1, 3, 2], [2, 2, 1], [1, np.nan, np.nan], [-1, -2, -1], [-np.inf, 0, np.inf]] * 60, np.float32)
 
 
 def drawn(*shape):
@@ -49,6 +54,10 @@ for number, (layer, activation) in enumerate(tests.POOLS):
 for number, (images, inputs, outputs, activation) in enumerate(tests.DENSE):
     arrays = [on_device(tests.drawn(*shape)) for shape in ((images, inputs), (outputs, inputs), (outputs,))]
     results[f"dense{number}"] = around.dense(*arrays, activation)
+images, scores = emulator.allocated(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
+images[...] = tests.IMAGES
+results["entering"] = around.entering(images, 3, tests.SCALE)
+results["largest"] = around.largest(scores)
 compare = emulator.Kernels(compared, {}).function("compare")
 for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
     arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
@@ -100,6 +109,18 @@ def test_pooling_on_the_cpu_and_on_a_gpu_is_the_reference_s(emulated, number):
         assert found.dtype == np.float32
         assert found.shape == expected.shape == (3, *layer.gives)
         assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_images_enter_on_a_gpu_as_on_the_cpu_to_the_bit(emulated):
+    network = Network("scaled", Description.model_validate(SCALED))
+    expected = data.entering(np.broadcast_to(IMAGES[:, None], (5, 3, 7, 9)), network, np.float32)
+    assert emulated["entering"].dtype == np.float32
+    assert np.array_equal(emulated["entering"], expected)
+
+
+def test_the_label_on_a_gpu_is_numpy_s_where_scores_are_equal_or_no_numbers_too(emulated):
+    assert emulated["largest"].dtype == np.uint8
+    assert emulated["largest"].tolist() == SCORES.argmax(axis=1).tolist() == [1, 0, 1, 0, 2] * 60
 
 
 @pytest.mark.parametrize("number", range(len(DENSE)))

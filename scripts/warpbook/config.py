@@ -134,6 +134,19 @@ class Study(_Model):
     course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
 
 
+class Stream(_Model):
+    """What `stream` infers. Its numbers may be texts, which Snakemake makes of those on the command line."""
+
+    images: Annotated[int, Field(ge=1, le=10**12, strict=False)] = 1_000_000
+    shards: Annotated[
+        Annotated[int, Field(ge=1, le=100_000, strict=False)] | Literal["auto"], Field(union_mode="left_to_right")
+    ] = "auto"
+    """Parts that a worker each infers; auto: one for each GPU."""
+    variants: dict[Literal["cpu", "gpu"], str] = Field(
+        default_factory=dict, description="whose convolutions it takes, by where it runs"
+    )
+
+
 class Submission(_Model):
     """The submission that a project was made for: its files, answers and the course's outputs, by what they are of, as
     they are called in it, and why others were not taken."""
@@ -190,6 +203,7 @@ class Config(_Model):
     extras: list[Annotated[str, AfterValidator(_extra)]] = Field(
         default_factory=list, description="optional measurements of a run on a GPU"
     )
+    stream: Stream = Field(default_factory=Stream, description="inference of more images than the data set has")
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
     report: Report
     measuring: Measuring
@@ -222,7 +236,8 @@ class Config(_Model):
     def recorded(self) -> str:
         """What a run records and a report is made by, as JSON: all but what other commands are about, and where
         checks run."""
-        return self.model_dump_json(exclude={"archive", "base", "head", "tolerance", "sandbox", "path", "submissions"})
+        others = {"archive", "base", "head", "tolerance", "path", "submissions", "stream"}
+        return self.model_dump_json(exclude={"sandbox", *others})
 
 
 def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
@@ -243,6 +258,11 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         for name, study in config.studies.items()
         for key in ("variants", "programs", "profiled")
         for variant in getattr(study, key) or []
+        if variant not in known_variants
+    ]
+    problems += [
+        f"stream.variants.{device}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        for device, variant in config.stream.variants.items()
         if variant not in known_variants
     ]
     problems += [problem for name in config.studies for problem in _of_drawn(config, name, known_variants)]

@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
-from warpbook import course, devices, profilers, runs, variants, weights
+from warpbook import course, devices, profilers, runs, streams, variants, weights
 from warpbook.config import Config, Study, Target
 from warpbook.devices import Device
 from warpbook.errors import UserError, nearest
 from warpbook.runs import Run
+from warpbook.streams import Stream
 from warpbook.variants import Variant
 
 
@@ -233,6 +235,21 @@ class Plan:
             held = ", ".join(run.record["networks"])
             raise UserError(f"gpu: the archived run {gpu} holds {held}, not {study.network}")
         return GpuSource(None, run, "the archived run that the configuration names")
+
+    @property
+    def stream(self) -> Stream:
+        """What `stream` infers, on the first chosen study's network; its variant is unnamed where none is for the
+        device in hand."""
+        wanted = self.config.stream
+        device: Literal["cpu", "gpu"] = "gpu" if self.device else "cpu"
+        return Stream(
+            network=self.config.network(self.networks[0]),
+            variant=wanted.variants.get(device, streams.UNNAMED),
+            device=device,
+            images=wanted.images,
+            shards=min(wanted.images, self.gpus if wanted.shards == "auto" else wanted.shards),
+            workers=self.gpus,
+        )
 
     @property
     def cited(self) -> list[Path]:

@@ -5,6 +5,7 @@ A row is one observation; units end the column's name.
 
 from dataclasses import replace
 
+from warpbook.stream_tables import STREAM_SHARDS
 from warpbook.table import Column, Range, Table
 
 COUNT = Range(0)
@@ -356,7 +357,7 @@ JOBS = Table(
 
 RUN_TABLES = (
     BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, PROGRAMS, PROFILES, ACTIVITIES, COUNTERS, SANITIZER,
-    ATTACKS, SWEEP, JOBS,
+    ATTACKS, SWEEP, JOBS, STREAM_SHARDS,
 )  # fmt: skip
 
 

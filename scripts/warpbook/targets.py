@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from warpbook import profilers
+from warpbook import profilers, streams
 from warpbook.extras import EXTRAS, PARTS
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
@@ -73,7 +73,7 @@ class Targets:
         """All that a run's tables are put together from but the builds."""
         traced = [*self.activities, *self.profiles]
         timed = [*self.samples, *self.course_samples, *self.programs]
-        return [*self.checks, *timed, *self.extras, *self.counters, *traced]
+        return [*self.checks, *timed, *self.extras, *self.counters, *traced, *streams.made()]
 
     @cached_property
     def checks(self) -> list[str]:

@@ -5,6 +5,7 @@ grow with the dataset; on the GPU a layer takes all images at once, as the cours
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter  # by name: a launcher may replace it in its module
@@ -17,7 +18,7 @@ from warpbook.harness import host
 from warpbook.harness.bench import CPU_CHUNK
 from warpbook.layers import Activation, ConvLayer, DenseLayer, PoolLayer, Step
 from warpbook.networks import Network
-from warpbook.variants import Variant
+from warpbook.variants import Operation, Variant
 
 if TYPE_CHECKING:
     import cupy
@@ -30,12 +31,18 @@ tell)."""
 def load(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None = None) -> Predict:
     """Inference with this variant, `library` the one of its C++ where it is compiled already; a framework that brings
     a network of this form whole runs its own."""
-    if variant.header.peer and network.of_2017 and variant.launcher and hasattr(variant.module, "load"):
+    if brings_network(variant, network):
         framework = variant.module.load(network.of_2017, parameters)
         return lambda images: (framework(images.astype(np.float32)), [])
     if variant.device == "gpu":
         return _load_gpu(variant, network, parameters)
     return _load_cpu(variant, network, parameters, library)
+
+
+def brings_network(variant: Variant, network: Network) -> bool:
+    """Whether a variant is a framework that runs the network whole, its other layers too."""
+    known = variant.header.peer and network.of_2017 and variant.launcher
+    return bool(known and hasattr(variant.module, "load"))
 
 
 def fused(network: Network) -> Iterator[Step]:
@@ -88,12 +95,13 @@ def _reduced(x: np.ndarray, layer: PoolLayer, count: int, axis: int) -> np.ndarr
 def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None) -> Predict:
     steps = list(fused(network))
 
+    @functools.cache
+    def prepared(n: int, conv: ConvLayer) -> Operation:
+        return host.prepare(variant, conv, n, library)
+
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = dict.fromkeys(network.convs, 0.0)
         labels = np.empty(len(images), np.uint8)
-        # The last chunk may be shorter, and an operation is prepared for its number of images.
-        lengths = {min(CPU_CHUNK, len(images)), len(images) % CPU_CHUNK or CPU_CHUNK}
-        operations = {(n, conv): host.prepare(variant, conv, n, library) for n in lengths for conv in network.convs}
         for start in range(0, len(images), CPU_CHUNK):
             x = data.entering(images[start : start + CPU_CHUNK], network, np.float32)
             for step in steps:
@@ -103,7 +111,7 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
                     continue
                 if isinstance(layer, ConvLayer):
                     y = np.empty(layer.y_shape(len(x)), np.float32)
-                    operation = operations[len(x), layer]
+                    operation = prepared(len(x), layer)  # the last chunk may be shorter
                     began = perf_counter()
                     returned = operation(x, parameters[f"{layer.name}.weight"], y)
                     op_s[layer] += perf_counter() - began
@@ -123,41 +131,77 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
     from warpbook.harness import gpu
 
-    arch = gpu.require().arch
-    kernels = gpu.kernels_of(variant, arch)
-    around = Around(gpu.project_module("layers", arch).get_function, cupy.empty)
-    on_device = {name: cupy.asarray(array) for name, array in parameters.items()}
+    loaded = OnGpu(variant, network, parameters)
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = []
+
+        def timed(name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
+            cupy.cuda.runtime.deviceSynchronize()
+            with gpu.marked(name):
+                began = perf_counter()
+                returned = operation(*arrays)
+                cupy.cuda.runtime.deviceSynchronize()
+                op_s.append(perf_counter() - began)
+            return returned
+
         with gpu.marked("images to the device"):
             x = cupy.asarray(data.entering(images, network, np.float32))
-        for step in fused(network):
-            layer = step.layer
-            if isinstance(layer, PoolLayer):
-                with gpu.marked("pool" if step.activation == "none" else f"{step.activation}, pool"):
-                    x = around.pool(x, layer, step.activation)
-            elif isinstance(layer, DenseLayer):
-                with gpu.marked("fully connected"):
-                    w, b = on_device[f"{layer.name}.weight"], on_device[f"{layer.name}.bias"]
-                    x = around.dense(x.reshape(len(images), -1), w, b, step.activation)
-            else:
-                operation = variant.prepare(layer, len(images), kernels)
-                y = cupy.empty(layer.y_shape(len(images)), np.float32)
-                cupy.cuda.runtime.deviceSynchronize()
-                with gpu.marked(f"{layer.name} {variant.name}"):
-                    began = perf_counter()
-                    returned = operation(x, on_device[f"{layer.name}.weight"], y)
-                    cupy.cuda.runtime.deviceSynchronize()
-                    op_s.append(perf_counter() - began)
-                x = y if returned is None else returned
-                if step.activation != "none":
-                    with gpu.marked(step.activation):
-                        x = around.pool(x, PoolLayer("max", 1, False, *layer.gives), step.activation)
+        scores = loaded.scores(x, timed)
         with gpu.marked("labels to the host"):
-            return x.get().argmax(axis=1).astype(np.uint8), op_s
+            return scores.get().argmax(axis=1).astype(np.uint8), op_s
 
     return predict
+
+
+class OnGpu:
+    """A network on the GPU with one variant's convolution; `around` has its other layers."""
+
+    def __init__(self, variant: Variant, network: Network, parameters: dict[str, np.ndarray]):
+        import cupy
+
+        from warpbook.harness import gpu
+
+        arch = gpu.require().arch
+        self._variant, self._network, self._marked, self._empty = variant, network, gpu.marked, cupy.empty
+        self._kernels = gpu.kernels_of(variant, arch)
+        self._parameters = {name: cupy.asarray(array) for name, array in parameters.items()}
+        self._operations: dict[tuple[ConvLayer, int], Operation] = {}
+        self.around = Around(gpu.project_module("layers", arch).get_function, cupy.empty)
+
+    def scores(self, x: "cupy.ndarray", call: Callable[..., Any] | None = None) -> "cupy.ndarray":
+        """The score of each class, (n, classes), of x (n, channels, height, width) float32: ordered, not waited for.
+
+        `call` gets a convolution's name, operation and arrays, and may time it.
+        """
+        for step in fused(self._network):
+            layer = step.layer
+            if isinstance(layer, PoolLayer):
+                with self._marked("pool" if step.activation == "none" else f"{step.activation}, pool"):
+                    x = self.around.pool(x, layer, step.activation)
+            elif isinstance(layer, DenseLayer):
+                with self._marked("fully connected"):
+                    w, b = self._parameters[f"{layer.name}.weight"], self._parameters[f"{layer.name}.bias"]
+                    x = self.around.dense(x.reshape(len(x), -1), w, b, step.activation)
+            else:
+                operation = self._prepared(layer, len(x))
+                y = self._empty(layer.y_shape(len(x)), np.float32)
+                arrays = (x, self._parameters[f"{layer.name}.weight"], y)
+                returned = (call or self._called)(f"{layer.name} {self._variant.name}", operation, *arrays)
+                x = y if returned is None else returned
+                if step.activation != "none":
+                    with self._marked(step.activation):
+                        x = self.around.pool(x, PoolLayer("max", 1, False, *layer.gives), step.activation)
+        return x
+
+    def _prepared(self, layer: ConvLayer, images: int) -> Operation:
+        if (layer, images) not in self._operations:
+            self._operations[layer, images] = self._variant.prepare(layer, images, self._kernels)
+        return self._operations[layer, images]
+
+    def _called(self, name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
+        with self._marked(name):
+            return operation(*arrays)
 
 
 class Around:
@@ -168,6 +212,20 @@ class Around:
 
     def __init__(self, function: Callable[[str], Any], empty: Callable[..., Any]):
         self._pool, self._dense, self._empty = function("pool"), function("fully_connected"), empty
+        self._entering, self._largest = function("entering"), function("largest")
+
+    def entering(self, images: "cupy.ndarray", channels: int, scale: float) -> "cupy.ndarray":
+        """What enters a network of images (n, H, W) uint8: (n, channels, H, W) float32, as `data.entering` has it."""
+        x = self._empty((len(images), channels, *images.shape[1:]), np.float32)
+        extents = (np.int64(x.size), np.int32(channels), np.int64(math.prod(images.shape[1:])), np.float32(scale))
+        self._entering((min(1056, -(-x.size // 256)),), (256,), (images, x, *extents))
+        return x
+
+    def largest(self, scores: "cupy.ndarray") -> "cupy.ndarray":
+        """The label (n,) uint8 of each row of scores (n, classes), as NumPy's argmax has it."""
+        labels = self._empty((len(scores),), np.uint8)
+        self._largest((-(-len(scores) // 256),), (256,), (scores, labels, *map(np.int32, scores.shape)))
+        return labels
 
     def pool(self, x: "cupy.ndarray", layer: PoolLayer, activation: Activation) -> "cupy.ndarray":
         """The pooled maps of x (n, C, H, W), activated; of size 1, the activation alone."""

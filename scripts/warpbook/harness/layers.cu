@@ -8,6 +8,27 @@ __device__ float activated(float value, int activation)
     return activation == RELU ? fmaxf(value, 0.0f) : value;
 }
 
+// x (images, channels, pixels), `count` values in all, from images (images, pixels) of bytes: each channel is the same grey
+// image, scaled.
+extern "C" __global__ void entering(
+    const unsigned char* images, float* x, long long count, int channels, long long pixels, float scale)
+{
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += (long long)gridDim.x * blockDim.x)
+        x[i] = images[i / (channels * pixels) * pixels + i % pixels] * scale;
+}
+
+// labels (N) from scores (N, classes): the first of the largest, or of those that are no numbers, as NumPy has it.
+extern "C" __global__ void largest(const float* scores, unsigned char* labels, int N, int classes)
+{
+    const int image = blockIdx.x * blockDim.x + threadIdx.x;
+    if (image >= N) return;
+    const float* row = scores + (long long)image * classes;
+    int found = 0;
+    for (int label = 1; label < classes; ++label)
+        if (row[label] > row[found] || (row[label] != row[label] && row[found] == row[found])) found = label;
+    labels[image] = found;
+}
+
 // y (count, H_out, W_out) from x (count, H, W): the largest value of each size x size, activated, or the average of its
 // activated values. The image's end may cut the last windows. tanh and ReLU grow, so they may follow the largest value.
 extern "C" __global__ void pool(

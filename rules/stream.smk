@@ -1,0 +1,153 @@
+"""Streams: more images than the data set has, scattered over workers and gathered."""
+
+from warpbook import streams
+
+STREAM = PLAN.stream
+STREAMED = f"results/stream/{STREAM.name}"
+
+
+scattergather:
+    shard=STREAM.shards,
+
+
+rule prepare_stream:
+    """The images that streams of a network read, resized: the data set several times over."""
+    input:
+        program="scripts/prepare_stream.py",
+        modules=dependencies.of("prepare_stream.py"),
+        images="results/data/{network}.npz",
+    output:
+        images="results/stream/images/{network}-{passes}.npy",
+    log:
+        "logs/prepare_stream/{network}-{passes}.log",
+    group:
+        "prepare"
+    conda:
+        "../requirements/conda.yaml"
+    message:
+        "Images of {wildcards.network} to stream, the data set {wildcards.passes} times"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --passes {wildcards.passes} --out {output.images:q}"
+        " 2> >(tee {log:q} >&2)"
+
+
+rule split_stream:
+    """A stream divided: what each shard's worker infers."""
+    input:
+        program="scripts/split_stream.py",
+        modules=dependencies.of("split_stream.py"),
+    output:
+        scatter.shard(f"{STREAMED}/{{scatteritem}}.json"),
+    log:
+        f"logs/split_stream/{STREAM.name}.log",
+    group:
+        "prepare"
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        stream=json.dumps(STREAM.columns),
+    message:
+        f"Dividing {STREAM.images:,} images among {STREAM.shards} shards"
+    shell:
+        "python3 {input.program:q} --stream {params.stream:q} --out {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule predict_labels:
+    """The label of every test image by the inference program with one variant: those that a stream must give."""
+    input:
+        program="scripts/infer.py",
+        modules=lambda wildcards: dependencies.of("infer.py", wildcards.device),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        images="results/data/{network}.npz",
+        weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),
+    output:
+        labels="results/stream/labels/{device}/{network}-{weights}/{variant}.npy",
+    log:
+        "logs/predict_labels/{device}/{network}-{weights}/{variant}.log",
+    group:
+        lambda wildcards: wildcards.device
+    conda:
+        "../requirements/conda.yaml"
+    resources:
+        measuring=1,
+        gres=lambda wildcards: GRES[wildcards.device],
+        slurm_extra=lambda wildcards: SLURM_EXTRA[wildcards.device],
+    params:
+        rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
+    message:
+        "Labels of {wildcards.network} by the program with {wildcards.variant}"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q}"
+        " --variant {wildcards.variant:q} --device {wildcards.device:q} --predictions {output.labels:q} > {log:q}"
+        " 2> >(tee -a {log:q} >&2)"
+
+
+rule stream_shard:
+    """One shard inferred by one worker, which has its device to itself: labels, times and memory."""
+    input:
+        program="scripts/stream_shard.py",
+        modules=dependencies.of("stream_shard.py", STREAM.device),
+        variant=lambda wildcards: TARGETS.files_of(STREAM.variant) if STREAM.variant in PLAN.variants else [],
+        shard=f"{STREAMED}/{{scatteritem}}.json",
+        images=f"results/stream/images/{STREAM.network.name}-{STREAM.passes}.npy",
+        program_labels=f"results/stream/labels/{STREAM.device}/{STREAM.network.name}-{STREAM.weights}/{STREAM.variant}.npy",
+    output:
+        measured=f"{STREAMED}/{{scatteritem}}.measured.json",
+        labels=f"{STREAMED}/{{scatteritem}}.labels.npy",
+    log:
+        f"logs/stream_shard/{STREAM.name}/{{scatteritem}}.log",
+    retries: 1  # a worker that was killed
+    group:
+        STREAM.device
+    conda:
+        "../requirements/conda.yaml"
+    threads: MEASURING_THREADS[STREAM.device]
+    resources:
+        measuring=1,
+        gres=GRES[STREAM.device],
+        slurm_extra=SLURM_EXTRA[STREAM.device],
+    params:
+        rerun_on_device=PLAN.identity(STREAM.device),
+    message:
+        f"Streaming shard {{wildcards.scatteritem}} through {STREAM.variant}"
+    shell:
+        "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
+        " python3 {input.program:q} --began $(date +%s.%N) --shard {input.shard:q} --images {input.images:q}"
+        " --program {input.program_labels:q} --labels {output.labels:q} --out {output.measured:q} 2> >(tee {log:q} >&2)"
+
+
+rule gather_stream:
+    """A stream's shards put together: a row for each, and one hash of all labels."""
+    input:
+        program="scripts/gather_stream.py",
+        modules=dependencies.of("gather_stream.py"),
+        measured=gather.shard(f"{STREAMED}/{{scatteritem}}.measured.json"),
+        labels=gather.shard(f"{STREAMED}/{{scatteritem}}.labels.npy"),
+    output:
+        shards=STREAM.part,
+    log:
+        f"logs/gather_stream/{STREAM.name}.log",
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        rerun_on_columns=dependencies.columns(tables.STREAM_SHARDS),
+    message:
+        "Putting the shards together"
+    shell:
+        "python3 {input.program:q} --shards {input.measured:q} --labels {input.labels:q} --out {output.shards:q}"
+        " 2> >(tee {log:q} >&2)"
+
+
+rule stream:
+    """Images streamed through the network; what this and earlier streams took, and results/stream/streams.csv of it."""
+    input:
+        program="scripts/report_streams.py",
+        shards=sorted({STREAM.part, *streams.made()}),
+    log:
+        "logs/stream.log",
+    conda:
+        "../requirements/conda.yaml"
+    message:
+        "What was streamed"
+    shell:
+        "python3 {input.program:q} --shards {input.shards:q} --out results/stream/streams.csv 2> >(tee {log:q} >&2)"

@@ -1,0 +1,51 @@
+"""Infer one shard of a stream on one device: its labels, and how long it took and what memory, as JSON."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from warpbook import networks, sharing, variants
+from warpbook.errors import UserError, exit_status
+from warpbook.files import written_whole
+from warpbook.harness import streaming
+from warpbook.machine import measured_on, require_target
+from warpbook.streams import Images
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shard", type=Path, required=True, help="what split_stream says of it")
+    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--program", type=Path, required=True, help="labels that the inference program predicts")
+    parser.add_argument(
+        "--began", type=float, required=True, help="when this process was started, in seconds since 1970"
+    )
+    parser.add_argument("--labels", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    shard = json.loads(arguments.shard.read_text())
+    network, variant = networks.find(shard["network"]), variants.read(shard["variant"])
+    if variant.problem:
+        raise UserError(variant.problem)
+    images, expected = Images(arguments.images, network), np.load(arguments.program)
+    require_target(variant.device)
+    ready = time.time()
+    with sharing.held(variant.device, arguments.out):
+        held = time.time()
+        shard["measured_on"] = measured_on(variant.device)
+        lanes = streaming.opened(variant, network, shard["weights"], shard["end"] - shard["first"])
+        measured = streaming.run(lanes, images, shard["first"], shard["end"], expected, arguments.labels)
+        shard |= {"device_bytes": streaming.device_bytes(variant.device), "chunk": len(lanes[0].images)}
+    waited_s = held - ready
+    shard |= {"began_s": arguments.began, "waited_s": waited_s, **measured}
+    shard["start_s"] = shard["first_read_s"] - shard["began_s"] - waited_s
+    with written_whole(arguments.out) as temporary:
+        temporary.write_text(json.dumps(shard, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -28,6 +28,9 @@ RUN_LIMIT_BYTES = 8 << 20
 IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}
 """Parts that are rows of a table of another name."""
 
+MEASURED = (tables.SAMPLES, tables.COURSE_SAMPLES, tables.PROGRAMS, tables.JOBS)
+"""Tables whose rows say where they were made."""
+
 
 def gather(table: Table, paths: list[Path]) -> pd.DataFrame:
     """All rows of one table, from its parts."""
@@ -69,7 +72,7 @@ def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
 
 
 def took_part(tables_of_figures: Iterable[pd.DataFrame]) -> list[str]:
-    """Every node that a figure was measured on, with its GPU."""
+    """Every node that a figure was measured on, with its GPU: those that checked or profiled among them."""
     return sorted({name for frame in tables_of_figures for name in frame.measured_on.unique() if name})
 
 
@@ -124,6 +127,8 @@ def assemble(
         (run / "profiles").mkdir()
         tables_bytes = sum(packed_bytes(run / table.name for table in tables.RUN_TABLES).values())
         left_out = keep_reports(reports, run / "profiles", max(0, RUN_LIMIT_BYTES - tables_bytes))
+        for share in summaries.gpu_shares(frames[tables.JOBS]).itertuples():
+            print(f"{share.measured_on}: {share.jobs} jobs, busy {share.busy_s:.0f} s of {share.wall_s:.0f} s")
         if left_out:
             limit = f"{RUN_LIMIT_BYTES >> 20} MiB packed, of which its tables take {tables_bytes / 2**20:.1f}"
             print(f"left out of the run, which may take {limit}: {', '.join(left_out)}")
@@ -140,7 +145,7 @@ def assemble(
             "dirty": dirty,
             "protocol": timing.PROTOCOL,
             "measuring": config["measuring"],
-            "machine": {**machine, "measured_on": took_part([frames[tables.SAMPLES], frames[tables.PROGRAMS]])},
+            "machine": {**machine, "measured_on": took_part(frames[table] for table in MEASURED)},
             "config": config,
             "reports_left_out": left_out,
         }

@@ -6,6 +6,7 @@ unprofiled, and once to be counted. A marker kernel, launched before each layer,
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -161,7 +162,8 @@ def counted_by_ncu(
             log.unlink(missing_ok=True)
             report.unlink(missing_ok=True)
             try:
-                status, out, err = run_to_end(command, timeout_s)
+                # One ncu at a time gets at $TMPDIR/nsight-compute-lock, and each of several GPUs may have one.
+                status, out, err = run_to_end(command, timeout_s, {**os.environ, "TMPDIR": scratch})
             except subprocess.TimeoutExpired:
                 return {}, {}, Failed("timed_out", f"still running under ncu after {timeout_s:g} s (timeout_s)")
             said = log.read_text(errors="replace") if log.exists() else ""

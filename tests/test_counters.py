@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -178,13 +179,15 @@ def test_readings_are_printed_short(value, metric, words):
 # Prints what ncu would of the launches in LAUNCHES, {layer: kernels}; the rest of its behaviour comes from its name's
 # settings. Layout: the raw page of ncu 2023 to 2025, a row of names, a row of units, a row a launch.
 FAKE = """#!{python}
-import csv, json, sys
+import csv, json, os, sys
 from pathlib import Path
 settings = json.loads(Path(__file__).with_suffix(".json").read_text())
 told = sys.argv[1:]
 after = lambda name: told[told.index(name) + 1]
 with open(Path(__file__).with_suffix(".calls"), "a") as calls:
     calls.write(" ".join(told) + "\\n")
+with open(Path(__file__).with_suffix(".tmpdirs"), "a") as folders:
+    folders.write(os.environ["TMPDIR"] + "\\n")
 if settings.get("prints"):
     print(settings["prints"], file=sys.stderr)
     Path(after("--log-file")).write_text(settings.get("logs", ""))
@@ -281,6 +284,8 @@ def test_every_counter_of_every_launch_is_a_row(tmp_path, ncu):
     assert "--profile-from-start off" in call
     assert "--clock-control none" in call
     assert call.endswith("--inside conv1 conv2")
+    (folder,) = calls.with_suffix(".tmpdirs").read_text().splitlines()
+    assert folder != tempfile.gettempdir()  # where an ncu on another GPU may hold nsight-compute-lock
 
 
 def test_a_counter_without_a_reading_is_an_empty_row(tmp_path, ncu):

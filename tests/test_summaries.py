@@ -83,3 +83,23 @@ def test_products_made_of_several_on_tensor_cores_are_bound_by_the_tensor_cores(
     bound = bounds.method_bound_ms(layer, 10_000, split, gpu)
     assert bound == pytest.approx(tensor_cores_ms) == pytest.approx(0.59, rel=0.05)
     assert bound < 1.5 < bounds.fp32_bound_ms(layer, 10_000, gpu)
+
+
+def job(measured_on: str, began_s: float, ended_s: float, alone: bool = True) -> dict:
+    part = f"samples/gpu/fa18/at_{began_s}"
+    span = {"waited_s": 0.0, "began_s": began_s, "ended_s": ended_s}
+    return {"part": part, "measured_on": measured_on, "alone": alone, "cores": "0-3", **span}
+
+
+def test_a_gpu_is_busy_while_any_job_holds_it_between_the_first_and_the_last_measurement_of_all():
+    checks = [job("node/1", 0, 12, alone=False), job("node/1", 11, 13, alone=False), job("node/2", 0, 9, alone=False)]
+    jobs = pd.DataFrame([*checks, job("node/1", 13, 18), job("node/1", 20, 30), job("node/2", 10, 14)])
+    shares = summaries.gpu_shares(jobs).set_index("measured_on")
+    assert shares.jobs.to_dict() == {"node/1": 4, "node/2": 2}
+    assert shares.busy_s.to_dict() == {"node/1": 18, "node/2": 4}  # 10 to 18 and 20 to 30; 10 to 14
+    assert shares.idle_s.to_dict() == {"node/1": 2, "node/2": 16}
+    assert set(shares.wall_s) == {20}
+
+
+def test_a_run_without_a_gpu_has_no_gpu_s_share():
+    assert summaries.gpu_shares(tables.JOBS.empty()).empty

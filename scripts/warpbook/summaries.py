@@ -1,4 +1,5 @@
-"""From samples to estimates: which samples are sound, and each series' median beside the hardware's bounds."""
+"""From samples to estimates: which samples are sound, and each series' median beside the hardware's bounds; and from
+jobs to what each GPU was busy with."""
 
 from typing import Any
 
@@ -80,3 +81,22 @@ def summarised(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, columns=list(tables.OP_TIMES.columns))
+
+
+def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
+    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s, idle_s, wall_s.
+
+    The wall time is the same for all, from the first measurement's begin to the last one's end; a GPU is busy in it
+    while any job holds it, a check too.
+    """
+    measuring = jobs[jobs.alone] if jobs.alone.any() else jobs
+    begin, end = measuring.began_s.min(), measuring.ended_s.max()
+    rows = []
+    for measured_on, held in jobs.sort_values("began_s").groupby("measured_on"):
+        busy_s, until = 0.0, begin
+        for began_s, ended_s in zip(held.began_s, held.ended_s, strict=True):
+            busy_s += max(0.0, min(ended_s, end) - max(began_s, until))
+            until = max(until, ended_s)
+        cores = " or ".join(sorted(held.cores.unique()))
+        rows.append([measured_on, cores, len(held), busy_s, end - begin - busy_s, end - begin])
+    return pd.DataFrame(rows, columns=["measured_on", "cores", "jobs", "busy_s", "idle_s", "wall_s"])

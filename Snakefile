@@ -22,8 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, "scripts")
 from warpbook import config as configuration
-from warpbook import dependencies, extras, locks, machine, networks, plan, profilers, runs, sharing, submissions, tables
-from warpbook import variants
+from warpbook import console, dependencies, extras, locks, machine, networks, plan, profilers, runs, sharing
+from warpbook import submissions, tables, variants
 from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox
@@ -33,6 +33,9 @@ from warpbook.targets import Targets
 
 configfile: "config.yaml"
 
+
+if workflow.is_main_process:
+    console.shorten()
 
 # The programs read the networks of config.yaml, or what the command line set over them.
 os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})

@@ -230,7 +230,7 @@ def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(worksp
         command, cwd=workspace.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     for line in process.stdout:
-        if re.search(r"Job \d+: (Timing|Running)", line):
+        if re.search(r"^\[.*\] \S+ (Timing|Running)", line):
             break
     time.sleep(0.5)
     os.kill(process.pid, signal.SIGKILL)

@@ -83,14 +83,20 @@ class Workspace:
 
     def snakemake(self, *arguments, check=True, cores=2):
         command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
+        before = set(self.logs())
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=600)
+        done.log = "".join(path.read_text() for path in self.logs() if path not in before)
         if check and done.returncode:
             raise AssertionError(done.stdout + done.stderr)
         return done
 
+    def logs(self) -> list[Path]:
+        """Snakemake's own, which hold what the console leaves out."""
+        return sorted((self.folder / ".snakemake" / "log").glob("*.snakemake.log"))
+
     def jobs(self, done) -> set[str]:
         """Rules of the jobs that a Snakemake call ran."""
-        return set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", done.stdout + done.stderr))
+        return set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", done.log))
 
     def planned(self, *arguments) -> set[str]:
         """Rules of the jobs that a Snakemake call would run."""
@@ -99,7 +105,7 @@ class Workspace:
 
     def finished(self, done) -> list[str]:
         """What each job said that it does."""
-        return re.findall(r"Job \d+: (.*)", done.stdout + done.stderr)
+        return re.findall(r"Job \d+: (.*)", done.log)
 
     def pdf_text(self, study="tiny") -> str:
         """Of a report and its supplement, or of a comparison."""

@@ -30,13 +30,15 @@ def _headline(ev: Evidence) -> str:
     total = ev.times.total(best.name, ev.largest) if best else None
     if best is None or total is None:
         return "no variant has a figure for every layer"
-    words = f"best: {best.name}, {units.time(total.value)} {units.spread(total)}".rstrip()
+    interval = f"{units.spread(total)} at 95\u202f%, " if units.spread(total) else "no interval, "
+    words = f"best: {best.name}, {units.time(total.value)} ({interval}{units.sample_size([total])})"
     words += f" for {units.count(ev.largest)} images on {ev.device_name(best.device)}"
     naive = ev.ranking.naive if best.device == "gpu" else ev.ranking.naive_cpu
     speedup = ev.times.total_speedup(best.name, ev.largest, over=naive.name) if naive and naive != best else None
     if naive is None or speedup is None:
         return words
-    return f"{words}; {units.ratio_within(speedup.ratio)} {units.ratio_interval(speedup.ratio)} over {naive.name}"
+    ratio = f"{units.ratio_within(speedup.ratio)} {units.ratio_interval(speedup.ratio)}"
+    return f"{words}; {ratio} over {naive.name} ({units.sample_size([speedup.ratio])})"
 
 
 def _short(reason: str) -> str:

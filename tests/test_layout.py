@@ -1,11 +1,18 @@
 """The report's pages, by where WeasyPrint sets each word: nothing beyond their margins, none mostly empty."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 
-from warpbook.report import pdf
+from warpbook import config, plan, variants
+from warpbook.report import pdf, rendering
+from warpbook.report.evidence import Evidence
+
+VALUES = yaml.safe_load(config.FILE.read_text())
+OTHERS = [name for name, study in VALUES["studies"].items() if name != "fa18" and "course" not in study]
 
 FULLEST_VOID = 1 / 3
 """The most of a page's height that may be empty; figures and short tables, which stay whole, are made to leave less."""
@@ -42,16 +49,45 @@ def void(page: Any) -> float:
     return 1 - (max((box.position_y + box.height for box in shown(page)), default=top) - top) / height
 
 
+def mostly_empty(pages: list[Any]) -> dict[int, str]:
+    """Pages of which more is empty than may be, by number, with how much; a last one may be."""
+    shares = {place: void(page) for place, page in enumerate(pages, 1)}
+    return {place: f"{share:.2f}" for place, share in shares.items() if share > FULLEST_VOID and place < len(pages)}
+
+
+def beyond_margins(pages: list[Any], first: int) -> dict[int, list[str]]:
+    """What lies beyond the margins of pages from the first on."""
+    return {place: found for place, page in enumerate(pages, 1) if place >= first and (found := beyond(page))}
+
+
+AFTER_COVER = 2  # which has no margins
+
+
 @pytest.mark.parametrize("part", ["report", "supplement"])
 def test_nothing_lies_beyond_a_margin_and_no_page_but_a_last_one_is_mostly_empty(report, part):
     pages = report.laid_out[part].pages
-    bleeding = 1 if part == "report" else 0  # the cover has no margins
-    assert {place: found for place, page in enumerate(pages, 1) if place > bleeding and (found := beyond(page))} == {}
-    empty = {place: f"{void(page):.2f}" for place, page in enumerate(pages, 1) if void(page) > FULLEST_VOID}
-    # The deliverables stand on a page of their own, whatever is left of the one before.
-    before = {place for place, page in enumerate(pages) if any(mark[1] == "Deliverables" for mark in page.bookmarks)}
-    assert part == "supplement" or before
-    assert set(empty) <= {len(pages), *before}, empty
+    assert beyond_margins(pages, AFTER_COVER if part == "report" else 1) == {}
+    assert mostly_empty(pages) == {}
+
+
+@pytest.mark.parametrize("study", OTHERS)
+def test_no_page_of_another_study_s_report_is_mostly_empty_and_nothing_lies_beyond_a_margin(
+    study, newest_archive, opened
+):
+    run = opened(newest_archive)
+    values = VALUES | {"study": study, "measuring": run.record["measuring"]}
+    ev = Evidence(plan.make(config.load(values, list(variants.discover()))), study, run)
+    ev.gpu_run = run  # whose tables are read once for all studies
+    pages = pdf.laid_out(rendering.documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None).report).pages
+    assert beyond_margins(pages, AFTER_COVER) == {}
+    assert mostly_empty(pages) == {}
+
+
+def test_contents_are_split_where_their_columns_are_about_as_high():
+    short = [{"level": 2, "title": "Op times"}] * 6
+    long = [{"level": 2, "title": "Kernels that together take more than 90 % of the GPU time"}] * 3
+    left, right = rendering._contents((rendering.Part("", "", [*long, *short]),))
+    assert (len(left), len(right)) == (3, 6)
 
 
 def page_of(body: str) -> Any:

@@ -24,6 +24,9 @@ from warpbook.terms import Term
 
 FOLDER = PROJECT / "reports"
 
+COLUMN_CHARACTERS = 42
+"""Of a heading that one line of the contents holds."""
+
 
 @dataclass
 class Headings:
@@ -140,10 +143,17 @@ def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None)
 
 
 def _contents(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
-    """The headings of parts in two columns; to have the stylesheet balance them would lay them out many times."""
+    """The headings of parts in two columns of about one height; to have the stylesheet balance them would lay them out
+    many times."""
     entries = [entry for part in parts for entry in part.headings]
-    half = (len(entries) + 1) // 2
+    heights = [_height(entry) for entry in entries]
+    half = min(range(len(entries) + 1), key=lambda split: abs(sum(heights[:split]) - sum(heights[split:])))
     return entries[:half], entries[half:]
+
+
+def _height(entry: dict[str, Any]) -> float:
+    """Of an entry of the contents, in lines."""
+    return (1.5 if entry["level"] == 1 else 1) + len(entry["title"]) // COLUMN_CHARACTERS
 
 
 def _part(ev: Evidence, body: str, front: str = "") -> Part:

@@ -1,5 +1,7 @@
 """The supplement and the chapter on counters as views: what they show of the archived run, and of one that lacks it."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -7,7 +9,7 @@ from warpbook import tables, units
 from warpbook.profiling import counters
 from warpbook.report import traces
 from warpbook.report.views import analysis, ending
-from warpbook.report.views.supplement import builds, correctness, profilers, provenance, times, trust
+from warpbook.report.views.supplement import builds, correctness, profilers, provenance, several_gpus, times, trust
 
 
 @pytest.fixture
@@ -206,3 +208,64 @@ def test_every_interval_among_the_times_in_full_stands_with_its_samples(ev):
     cells_of = [cell for row in times.view(ev).table.rows for cell in row]
     assert any("±" in one for one in cells_of)
     assert all(("±" in one) == ("n\u202f" in one) for one in cells_of)
+
+
+OTHERS = "host/ffffffffffff"  # a GPU that takes half as long again
+SLOWER = 1.5
+
+
+@pytest.fixture(scope="module")
+def of_two_gpus(newest_archive, opened, evidence_of):
+    """Evidence of the run as two GPUs would have made it: the other one every second A/A test, and more of the jobs."""
+    run = opened(newest_archive)
+    samples = run.table(tables.SAMPLES)
+    theirs = samples.job.str.fullmatch(r"aa:.*:[24]") | (samples.job == "shared_input")
+    tests = theirs & (samples.job != "shared_input")
+    assert tests.any()
+    samples = samples.assign(
+        time_ms=samples.time_ms.where(~tests, samples.time_ms * SLOWER),
+        measured_on=theirs.map({False: "host/000000000000", True: OTHERS}),
+    )
+    spans = [("a", 0.0, 60.0), ("b", 60.0, 100.0), ("c", 10.0, 60.0)]
+    on = {"a": "host/000000000000", "b": "host/000000000000", "c": OTHERS}
+    jobs = pd.DataFrame(
+        {
+            "part": f"samples/gpu/fa18/{name}", "measured_on": on[name], "alone": True, "cores": "0-7",
+            "waited_s": 0.0, "began_s": began_s, "ended_s": ended_s,
+        }
+        for name, began_s, ended_s in spans
+    )  # fmt: skip
+    ev = evidence_of(newest_archive)
+    loaded = {**run.loaded, tables.SAMPLES.name: samples, tables.JOBS.name: jobs}
+    ev.gpu_run = ev.local = replace(run, loaded=loaded)
+    return ev
+
+
+def test_several_gpus_are_shown_with_how_busy_each_was(of_two_gpus, ev):
+    table = several_gpus.view(of_two_gpus).shares
+    assert "100 s, of which they were busy 75.0\u202f%" in table.caption
+    assert [row[0] for row in table.rows] == ["000000000000", "ffffffffffff"]
+    assert [cell(table, row, "Busy, s") for row in table.rows] == ["100", "50"]
+    assert [cell(table, row, "Idle, s") for row in table.rows] == ["0", "50"]
+    assert several_gpus.view(ev) is None  # nobody noted what was busy when
+
+
+def test_times_of_the_same_variant_on_several_gpus_are_held_against_each_other(of_two_gpus):
+    view = several_gpus.view(of_two_gpus)
+    ours, theirs = view.aa.rows
+    longer = float(cell(view.aa, theirs, "Times")) / float(cell(view.aa, ours, "Times"))
+    assert longer == pytest.approx(SLOWER, abs=0.02)
+    tests = [int(cell(view.aa, row, "Comparisons").replace("\u202f", "")) for row in view.aa.rows]
+    assert sum(tests) == len(of_two_gpus.trust.aa_tests)
+    assert len(view.times.rows) % 2 == 0
+    assert {cell(view.times, row, "Verdict") for row in view.times.rows[1::2]} == {"slower"}
+
+
+def test_a_gpu_that_takes_longer_widens_what_two_jobs_may_differ_by_and_touches_no_paired_speedup(of_two_gpus, ev):
+    ours, theirs = (one.times.total_speedup("constant_weights", 10_000) for one in (ev, of_two_gpus))
+    assert ours.paired
+    assert ours == theirs
+    ours, theirs = (one.times.total_speedup("fft", 10_000, over="unroll_gemm") for one in (ev, of_two_gpus))
+    assert not ours.paired
+    assert ours.ratio == theirs.ratio
+    assert theirs.drift >= SLOWER - 1 - 0.02 > ours.drift

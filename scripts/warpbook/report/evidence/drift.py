@@ -26,8 +26,10 @@ class Difference:
 class Drift:
     """Differences of the variants that were timed in several jobs, baselines all of them."""
 
-    def __init__(self, scope: Scope, series: dict[Key, np.ndarray], states: dict[str, str]):
+    def __init__(self, scope: Scope, series: dict[Key, np.ndarray], states: dict[str, str], several_gpus: bool):
         self._scope, self._series, self._states = scope, series, states
+        # Jobs of two GPUs differ as those do: A/A tests on each show how far.
+        self._several_gpus = several_gpus
 
     @cached_property
     def differences(self) -> list[Difference]:
@@ -35,7 +37,8 @@ class Drift:
         found = []
         for (job, variant, layer, size, state, kind), times in self._series.items():
             known = self._scope.plan.variants.get(variant)
-            if job == variant or known is None or job not in self._scope.plan.variants or kind != "op":
+            other = job in self._scope.plan.variants or (self._several_gpus and job.startswith("aa:"))
+            if job == variant or known is None or not other or kind != "op":
                 continue
             own = self._series.get((variant, variant, layer, size, state, kind))
             if own is not None and state == self._states[known.device]:

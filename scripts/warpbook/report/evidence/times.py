@@ -55,7 +55,9 @@ class Times:
     @cached_property
     def drift(self) -> Drift:
         """How far baselines differ between jobs."""
-        return Drift(self._scope, self._by_series, STATE)
+        samples = self.samples
+        own = samples[(samples.device == "gpu") & (samples.job == samples.variant)]
+        return Drift(self._scope, self._by_series, STATE, several_gpus=own.measured_on.nunique() > 1)
 
     @cached_property
     def refused_samples(self) -> int:

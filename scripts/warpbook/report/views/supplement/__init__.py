@@ -6,11 +6,21 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.views import analysis, claims, published
 from warpbook.report.views.analysis import InFull
 from warpbook.report.views.parts import Table
-from warpbook.report.views.supplement import builds, correctness, kinds, profilers, provenance, times, trust
+from warpbook.report.views.supplement import (
+    builds,
+    correctness,
+    kinds,
+    profilers,
+    provenance,
+    several_gpus,
+    times,
+    trust,
+)
 from warpbook.report.views.supplement.builds import Builds
 from warpbook.report.views.supplement.correctness import Correctness
 from warpbook.report.views.supplement.profilers import Profilers, Profiles
 from warpbook.report.views.supplement.provenance import Dictionary, Provenance
+from warpbook.report.views.supplement.several_gpus import SeveralGpus
 from warpbook.report.views.supplement.times import Times
 from warpbook.report.views.supplement.trust import Sweep, Trust
 
@@ -45,6 +55,7 @@ class Supplement:
     counters: InFull | None
     published: Table | None
     trust: Trust
+    several_gpus: SeveralGpus | None
     sweeps: tuple[Sweep, ...]
     profilers: Profilers | None
     profiles: Profiles | None
@@ -67,6 +78,7 @@ def view(ev: Evidence) -> Supplement:
         counters=analysis.in_full(ev),
         published=published.in_full(ev),
         trust=trust.view(ev),
+        several_gpus=several_gpus.view(ev),
         sweeps=trust.sweeps(ev),
         profilers=profilers.view(ev),
         profiles=profilers.profiles(ev),

@@ -1,0 +1,117 @@
+"""Supplement: the GPUs that shared a run's jobs, how busy each was, and how far their times differ."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from warpbook import estimates, units
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Table, numbers, words
+
+
+@dataclass(frozen=True)
+class SeveralGpus:
+    """aa, times: A/A tests on each GPU, and their times held against each other; None where the run has none."""
+
+    shares: Table
+    aa: Table | None
+    times: Table | None
+
+
+def view(ev: Evidence) -> SeveralGpus | None:
+    """Of the run that GPU figures come from; None where one GPU made it, or nobody noted which."""
+    if len(ev.trust.gpu_shares) < 2:
+        return None
+    compared = bool(ev.trust.aa_by_gpu)
+    return SeveralGpus(_shares(ev), _aa(ev) if compared else None, _times(ev) if compared else None)
+
+
+def _named(ev: Evidence, measured_on: str) -> str:
+    """A GPU as a table calls it: without its node where all are in one."""
+    nodes = {name.partition("/")[0] for name in ev.trust.gpu_shares.measured_on}
+    return measured_on if len(nodes) > 1 else measured_on.partition("/")[2]
+
+
+def _shares(ev: Evidence) -> Table:
+    shares = ev.trust.gpu_shares.to_dict("records")
+    wall_s = float(shares[0]["wall_s"])
+    busy = sum(row["busy_s"] for row in shares) / len(shares) / wall_s
+    rows = (
+        (
+            _named(ev, row["measured_on"]),
+            row["cores"],
+            units.count(row["jobs"]),
+            f"{row['busy_s']:.0f}",
+            f"{row['idle_s']:.0f}",
+            units.percent(row["busy_s"] / wall_s),
+        )
+        for row in shares
+    )
+    return Table(
+        "gpu-shares-table",
+        f"The {len(shares)} GPUs that shared the run's jobs, by their UUIDs hashed, from the first measurement's begin "
+        f"to the last one's end: {wall_s:.0f} s, of which they were busy {units.percent(busy)}. Idle is also "
+        "what builds, checks on the CPU and an interruption of the run took.",
+        (*words("GPU", "Cores of its jobs"), *numbers("Jobs", "Busy, s", "Idle, s", "Busy")),
+        tuple(rows),
+    )
+
+
+def _aa(ev: Evidence) -> Table:
+    ratios, tests = ev.trust.gpu_ratios, ev.trust.aa_tests
+    rows = []
+    for gpu, span in ratios.items():
+        mine = tests[tests.measured_on == gpu]
+        wrong = int(mine.verdict.isin(["faster", "slower"]).sum())
+        verdicts = (units.count(len(mine)), str(wrong), units.percent(wrong / len(mine)))
+        times = (units.significant(end) for end in (span.middle, span.low, span.high))
+        rows.append((_named(ev, gpu), *verdicts, *times))
+    apart = {place: _apart(by_gpu) for place, by_gpu in ev.trust.aa_by_gpu.items()}
+    usually = float(np.median(list(apart.values())))
+    variant, network, layer, size = farthest = max(apart, key=lambda place: apart[place])
+    places = units.count(max(span.n for span in ratios.values()))
+    return Table(
+        "gpu-aa-table",
+        "A variant in turn with its copy on each GPU: comparisons of every kind of time, and how many were called "
+        "faster or slower, which they are not. Times: the GPU's median op time, cold, over the middle one of all GPUs, "
+        f"in the middle of {places} layers and sizes of all networks, and what 95 % of them lie between. The slowest "
+        f"GPU took {units.percent(usually)} more than the fastest in the middle, and at most "
+        f"{units.percent(apart[farthest])}: {variant}, {layer} of {network}, {units.count(size)} images.",
+        (*words("GPU"), *numbers("Comparisons", "Wrong", "Share", "Times", "from", "to")),
+        tuple(rows),
+    )
+
+
+def _apart(by_gpu: dict[str, np.ndarray]) -> float:
+    """How much more the slowest GPU took than the fastest, by their medians."""
+    medians = [float(np.median(times)) for times in by_gpu.values()]
+    return max(medians) / min(medians) - 1
+
+
+def _times(ev: Evidence) -> Table:
+    rows = []
+    for (variant, network, layer, size), by_gpu in ev.trust.aa_by_gpu.items():
+        if (network, size) != (ev.network.name, ev.largest):
+            continue
+        first = next(iter(by_gpu.values()))
+        for number, (gpu, times) in enumerate(by_gpu.items()):
+            ratio = estimates.unpaired_ratio(times, first) if number else None
+            said = ("1", "", "")
+            if ratio:
+                said = (units.ratio_within(ratio), units.ratio_interval(ratio), _verdict(ev, ratio))
+            rows.append((variant, layer, _named(ev, gpu), cells.timed(estimates.median(times)), *said))
+    return Table(
+        "gpu-times-table",
+        f"The same variant on each GPU: median op time, cold, at {units.count(ev.largest)} images in its A/A tests, "
+        "and that over the first GPU's, with an interval by bootstrap: two measurements apart, and no speedup. A "
+        "speedup is taken within one job, on one GPU; one of two jobs bears a † and allows for what is seen here.",
+        (*words("Variant", "Layer", "GPU"), *numbers("Op time", "Over the first", "95 %"), *words("Verdict")),
+        tuple(rows),
+    )
+
+
+def _verdict(ev: Evidence, ratio: estimates.Estimate) -> str:
+    """In words of time, of which more is slower."""
+    said = estimates.verdict(ratio, ev.config.measuring.same_within)
+    return {"faster": "slower", "slower": "faster"}.get(said, said)

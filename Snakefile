@@ -83,6 +83,7 @@ wildcard_constraints:
     weights="[a-z]+",
     device="cpu|gpu|emulator",
     numbered=r"gpu(-\d+)?",
+    size=r"\d+",
     tool="|".join(profilers.TRACERS),
     variant=variants.SHOWN,
     study="|".join(CONFIG.studies),

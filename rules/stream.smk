@@ -53,7 +53,7 @@ rule split_stream:
 
 
 rule predict_labels:
-    """The label of every test image by the inference program with one variant: those that a stream must give."""
+    """Labels of the first test images by the inference program with one variant: those that a stream must give."""
     input:
         program="scripts/infer.py",
         modules=lambda wildcards: dependencies.of("infer.py", wildcards.device),
@@ -61,9 +61,9 @@ rule predict_labels:
         images="results/data/{network}.npz",
         weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),
     output:
-        labels="results/stream/labels/{device}/{network}-{weights}/{variant}.npy",
+        labels="results/stream/labels/{device}/{network}-{weights}/{variant}-{size}.npy",
     log:
-        "logs/predict_labels/{device}/{network}-{weights}/{variant}.log",
+        "logs/predict_labels/{device}/{network}-{weights}/{variant}-{size}.log",
     group:
         lambda wildcards: wildcards.device
     conda:
@@ -78,7 +78,7 @@ rule predict_labels:
         "Labels of {wildcards.network} by the program with {wildcards.variant}"
     shell:
         "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q}"
-        " --variant {wildcards.variant:q} --device {wildcards.device:q} --predictions {output.labels:q} > {log:q}"
+        " --variant {wildcards.variant:q} --device {wildcards.device:q} --predictions {output.labels:q} {wildcards.size} > {log:q}"
         " 2> >(tee -a {log:q} >&2)"
 
 
@@ -87,10 +87,10 @@ rule stream_shard:
     input:
         program="scripts/stream_shard.py",
         modules=dependencies.of("stream_shard.py", STREAM.device),
-        variant=lambda wildcards: TARGETS.files_of(STREAM.variant) if STREAM.variant in PLAN.variants else [],
+        variant=lambda wildcards: TARGETS.files_of(STREAM.variant),
         shard=f"{STREAMED}/{{scatteritem}}.json",
         images=f"results/stream/images/{STREAM.network.name}-{STREAM.passes}.npy",
-        program_labels=f"results/stream/labels/{STREAM.device}/{STREAM.network.name}-{STREAM.weights}/{STREAM.variant}.npy",
+        program_labels=STREAM.program_labels,
     output:
         measured=f"{STREAMED}/{{scatteritem}}.measured.json",
         labels=f"{STREAMED}/{{scatteritem}}.labels.npy",
@@ -142,12 +142,14 @@ rule stream:
     """Images streamed through the network; what this and earlier streams took, and results/stream/streams.csv of it."""
     input:
         program="scripts/report_streams.py",
-        shards=sorted({STREAM.part, *streams.made()}),
+        shards=[] if STREAM.problem else sorted({STREAM.part, *streams.made()}),
     log:
         "logs/stream.log",
     conda:
         "../requirements/conda.yaml"
+    params:
+        problem=STREAM.problem,
     message:
         "What was streamed"
     shell:
-        "python3 {input.program:q} --shards {input.shards:q} --out results/stream/streams.csv 2> >(tee {log:q} >&2)"
+        "python3 {input.program:q} --problem {params.problem:q} --shards {input.shards:q} --out results/stream/streams.csv 2> >(tee {log:q} >&2)"

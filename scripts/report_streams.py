@@ -7,14 +7,17 @@ from pathlib import Path
 import pandas as pd
 
 from warpbook import stream_tables, streams, units
-from warpbook.errors import exit_status
+from warpbook.errors import UserError, exit_status
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shards", type=Path, nargs="+", required=True, help="tables of shards, one for each stream")
+    parser.add_argument("--problem", default="", help="why there is none")
+    parser.add_argument("--shards", type=Path, nargs="*", default=[], help="tables of shards, one for each stream")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    if arguments.problem:
+        raise UserError(arguments.problem)
     rows = list(streams.summarised(pd.concat([stream_tables.STREAM_SHARDS.read(path) for path in arguments.shards])))
     stream_tables.STREAMS.write(rows, arguments.out)
     for row in rows:

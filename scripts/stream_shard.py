@@ -12,6 +12,7 @@ from warpbook import networks, sharing, variants
 from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
 from warpbook.harness import streaming
+from warpbook.harness.supervision import Failed
 from warpbook.machine import measured_on, require_target
 from warpbook.streams import Images
 
@@ -37,7 +38,10 @@ def main() -> None:
     with sharing.held(variant.device, arguments.out):
         held = time.time()
         shard["measured_on"] = measured_on(variant.device)
-        lanes = streaming.opened(variant, network, shard["weights"], shard["end"] - shard["first"])
+        try:
+            lanes = streaming.opened(variant, network, shard["weights"], shard["end"] - shard["first"])
+        except Failed as failed:
+            raise UserError(str(failed)) from failed
         measured = streaming.run(lanes, images, shard["first"], shard["end"], expected, arguments.labels)
         shard |= {"device_bytes": streaming.device_bytes(variant.device), "chunk": len(lanes[0].images)}
     waited_s = held - ready

@@ -71,24 +71,23 @@ def test_shards_follow_each_other_and_differ_by_one_image_at_most():
     assert streams.split(11, 3) == [(0, 3), (3, 7), (7, 11)]
 
 
-@pytest.mark.parametrize("variant", ["im2col_blas", "loop_nest"])
-def test_a_worker_s_labels_are_those_of_the_inference_program(images_file, tmp_path, variant):
-    found = variants.read(variant)
+def test_a_worker_s_labels_are_those_of_the_inference_program(images_file, tmp_path):
+    found = variants.read("im2col_blas")
     images, _ = data.load(NETWORK)
-    expected, _ = inference.load(found, NETWORK, weights.load(NETWORK, "high"))(images[:1300])
-    lanes = streaming.opened(found, NETWORK, "high", 1250)
+    expected, _ = inference.load(found, NETWORK, weights.load(NETWORK, "high"))(images[:430])
+    lanes = streaming.opened(found, NETWORK, "high", 150)
     padded = np.resize(expected, data.IMAGES)
-    measured = streaming.run(lanes, streams.Images(images_file, NETWORK), 50, 1300, padded, tmp_path / "labels.npy")
+    measured = streaming.run(lanes, streams.Images(images_file, NETWORK), 50, 430, padded, tmp_path / "labels.npy")
     assert measured["mismatched_labels"] == 0
     assert np.array_equal(np.load(tmp_path / "labels.npy"), expected[50:])
     assert measured["compute_s"] > 0
 
 
 def test_a_worker_s_memory_does_not_grow_with_its_images(images_file, tmp_path):
-    lanes = streaming.opened(variants.read("im2col_blas"), NETWORK, "high", 1000)
-    stream(images_file, lanes, 0, 2000, tmp_path)
+    lanes = streaming.opened(variants.read("im2col_blas"), NETWORK, "high", 100)
+    stream(images_file, lanes, 0, 200, tmp_path)
     few_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    stream(images_file, lanes, 0, 12_000, tmp_path)
+    stream(images_file, lanes, 0, 2000, tmp_path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - few_kib < 4 << 10
 
 
@@ -107,7 +106,7 @@ def test_a_file_cut_short_while_it_is_read_is_refused_too(images_file, tmp_path)
     images = streams.Images(short, NETWORK)
     with short.open("rb+") as file:
         file.truncate(1 << 20)
-    with pytest.raises(UserError, match=r"short.npy ended .*, of 20000; delete it"):
+    with pytest.raises(UserError, match=r"short.npy ended before its 20000 images; delete it"):
         images.read(0, np.empty((5000, *NETWORK.image), np.uint8))
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from warpbook import course, devices, profilers, runs, streams, variants, weights
+from warpbook import course, devices, profilers, runs, variants, weights
 from warpbook.config import Config, Study, Target
 from warpbook.devices import Device
 from warpbook.errors import UserError, nearest
@@ -238,17 +238,29 @@ class Plan:
 
     @property
     def stream(self) -> Stream:
-        """What `stream` infers, on the first chosen study's network; its variant is unnamed where none is for the
-        device in hand."""
-        wanted = self.config.stream
+        """What `stream` infers, on the first chosen study's network; with its problem where there is one."""
+        wanted, network = self.config.stream, self.config.network(self.networks[0])
         device: Literal["cpu", "gpu"] = "gpu" if self.device else "cpu"
+        name = wanted.variants.get(device, "")
+        variant, sets = self.variants.get(name), self.weight_sets(network.name)
+        where = f"stream.variants.{device} in config.yaml"
+        problems = [
+            ""
+            if variant
+            else f"{where} names no variant; say which: --config stream='{{variants: {{{device}: <name>}}}}'",
+            variant.problem if variant else "",
+            f"{where}: {name} runs on the {variant.device}" if variant and variant.device != device else "",
+            "" if sets else f"{network.name} has no weights here, and so labels nothing (README, I have a network)",
+        ]
         return Stream(
-            network=self.config.network(self.networks[0]),
-            variant=wanted.variants.get(device, streams.UNNAMED),
+            network=network,
+            weights=sets[0] if sets else "",
+            variant=name,
             device=device,
             images=wanted.images,
             shards=min(wanted.images, self.gpus if wanted.shards == "auto" else wanted.shards),
             workers=self.gpus,
+            problem=next(filter(None, problems), ""),
         )
 
     @property

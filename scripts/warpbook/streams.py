@@ -5,9 +5,11 @@ whole set so often as fits into FILE_BYTES; a stream longer than the file begins
 """
 
 import math
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +28,11 @@ FILE_BYTES = 512 << 20
 """More than processors' caches hold, so that a chunk comes from the disk, or from the memory that keeps files; and less
 than ten million images of 64 x 64, which are 41 GB."""
 
+READERS = 4
+"""Threads that read a chunk together: one copies less from the system's memory than a GPU infers."""
+
 PARTS = Path(extras.PARTS, "stream_shards")
 """Where streams are made, a table of shards for each."""
-
-UNNAMED = "unnamed"
-"""In place of a variant's name, where the configuration names none for the device."""
 
 IDENTITY = ["network", "variant", "images", "shards", "workers"]
 """Columns of STREAM_SHARDS that tell streams apart."""
@@ -41,11 +43,14 @@ class Stream:
     """What one command streams: `images` through a variant, in `shards`, of which `workers` run at a time."""
 
     network: Network
+    weights: str
     variant: str
     device: str
     images: int
     shards: int
     workers: int
+    problem: str = ""
+    """Why it cannot be."""
 
     @property
     def name(self) -> str:
@@ -63,9 +68,10 @@ class Stream:
         return max(1, min(-(-self.images // data.IMAGES), FILE_BYTES // set_bytes))
 
     @property
-    def weights(self) -> str:
-        """The network's usual set; empty where it has none."""
-        return next(iter(self.network.weight_sets), "")
+    def program_labels(self) -> str:
+        """The labels of its images by the inference program, those of the data set at most."""
+        place = f"results/stream/labels/{self.device}/{self.network.name}-{self.weights}"
+        return f"{place}/{self.variant}-{min(self.images, data.IMAGES)}.npy"
 
     @property
     def columns(self) -> Row:
@@ -116,6 +122,7 @@ class Images:
         self._begin, self._image_bytes, self._count = self._file.tell(), math.prod(network.image), shape[0]
         if kind != np.uint8 or shape[1:] != network.image or not self._count or self._count % data.IMAGES:
             raise UserError(f"{path} holds {kind} of shape {shape}, no images of {network.name}; {_REMEDY}")
+        self._readers = ThreadPoolExecutor(READERS)
         held, whole = path.stat().st_size - self._begin, self._count * self._image_bytes
         if held != whole:
             raise UserError(
@@ -124,17 +131,21 @@ class Images:
 
     def read(self, first: int, out: np.ndarray) -> None:
         """Fill `out` (n, height, width) with the stream's images from `first` on."""
+        parts = np.array_split(out, READERS)
+        begins = accumulate(map(len, parts), initial=first)
+        list(self._readers.map(self._fill, begins, parts))
+
+    def _fill(self, first: int, out: np.ndarray) -> None:
         done = 0
         while done < len(out):
             place = (first + done) % self._count
             part = out[done : done + self._count - place]
-            self._file.seek(self._begin + place * self._image_bytes)
-            left = part.reshape(-1).data
+            left, offset = part.reshape(-1).data, self._begin + place * self._image_bytes
             while len(left):
-                got = self._file.readinto(left)  # at most 2 GiB a call
+                got = os.preadv(self._file.fileno(), [left], offset)  # at most 2 GiB a call
                 if not got:
-                    raise UserError(f"{self._path} ended at image {place}, of {self._count}; {_REMEDY}")
-                left = left[got:]
+                    raise UserError(f"{self._path} ended before its {self._count} images; {_REMEDY}")
+                left, offset = left[got:], offset + got
             done += len(part)
 
 

@@ -186,8 +186,8 @@ class OnGpu:
             else:
                 operation = self._prepared(layer, len(x))
                 y = self._empty(layer.y_shape(len(x)), np.float32)
-                arrays = (x, self._parameters[f"{layer.name}.weight"], y)
-                returned = (call or self._called)(f"{layer.name} {self._variant.name}", operation, *arrays)
+                w = self._parameters[f"{layer.name}.weight"]
+                returned = (call or self._called)(f"{layer.name} {self._variant.name}", operation, x, w, y)
                 x = y if returned is None else returned
                 if step.activation != "none":
                     with self._marked(step.activation):

@@ -186,7 +186,8 @@ def device_bytes(device: str) -> int | None:
 
 def run(lanes: list[Lane], images: Images, first: int, end: int, expected: np.ndarray, out: Path) -> Row:
     """Infer the stream's images from `first` to before `end`, write their labels to the .npy file `out`, and return
-    columns of STREAM_SHARDS. `expected` are labels of the data set (10000,): those that differ are counted."""
+    columns of STREAM_SHARDS. `expected` are labels of the data set, or of the stream where it is shorter: those that
+    differ are counted."""
     chunk = len(lanes[0].images)
     under_way: deque[tuple[int, int, Lane]] = deque()
     digest, labels_sum, mismatched, read_s = hashlib.sha256(), 0, 0, 0.0

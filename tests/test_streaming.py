@@ -1,0 +1,148 @@
+"""`snakemake stream` in a copy of the project: shards divided, killed, done again and gathered, and what is refused."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from warpbook import stream_tables, tables
+from workspaces import copy_of_project
+
+IMAGES = 600
+SMALL = {"images": IMAGES, "variants": {"cpu": "im2col_blas"}}
+SAME = ["stream_sha256", "labels_sum", "mismatched_labels"]
+
+
+@pytest.fixture(scope="module")
+def streaming(tmp_path_factory):
+    """A copy of the project that streams by a small variant."""
+    workspace = copy_of_project(tmp_path_factory.mktemp("streaming") / "project")
+    workspace.configure(stream=SMALL)
+    return workspace
+
+
+def shards_of(workspace, shards, images=IMAGES):
+    path = workspace.folder / "results" / "parts" / "stream_shards" / f"fa18-im2col_blas-{images}-{shards}-1.csv"
+    return stream_tables.STREAM_SHARDS.read(path)
+
+
+def asked(shards, images=IMAGES):
+    return ["stream", "--config", f"stream={{images: {images}, shards: {shards}}}"]
+
+
+def test_labels_are_equal_over_1_2_and_5_shards_and_equal_to_the_program_s(streaming):
+    found = []
+    for shards in (1, 2, 5):
+        done = streaming.snakemake(*asked(shards))
+        rows = shards_of(streaming, shards)
+        assert rows.shard.tolist() == list(range(1, shards + 1))
+        assert rows["first"].tolist() == [0, *rows.end[:-1]]
+        assert rows.end.iloc[-1] == IMAGES
+        assert rows.mismatched_labels.tolist() == [0] * shards
+        assert (rows.max_rss_kib > 1 << 10).all()
+        assert (rows.read_s + rows.compute_s <= rows.ended_s - rows.first_read_s).all()
+        found.append((rows.stream_sha256.iloc[0], rows.labels_sum.sum()))
+    assert len(set(found)) == 1
+    assert f"fa18 im2col_blas: {IMAGES} images over 1 CPU in" in done.stdout + done.stderr
+    whole = stream_tables.STREAMS.read(streaming.folder / "results" / "stream" / "streams.csv")
+    assert whole.shards.tolist() == [1, 2, 5]
+    assert whole.labels_sum.nunique() == whole.stream_sha256.nunique() == 1
+    assert streaming.leftovers() == []
+
+
+def test_streams_are_parts_of_this_machine_s_run(streaming):
+    streaming.snakemake(*asked(1))
+    planned = streaming.snakemake("--dry-run", "--printshellcmds", "measure").stdout
+    assert "results/parts/stream_shards/fa18-im2col_blas-600-1-1.csv" in planned
+    assert stream_tables.STREAM_SHARDS in tables.RUN_TABLES
+
+
+def worker_of(workspace) -> int | None:
+    """A worker of the workspace's stream that has begun to write labels."""
+    if not any((workspace.folder / "results" / "stream").glob("*/.*.labels.npy.*/*.npy")):
+        return None
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            here = (path / "cwd").resolve() == workspace.folder.resolve()
+        except OSError:  # it ended meanwhile, or is another user's
+            continue
+        if here and b"scripts/stream_shard.py" in words and words[0].endswith(b"python3"):
+            return int(path.name)
+    return None
+
+
+def killed_in_its_midst(workspace, process) -> None:
+    while not (worker := worker_of(workspace)):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    os.kill(worker, signal.SIGKILL)
+
+
+def test_a_killed_worker_s_shard_is_done_again_and_the_table_is_the_same(streaming):
+    images = 3000
+    process = streaming.start(*asked(2, images))
+    killed_in_its_midst(streaming, process)
+    words, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, words
+    assert words.count("Error in rule stream_shard") == 1
+    streaming.snakemake(*asked(1, images))
+    again, undisturbed = shards_of(streaming, 2, images), shards_of(streaming, 1, images)
+    assert again.end.tolist() == [1500, 3000]
+    assert set(again.stream_sha256) == set(undisturbed.stream_sha256)
+    assert again.labels_sum.sum() == undisturbed.labels_sum.sum()
+    assert streaming.leftovers() == []
+
+
+def test_shards_that_were_done_before_all_was_killed_are_kept(streaming):
+    streaming.snakemake(*asked(5))
+    folder = streaming.folder / "results" / "stream" / f"fa18-im2col_blas-{IMAGES}-5-1"
+    before = shards_of(streaming, 5)
+    for name in ("3-of-5.measured.json", "3-of-5.labels.npy"):
+        (folder / name).unlink()
+    (streaming.folder / "results" / "parts" / "stream_shards" / f"fa18-im2col_blas-{IMAGES}-5-1.csv").unlink()
+    done = streaming.snakemake(*asked(5))
+    streamed = [words for words in streaming.finished(done) if words.startswith("Streaming")]
+    assert streamed == ["Streaming shard 3-of-5 through im2col_blas"]
+    assert shards_of(streaming, 5)[SAME].equals(before[SAME])
+
+
+def test_a_file_of_images_cut_short_is_refused_by_a_sentence(streaming):
+    streaming.snakemake(*asked(1))
+    path = streaming.folder / "results" / "stream" / "images" / "fa18-1.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    try:
+        done = streaming.snakemake(*asked(1), check=False)
+    finally:
+        path.unlink()
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "fa18-1.npy holds 40959900 bytes of images, and its 10000 images take 40960000; delete it and run" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        ({}, "stream.variants.cpu in config.yaml names no variant; --config stream="),
+        ({"variants": {"cpu": "direct"}}, "stream.variants.cpu in config.yaml: direct runs on the gpu"),
+        (
+            {"variants": {"cpu": "im2col"}},
+            "stream.variants.cpu: no variant is called 'im2col': did you mean 'im2col_bl",
+        ),
+        ({"images": 0}, "stream.images: "),
+        ({"shards": "many"}, "stream.shards"),
+    ],
+)
+def test_a_stream_that_cannot_be_is_refused_by_a_sentence(streaming, stream, words):
+    streaming.configure(stream=stream)
+    try:
+        done = streaming.snakemake("stream", check=False)
+    finally:
+        streaming.configure(stream=SMALL)
+    assert done.returncode != 0
+    assert words in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr

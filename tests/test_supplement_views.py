@@ -5,11 +5,20 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from warpbook import tables, units
+from warpbook import stream_tables, tables, units
 from warpbook.profiling import counters
 from warpbook.report import traces
 from warpbook.report.views import analysis, ending
-from warpbook.report.views.supplement import builds, correctness, profilers, provenance, several_gpus, times, trust
+from warpbook.report.views.supplement import (
+    builds,
+    correctness,
+    profilers,
+    provenance,
+    several_gpus,
+    streaming,
+    times,
+    trust,
+)
 
 
 @pytest.fixture
@@ -269,3 +278,52 @@ def test_a_gpu_that_takes_longer_widens_what_two_jobs_may_differ_by_and_touches_
     assert not ours.paired
     assert ours.ratio == theirs.ratio
     assert theirs.drift >= SLOWER - 1 - 0.02 > ours.drift
+
+
+@pytest.fixture
+def streamed(newest_archive, opened, evidence_of):
+    """Evidence of the run as though it held streams of one and ten million images, over 1 and 2 GPUs."""
+    defaults = {"Int64": 1 << 30, "int64": 1 << 10, "float64": 0.5, "string": "fa18", "bool": True}
+    columns = {name: defaults[column.dtype] for name, column in stream_tables.STREAM_SHARDS.columns.items()}
+    columns |= {"variant": "direct", "device": "gpu", "labels_sum": 9, "mismatched_labels": 0, "began_s": 0.0}
+    rows = [
+        {
+            **columns, "images": images, "shards": devices, "workers": devices, "shard": shard,
+            "measured_on": f"host/{shard}", "first_read_s": 4.0, "ended_s": 4 + images / 5e5 / devices,
+        }
+        for images in (1_000_000, 10_000_000)
+        for devices in (1, 2)
+        for shard in range(1, devices + 1)
+    ]  # fmt: skip
+    ev = evidence_of(newest_archive)
+    run = opened(newest_archive)
+    loaded = {**run.loaded, stream_tables.STREAM_SHARDS.name: pd.DataFrame(rows)}
+    ev.gpu_run = ev.local = replace(run, loaded=loaded)
+    return ev
+
+
+def test_streams_are_shown_with_their_rates_and_efficiency_where_the_run_holds_some(streamed, ev):
+    view = streaming.view(streamed)
+    assert [row[1:3] for row in view.rates.rows] == [
+        ("1\u202f000\u202f000", "1 GPU"),
+        ("1\u202f000\u202f000", "2 GPUs"),
+        ("10\u202f000\u202f000", "1 GPU"),
+        ("10\u202f000\u202f000", "2 GPUs"),
+    ]
+    assert [row[3] for row in view.rates.rows] == ["6.00", "5.00", "24.00", "14.00"]
+    assert [row[5] for row in view.rates.rows] == ["100.0\u202f%", "60.0\u202f%", "100.0\u202f%", "85.7\u202f%"]
+    assert {row[8] for row in view.rates.rows} == {"100.0\u202f%"}
+    assert {row[-2:] for row in view.spent.rows} == {("1024", "1")}
+    assert "direct, 2 GPUs" in view.figure.svg
+    assert streaming.view(ev) is None
+
+
+def test_a_stream_of_a_variant_whose_source_changed_is_not_shown(streamed):
+    assert streamed.streams.rows
+    record = streamed.gpu_run.record
+    direct = {**record["variants"]["direct"], "source_sha256": "another"}
+    streamed.gpu_run = replace(
+        streamed.gpu_run, record={**record, "variants": {**record["variants"], "direct": direct}}
+    )
+    del streamed.streams.rows
+    assert streaming.view(streamed) is None

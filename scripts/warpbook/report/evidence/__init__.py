@@ -28,6 +28,7 @@ from warpbook.report.evidence.published import Published
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
+from warpbook.report.evidence.streams import Streams
 from warpbook.report.evidence.submitted import Submitted
 from warpbook.report.evidence.times import STATE, Speedup, Times
 from warpbook.report.evidence.trust import Trust
@@ -67,6 +68,7 @@ class Evidence(Scope):
         self.claims = Claims(self, self.times, self.counters, self.builds, self.checks, self.profiles, self.problems)
         self.published = Published(self, self.times, self.programs)
         self.trust = Trust(self, self.selection)
+        self.streams = Streams(self.selection)
         self.submitted = Submitted(self, self.builds)
 
 

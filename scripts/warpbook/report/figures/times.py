@@ -1,5 +1,7 @@
 """Op times and speedups of the variants, and how far from the hardware's bound they are."""
 
+from collections.abc import Callable
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -8,6 +10,8 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.figures.style import (
     DASHED,
     INK,
+    MARKERS,
+    OURS,
     WIDTH_IN,
     as_ratio,
     bar_with_error,
@@ -21,6 +25,7 @@ from warpbook.report.figures.style import (
     value_axis,
 )
 from warpbook.report.figures.vector import svg
+from warpbook.table import Row
 from warpbook.variants import Variant
 
 MOST_SHOWN = 8  # variants in the summary's chart
@@ -95,6 +100,33 @@ def speedup_by_size(ev: Evidence, variant: Variant, others: list[Variant]) -> st
     value_axis(axes, "y")
     axes.set_ylabel(f"Speedup of {variant.name}")
     _end_labels(axes, ev.sizes[-1], ends)
+    return svg(figure)
+
+
+def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
+    """Time against images streamed, logarithmic both ways, a line for each variant and what it ran `over`."""
+    figure = Figure(figsize=(WIDTH_IN, 2.6), layout="constrained")
+    axes = figure.subplots()
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in ev.streams.rows:
+        lines.setdefault((row["variant"], over(row)), []).append(row)
+    for number, ((variant, where), rows) in enumerate(lines.items()):
+        points = [row["images"] for row in rows], [row["wall_s"] for row in rows]
+        colour, marker = OURS[number % len(OURS)], MARKERS[number % len(MARKERS)]
+        axes.plot(*points, color=colour, marker=marker, label=f"{variant}, {where}")
+    single = [row for row in ev.streams.rows if row["devices"] == 1]
+    images = sorted({row["images"] for row in ev.streams.rows})
+    for variant in dict.fromkeys(row["variant"] for row in single):
+        longest = max((row for row in single if row["variant"] == variant), key=lambda row: int(row["images"]))
+        in_proportion = [longest["wall_s"] * count / longest["images"] for count in images]
+        axes.plot(images, in_proportion, color=INK, linewidth=0.9, linestyle=DASHED)
+    size_axis(axes, images)
+    axes.set_xlabel("Images streamed")
+    axes.set_yscale("log")
+    log_axis(axes.yaxis, lambda value, _: f"{value:g} s")
+    value_axis(axes, "y")
+    axes.set_ylabel("Time")
+    figure.legend(loc="outside right upper")
     return svg(figure)
 
 

@@ -13,6 +13,7 @@ from warpbook.report.views.supplement import (
     profilers,
     provenance,
     several_gpus,
+    streaming,
     times,
     trust,
 )
@@ -21,6 +22,7 @@ from warpbook.report.views.supplement.correctness import Correctness
 from warpbook.report.views.supplement.profilers import Profilers, Profiles
 from warpbook.report.views.supplement.provenance import Dictionary, Provenance
 from warpbook.report.views.supplement.several_gpus import SeveralGpus
+from warpbook.report.views.supplement.streaming import Streaming
 from warpbook.report.views.supplement.times import Times
 from warpbook.report.views.supplement.trust import Sweep, Trust
 
@@ -56,6 +58,7 @@ class Supplement:
     published: Table | None
     trust: Trust
     several_gpus: SeveralGpus | None
+    streaming: Streaming | None
     sweeps: tuple[Sweep, ...]
     profilers: Profilers | None
     profiles: Profiles | None
@@ -79,6 +82,7 @@ def view(ev: Evidence) -> Supplement:
         published=published.in_full(ev),
         trust=trust.view(ev),
         several_gpus=several_gpus.view(ev),
+        streaming=streaming.view(ev),
         sweeps=trust.sweeps(ev),
         profilers=profilers.view(ev),
         profiles=profilers.profiles(ev),

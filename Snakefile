@@ -134,6 +134,10 @@ onstart:
         locks.folder(Path("results/.lock"))
     except UserError as error:
         sys.exit(f"error: {error}")
+    if GPUS > 1:
+        words = f"{GPUS} GPUs share the jobs ({PLAN.device.model})"
+        held_back = f", {workflow.cores} at a time for --cores {workflow.cores}" if workflow.cores < GPUS else ""
+        print(f"{words}{held_back}", file=sys.stderr)
     for left in Path("results").glob(f"{VERDICTS}*"):  # by a Snakemake that was killed
         left.unlink()
     for device in ["cpu", *(["gpu"] if PLAN.device else [])]:

@@ -26,6 +26,7 @@ int cuDeviceGetCount(int *out) { *out = count; return 0; }
 int cuDeviceGet(int *handle, int number) { *handle = visible[number]; return 0; }
 int cuDeviceGetName(char *name, int size, int handle) { snprintf(name, size, "Simulated GPU"); return 0; }
 int cuDeviceGetUuid(unsigned char *uuid, int handle) { uuid_of(handle, uuid); return 0; }
+int cuDeviceGetPCIBusId(char *bus, int size, int handle) { snprintf(bus, size, "0000:%02X:00.0", handle); return 0; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int handle) { *bytes = (size_t)80 << 30; return 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int handle) { *value = attribute == 75 ? 9 : 0; return 0; }

@@ -21,7 +21,7 @@ def planned(tmp_path_factory):
 
     pytest.importorskip("snakemake_executor_plugin_slurm", reason="snakemake-executor-plugin-slurm is not installed")
 
-    def plan(name: str, executor: str) -> list[tuple[str, str, dict[str, str]]]:
+    def plan(name: str, executor: str, *more: str) -> list[tuple[str, str, dict[str, str]]]:
         content = yaml.safe_load((PROJECT / "profiles" / name / "config.yaml").read_text())
         folder = tmp_path_factory.mktemp(name)
         kept = {key: value for key, value in content.items() if not key.startswith(executor) and key != "executor"}
@@ -33,7 +33,7 @@ def planned(tmp_path_factory):
             (folder / path.relative_to(PROJECT)).write_text(without)
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(folder / "Snakefile")]
         command += ["--dry-run", "--forceall", "--workflow-profile", "none"]
-        command += ["--nolock", "--profile", str(folder), "--executor", "slurm", *PLANNED]
+        command += ["--nolock", "--profile", str(folder), "--executor", "slurm", *PLANNED, *more]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return list(jobs(done.stdout + done.stderr))
@@ -63,6 +63,12 @@ def test_through_slurm_all_that_is_measured_on_the_gpu_is_one_group_that_alone_a
         assert (resources.get("gres") == "gpu:1") == (group in ("gpu", "counters")), rule
         assert "gpu" not in resources, rule
         assert ("exclusive" in resources.get("slurm_extra", "")) == (group == "cpu"), rule
+
+
+def test_through_slurm_an_allocation_has_all_the_gpus_that_share_its_jobs(planned):
+    asked = {(group, resources.get("gres", "")) for group, _, resources in planned("slurm", "slurm", "gpus=3") if group}
+    assert {("gpu", "gpu:3"), ("counters", "gpu:3"), ("cpu", "")} <= asked
+    assert {gres for _, gres in asked} == {"", "gpu:3"}
 
 
 def test_on_kubernetes_the_same_jobs_ask_for_a_gpu(planned):

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -261,16 +262,32 @@ def test_gpus_of_a_run_are_of_one_model_and_as_many_as_are_there():
         devices.alike(mixed, 3)
 
 
+EIGHT = dict(enumerate(range(8)))
+TWO_EACH = {0: 0, 1: 1, 2: 2, 3: 3, 4: 0, 5: 1, 6: 2, 7: 3}  # threads 0 and 4 are of one core
+
+
 @pytest.mark.parametrize(
-    ("threads", "shares", "expected"),
+    ("threads", "near", "expected"),
     [
-        ({0: 0, 1: 1, 2: 2, 3: 3}, 2, [[0, 1], [2, 3]]),
-        ({0: 0, 1: 1, 2: 2, 3: 3, 4: 0, 5: 1, 6: 2, 7: 3}, 2, [[0, 1, 4, 5], [2, 3, 6, 7]]),  # two threads a core
-        (dict(enumerate(range(7))), 3, [[0, 1], [2, 3], [4, 5, 6]]),
-        ({0: 0, 1: 0}, 2, [[0, 1], [0, 1]]),
+        (EIGHT, ["", ""], [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        (TWO_EACH, ["", ""], [[0, 1, 4, 5], [2, 3, 6, 7]]),
+        (dict(enumerate(range(7))), ["", "", ""], [[0, 1], [2, 3], [4, 5, 6]]),
+        ({0: 0, 1: 0}, ["", ""], [[0, 1], [0, 1]]),  # a core for two
+        (EIGHT, ["4-7", "4-7"], [[4, 5], [6, 7]]),  # two of four GPUs, those of the second half
+        (EIGHT, ["4-7", "0-3", "4-7"], [[4, 5], [0, 1, 2, 3], [6, 7]]),
+        (TWO_EACH, ["0,4", "1-3,5-7"], [[0, 4], [1, 2, 3, 5, 6, 7]]),
+        (EIGHT, ["0-5", "4-7"], [[0, 1, 2, 3], [4, 5, 6, 7]]),  # neither apart nor together
+        (EIGHT, ["0-3", "8-15"], [[0, 1, 2, 3], [4, 5, 6, 7]]),  # this process was given none beside the second
+        (EIGHT, ["0-7", ""], [[0, 1, 2, 3], [4, 5, 6, 7]]),
     ],
 )
-def test_cores_are_shared_out_in_neighbours_both_threads_of_a_core_or_neither(threads, shares, expected, monkeypatch):
+def test_a_gpu_s_cores_are_neighbours_beside_it_both_threads_or_neither(threads, near, expected, monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "CORES", frozenset(threads))
     monkeypatch.setattr(sharing, "_first_thread", lambda thread: threads[thread])
-    assert [sharing.share_of(place, shares) for place in range(shares)] == expected
+    monkeypatch.setattr(sharing, "PCI", tmp_path)
+    gpus = [replace(device(number=number), pci=f"0000:{number:02x}:00.0") for number in range(len(near))]
+    for gpu, said in zip(gpus, near, strict=True):
+        if said:
+            (tmp_path / gpu.pci).mkdir()
+            (tmp_path / gpu.pci / "local_cpulist").write_text(f"{said}\n")
+    assert sharing.shares(gpus) == expected

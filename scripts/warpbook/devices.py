@@ -22,6 +22,8 @@ class Device:
     memory_bytes: int = 0
     selector: str = field(default="", repr=False)
     """What CUDA_VISIBLE_DEVICES names it by: its UUID, which no run records."""
+    pci: str = field(default="", repr=False)
+    """Its place on the PCI bus, as the system names it: 0000:1b:00.0. Empty where the driver does not tell."""
 
     @property
     def model(self) -> str:
@@ -155,6 +157,7 @@ def _described(cuda: ctypes.CDLL, number: int) -> Device | str:
     handle = ctypes.c_int()
     name = ctypes.create_string_buffer(100)
     identity = (ctypes.c_ubyte * 16)()
+    pci = ctypes.create_string_buffer(16)
     version = ctypes.c_int()
     major, minor = ctypes.c_int(), ctypes.c_int()
     memory = ctypes.c_size_t()
@@ -169,6 +172,7 @@ def _described(cuda: ctypes.CDLL, number: int) -> Device | str:
     ]
     if any(calls):
         return f"the CUDA driver fails to describe device {number} (errors {calls})"
+    known = cuda.cuDeviceGetPCIBusId(pci, len(pci), handle) == 0
     return Device(
         name=name.value.decode(),
         arch=f"sm_{major.value}{minor.value}",
@@ -176,6 +180,7 @@ def _described(cuda: ctypes.CDLL, number: int) -> Device | str:
         driver_cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
         memory_bytes=memory.value,
         selector=f"GPU-{uuid.UUID(bytes=bytes(identity))}",
+        pci=pci.value.decode().lower() if known else "",
     )
 
 

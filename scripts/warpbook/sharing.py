@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from time import time
 
@@ -17,6 +18,7 @@ GPUS = "WARPBOOK_GPUS"
 
 NOTES = Path(extras.PARTS, "jobs")
 TOPOLOGY = Path("/sys/devices/system/cpu")
+PCI = Path("/sys/bus/pci/devices")
 
 
 @contextmanager
@@ -42,7 +44,7 @@ def held(device: str, out: Path, shared: bool = False, number: int | None = None
         places = range(len(several)) if number is None else [number]
         with locks.gpu([several[place].uuid_sha256 for place in places], shared) as taken:
             place = places[taken]
-            with machine.using(several[place]), _kept_to(share_of(place, wanted)), _noted(out, asked, shared):
+            with machine.using(several[place]), _kept_to(shares(several)[place]), _noted(out, asked, shared):
                 yield
 
 
@@ -57,17 +59,40 @@ def _several(wanted: int) -> list[devices.Device]:
     return several
 
 
-def share_of(place: int, shares: int) -> list[int]:
-    """The cores of one of so many GPUs: neighbours, and both threads of a core or neither. All cores of the machine
-    where there are fewer than GPUs."""
+def shares(gpus: Sequence[devices.Device]) -> list[list[int]]:
+    """The cores of each GPU: its part of those beside it, where the system tells which these are, else of all.
+
+    They are neighbours, both threads of a core or neither. Where they are fewer than GPUs, each has them all.
+    """
+    near = [_near(gpu) for gpu in gpus]
+    apart = all(one == other or not one & other for one, other in combinations(near, 2))
+    if not apart or not all(near):
+        near = [machine.CORES] * len(gpus)
+    given = []
+    for place, threads in enumerate(near):
+        cores = _cores(threads)
+        place, of = near[:place].count(threads), near.count(threads)
+        mine = cores[place * len(cores) // of : (place + 1) * len(cores) // of] if len(cores) >= of else cores
+        given.append(sorted(thread for core in mine for thread in core))
+    return given
+
+
+def _near(gpu: devices.Device) -> frozenset[int]:
+    """This process's cores in the part of the machine that a GPU is attached to; all where the system does not tell."""
+    try:
+        listed = (PCI / gpu.pci / "local_cpulist").read_text().strip()
+        ends = [[int(end) for end in part.split("-")] for part in listed.split(",")]
+    except (OSError, ValueError):
+        return machine.CORES
+    return machine.CORES & {thread for first, *last in ends for thread in range(first, (last or [first])[0] + 1)}
+
+
+def _cores(threads: frozenset[int]) -> list[list[int]]:
+    """The threads of each core, in order."""
     by_core: dict[int, list[int]] = {}
-    for thread in sorted(machine.CORES):
+    for thread in sorted(threads):
         by_core.setdefault(_first_thread(thread), []).append(thread)
-    cores = [by_core[first] for first in sorted(by_core)]
-    if len(cores) < shares:
-        return sorted(machine.CORES)
-    mine = cores[place * len(cores) // shares : (place + 1) * len(cores) // shares]
-    return sorted(thread for core in mine for thread in core)
+    return [by_core[first] for first in sorted(by_core)]
 
 
 def _first_thread(thread: int) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook import config, plan, provenance, runs, variants
+from warpbook.apart import meanwhile
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.profiling import imported
@@ -33,10 +34,10 @@ def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path,
         written_whole(html) as temporary_html,
         written_whole(pdf) as temporary_pdf,
         written_whole(supplement) as temporary_supplement,
+        meanwhile(write_pdf, documents.supplement, temporary_supplement),
     ):
         temporary_html.write_text(rendering.standalone(documents.whole))
         write_pdf(documents.report, temporary_pdf, ev.cited)
-        write_pdf(documents.supplement, temporary_supplement)
     print("\n".join(closing.lines(ev, pdf)))
 
 

@@ -1,6 +1,7 @@
 """Fixtures: the report of the archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid out."""
 
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,8 +41,14 @@ def report(tmp_path_factory, rendered) -> SimpleNamespace:
         laid_out.append(lay_out(*arguments, **options))
         return laid_out[-1]
 
+    @contextmanager
+    def in_turn(work, *arguments):
+        yield
+        work(*arguments)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weasyprint.HTML, "render", kept)
+        patch.setattr(render_report, "meanwhile", in_turn)  # what another process lays out is not seen here
         html, pdf = rendered(folder)
     pages = dict(zip(("report", "supplement"), laid_out, strict=True))
     return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"), laid_out=pages)

@@ -75,6 +75,9 @@ class Undrawable(UserError):
         named = ", ".join(f"U+{ord(one):04X}" for one in sorted(characters)[:20])
         super().__init__(f"WeasyPrint could not draw everything: no font has {named}")
 
+    def __reduce__(self) -> tuple[type["Undrawable"], tuple[set[str]]]:
+        return Undrawable, (self.characters,)  # as it was made, in another process too
+
 
 def _fetcher() -> "URLFetcher":
     """What WeasyPrint may embed: what the document holds itself, and our fonts. Texts of strangers are in it."""

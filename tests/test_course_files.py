@@ -172,3 +172,21 @@ def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it
         "right for 100 images, not for 3: divided: heap-buffer-overflow in matrix_unrolling_kernel at divided.cu:20"
         in rows[1]["reason"]
     )
+
+
+@needs_compiler
+def test_a_file_that_keeps_the_memory_of_its_first_batch_is_right_at_the_course_s(tmp_path):
+    code = (FILES / "one_call.cu").read_text()
+    for old, new in (
+        ("    float *y, *x, *k;", "    static float *y, *x, *k;\n    if (!y) {"),
+        ("C * K * K));\n    checked(cudaMemcpy(x", "C * K * K)); }\n    checked(cudaMemcpy(x"),
+        ("    cudaFree(y), cudaFree(x), cudaFree(k);\n", ""),
+    ):
+        assert old in code
+        code = code.replace(old, new)
+    (tmp_path / "kept.cu").write_text(code)
+    (tmp_path / "built").mkdir()
+    rows = [
+        row for rows in coursework.check(variants.read("kept", tmp_path), False, tmp_path / "built") for row in rows
+    ]
+    assert {(row["size"], row["status"]) for row in rows} == {(3, "ok"), (100, "ok")}

@@ -160,6 +160,7 @@ inline std::vector<char*> stacks;  // those that are free
 inline void* scheduler;
 inline Fiber* current;
 inline unsigned threads, live, ready;
+inline unsigned ready_in[MOST_THREADS / WARP];  // of each warp
 inline std::function<void()> body;
 
 // Changes stacks: what a function must keep for its caller is saved on the one that is left.
@@ -235,6 +236,14 @@ EMULATOR_UNWATCHED inline void taken(Fiber* fiber)
     threadIdx = fiber->index;
 }
 
+EMULATOR_UNWATCHED inline unsigned& ready_beside(const Fiber& fiber) { return ready_in[unsigned(&fiber - fibers) / WARP]; }
+
+EMULATOR_UNWATCHED inline void made_ready(Fiber& fiber)
+{
+    fiber.state = State::READY;
+    ++ready, ++ready_beside(fiber);
+}
+
 inline void fiber_main();
 
 // Leave what runs for a thread, on its own stack, or where there is none for the scheduler.
@@ -256,7 +265,7 @@ EMULATOR_UNWATCHED inline void fiber_main()
     for (;;) {
         body();
         current->state = State::DONE;
-        --live, --ready;
+        --live, --ready, --ready_beside(*current);
         char* const stack = current->stack;
         Fiber* const next = upcoming();
         if (next && !next->stack_pointer) {
@@ -276,7 +285,7 @@ EMULATOR_UNWATCHED inline void wait(State state, int line)
     Fiber* const mine = current;
     mine->state = state;
     mine->line = line;
-    --ready;
+    --ready, --ready_beside(*mine);
     leave_for(upcoming(), &mine->stack_pointer);
 }
 
@@ -305,7 +314,7 @@ EMULATOR_UNWATCHED inline bool all_have_come(const Fiber& last)
     if ((come & last.mask & alive) != (last.mask & alive)) return false;
     last.work(Lanes{fibers + first, come}, last.line);
     for (unsigned i = 0; i < WARP && first + i < threads; ++i)
-        if (come >> i & 1 && fibers[first + i].state == State::WARP) fibers[first + i].state = State::READY, ++ready;
+        if (come >> i & 1 && fibers[first + i].state == State::WARP) made_ready(fibers[first + i]);
     return true;
 }
 
@@ -317,7 +326,8 @@ inline void together(unsigned mask, int line, void* given, void (*work)(Lanes, i
     current->given = given;
     current->line = line;
     current->work = work;
-    if (!all_have_come(*current)) wait(State::WARP, line);
+    const bool early = mask == ~0u && ready_beside(*current) > 1;  // others of the warp are yet to run
+    if (early || !all_have_come(*current)) wait(State::WARP, line);
 }
 
 // Shared memory of the running block: memory for each declaration, so that the sanitizer knows its ends.
@@ -396,7 +406,7 @@ EMULATOR_UNWATCHED inline void release()
         note(words, one->line);
     }
     for (unsigned i = 0; i < threads; ++i)
-        if (fibers[i].state == State::BARRIER) fibers[i].state = State::READY, ++ready;
+        if (fibers[i].state == State::BARRIER) made_ready(fibers[i]);
 }
 
 EMULATOR_UNWATCHED inline void run_block()
@@ -404,9 +414,10 @@ EMULATOR_UNWATCHED inline void run_block()
     ++block_number;
     shared_total = 0;
     new_dynamic();
-    live = ready = threads;
+    live = threads, ready = 0;
+    std::memset(ready_in, 0, sizeof ready_in);
     for (unsigned i = 0; i < threads; ++i) {
-        fibers[i].state = State::READY;
+        made_ready(fibers[i]);
         fibers[i].index = index_of(i);
         fibers[i].stack_pointer = nullptr;
     }

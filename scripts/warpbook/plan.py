@@ -214,6 +214,9 @@ class Plan:
                 return GpuSource(self.probed, None, f"{whose} {self.probed.name}")
             if gpu == "live":
                 raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.probed}")
+            if study.course:
+                timed_where = "files of a submission are timed only on the machine that makes its report"
+                return GpuSource(None, None, f"there is no GPU here ({self.probed}), and {timed_where}")
             run, refused = runs.newest_archived(study.network)
             if run is None:
                 return GpuSource(

@@ -148,8 +148,8 @@ rule stream:
     conda:
         "../requirements/conda.yaml"
     params:
-        problem=STREAM.problem,
+        problem=["--problem", STREAM.problem] if STREAM.problem else [],
     message:
         "What was streamed"
     shell:
-        "python3 {input.program:q} --problem {params.problem:q} --shards {input.shards:q} --out results/stream/streams.csv 2> >(tee {log:q} >&2)"
+        "python3 {input.program:q} {params.problem:q} --shards {input.shards:q} --out results/stream/streams.csv 2> >(tee {log:q} >&2)"

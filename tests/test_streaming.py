@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import stream_tables, tables
+import assemble_run
+from warpbook import stream_tables
 from workspaces import copy_of_project
 
 IMAGES = 600
@@ -54,9 +55,11 @@ def test_labels_are_equal_over_1_2_and_5_shards_and_equal_to_the_program_s(strea
 
 def test_streams_are_parts_of_this_machine_s_run(streaming):
     streaming.snakemake(*asked(1))
-    planned = streaming.snakemake("--dry-run", "--printshellcmds", "measure").stdout
-    assert "results/parts/stream_shards/fa18-im2col_blas-600-1-1.csv" in planned
-    assert stream_tables.STREAM_SHARDS in tables.RUN_TABLES
+    part = "results/parts/stream_shards/fa18-im2col_blas-600-1-1.csv"
+    assert part in streaming.snakemake("--dry-run", "--printshellcmds", "measure").stdout
+    gathered = assemble_run.by_table([Path(part)])
+    assert gathered[stream_tables.STREAM_SHARDS] == [Path(part)]
+    assert sum(map(len, gathered.values())) == 1
 
 
 def worker_of(workspace) -> int | None:
@@ -83,11 +86,13 @@ def killed_in_its_midst(workspace, process) -> None:
 
 def test_a_killed_worker_s_shard_is_done_again_and_the_table_is_the_same(streaming):
     images = 3000
+    before = set(streaming.logs())
     process = streaming.start(*asked(2, images))
     killed_in_its_midst(streaming, process)
     words, _ = process.communicate(timeout=300)
     assert process.returncode == 0, words
-    assert words.count("Error in rule stream_shard") == 1
+    (log,) = set(streaming.logs()) - before
+    assert log.read_text().count("Error in rule stream_shard") == 1
     streaming.snakemake(*asked(1, images))
     again, undisturbed = shards_of(streaming, 2, images), shards_of(streaming, 1, images)
     assert again.end.tolist() == [1500, 3000]
@@ -127,7 +132,7 @@ def test_a_file_of_images_cut_short_is_refused_by_a_sentence(streaming):
 @pytest.mark.parametrize(
     ("stream", "words"),
     [
-        ({}, "stream.variants.cpu in config.yaml names no variant; --config stream="),
+        ({}, "stream.variants.cpu in config.yaml names no variant; say which: --config stream="),
         ({"variants": {"cpu": "direct"}}, "stream.variants.cpu in config.yaml: direct runs on the gpu"),
         (
             {"variants": {"cpu": "im2col"}},

@@ -161,3 +161,18 @@ def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound(name):
     assert 1000 <= chunk <= data.IMAGES
     widest = max(np.prod(conv.x_shape(chunk)) + np.prod(conv.y_shape(chunk)) for conv in network.convs)
     assert 4 * widest <= streaming.GPU_CHUNK_BYTES
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", ["direct", "constant_weights", "unroll_gemm_streams", "split_fp16"])
+def test_a_gpu_worker_s_labels_are_the_inference_program_s_and_its_memory_is_bounded(images_file, tmp_path, variant):
+    found, parameters = variants.read(variant), weights.load(NETWORK, "high")
+    expected, _ = inference.load(found, NETWORK, parameters)(data.load(NETWORK)[0])
+    lanes = streaming.opened(found, NETWORK, "high", 31_003)
+    assert len(lanes) == streaming.LANES
+    images = streams.Images(images_file, NETWORK)
+    measured = streaming.run(lanes, images, 7, 31_010, expected, tmp_path / "labels.npy")
+    assert measured["mismatched_labels"] == 0
+    assert measured["labels_sum"] == np.resize(expected, 31_010)[7:].sum()
+    assert measured["copy_s"] > 0
+    assert measured["compute_s"] > 0

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from warpbook import units
 from warpbook.report.evidence import Evidence
@@ -104,26 +105,31 @@ def speedup_by_size(ev: Evidence, variant: Variant, others: list[Variant]) -> st
 
 
 def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
-    """Time against images streamed, logarithmic both ways, a line for each variant and what it ran `over`."""
+    """Time against images streamed, logarithmic both ways, for each variant and what it ran `over`: in whole, and past
+    the workers' start."""
     figure = Figure(figsize=(WIDTH_IN, 2.6), layout="constrained")
     axes = figure.subplots()
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in ev.streams.rows:
         lines.setdefault((row["variant"], over(row)), []).append(row)
     for number, ((variant, where), rows) in enumerate(lines.items()):
-        points = [row["images"] for row in rows], [row["wall_s"] for row in rows]
         colour, marker = OURS[number % len(OURS)], MARKERS[number % len(MARKERS)]
-        axes.plot(*points, color=colour, marker=marker, label=f"{variant}, {where}")
+        images = [row["images"] for row in rows]
+        whole, past_start = ([row[time] for row in rows] for time in ("wall_s", "streaming_s"))
+        axes.plot(images, whole, color=colour, marker=marker, label=f"{variant}, {where}")
+        (hollow,) = axes.plot(images, past_start, color=colour, marker=marker, linewidth=0.7)
+        hollow.set_markerfacecolor("white")
     single = [row for row in ev.streams.rows if row["devices"] == 1]
     images = sorted({row["images"] for row in ev.streams.rows})
     for variant in dict.fromkeys(row["variant"] for row in single):
         longest = max((row for row in single if row["variant"] == variant), key=lambda row: int(row["images"]))
-        in_proportion = [longest["wall_s"] * count / longest["images"] for count in images]
+        in_proportion = [longest["streaming_s"] * count / longest["images"] for count in images]
         axes.plot(images, in_proportion, color=INK, linewidth=0.9, linestyle=DASHED)
     size_axis(axes, images)
     axes.set_xlabel("Images streamed")
     axes.set_yscale("log")
     log_axis(axes.yaxis, lambda value, _: f"{value:g} s")
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
     value_axis(axes, "y")
     axes.set_ylabel("Time")
     figure.legend(loc="outside right upper")

@@ -104,6 +104,6 @@ def _figure(ev: Evidence) -> Figure:
         "stream-figure",
         figures.times.streams(ev, _over),
         "Time against the number of images, logarithmic both ways, a line for each number of devices.",
-        "Time against images, both logarithmic. Dashed: time in proportion to the images, through one device's longest "
-        "stream. What lies above it at fewer images is the start of processes.",
+        "Time against images, both logarithmic: in whole, and hollow past the workers' start. Dashed: in proportion to "
+        "the images, from one device's longest stream past its start.",
     )

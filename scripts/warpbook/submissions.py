@@ -269,7 +269,8 @@ def _kernels(found: Found, term: Term) -> dict[str, bytes]:
 def shared_configuration(config: Config) -> str:
     """What a submission's project has of this one's configuration, as JSON: its study alone."""
     study = config.studies[config.study]
-    kept = config.model_dump(mode="json", include={"study", "gpu", "target", "sandbox", "profilers", "measuring"})
+    keys = {"study", "gpu", "gpus", "target", "sandbox", "profilers", "measuring"}
+    kept = config.model_dump(mode="json", include=keys)
     described = {
         "networks": {study.network: config.networks[study.network].model_dump(mode="json", exclude_none=True)},
         "studies": {config.study: study.model_dump(mode="json", exclude_none=True)},

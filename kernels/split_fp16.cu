@@ -30,7 +30,9 @@ beyond_emulator: tensor cores (inline PTX)
 // Numbers are scaled below 2^15, so that no high half overflows. A low half is then right to 2^-25, which is FP32's
 // own precision down to 2^-17 of the largest number.
 #define TOP 14
+#ifndef LEAST
 #define LEAST 0x1p-17f
+#endif
 
 #define INFINITE 0x7f800000u  // bits of FP32's infinity; those of NaN are larger
 #define TOO_LARGE 1024        // an exponent that no product with an image brings back into FP32's range
@@ -118,22 +120,28 @@ __device__ __forceinline__ unsigned largest_of_block(unsigned mine, unsigned* la
     return mine;
 }
 
+// Output i of an image, added up in FP32.
+__device__ __forceinline__ float plain_sum(
+    const float* __restrict__ x, const float* __restrict__ w, int C, int H, int W, int K, int i)
+{
+    const int H_out = H - K + 1;
+    const int W_out = W - K + 1;
+    const float* input = x + i / W_out % H_out * W + i % W_out;
+    const float* taps = w + (size_t)(i / (H_out * W_out)) * C * K * K;
+    float sum = 0.0f;
+    for (int c = 0; c < C; ++c)
+        for (int p = 0; p < K; ++p)
+            for (int q = 0; q < K; ++q)
+                sum += input[(c * H + p) * W + q] * taps[(c * K + p) * K + q];
+    return sum;
+}
+
 // An image whose magnitudes are further apart than halves can hold, or that has numbers that are not finite.
 __device__ __noinline__ void plain_image(
     const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int C, int H, int W, int M, int K)
 {
-    const int H_out = H - K + 1;
-    const int W_out = W - K + 1;
-    for (int i = threadIdx.x; i < M * H_out * W_out; i += blockDim.x) {
-        const float* input = x + i / W_out % H_out * W + i % W_out;
-        const float* taps = w + (size_t)(i / (H_out * W_out)) * C * K * K;
-        float sum = 0.0f;
-        for (int c = 0; c < C; ++c)
-            for (int p = 0; p < K; ++p)
-                for (int q = 0; q < K; ++q)
-                    sum += input[(c * H + p) * W + q] * taps[(c * K + p) * K + q];
-        y[i] = sum;
-    }
+    const int outputs = M * (H - K + 1) * (W - K + 1);
+    for (int i = threadIdx.x; i < outputs; i += blockDim.x) y[i] = plain_sum(x, w, C, H, W, K, i);
 }
 
 // Splits the weights of one map a block, M padded, into the order in which lanes take them. parts (step, part, lane)
@@ -187,16 +195,36 @@ extern "C" __global__ void split_later_weights(
     }
 }
 
+// Where a later layer's results go: y itself.
+struct Outputs {
+    float* __restrict__ y;
+    int M, outputs;
+    __device__ void begin() const {}
+    __device__ void put(int image, int map, int output, float value) const
+    {
+        y[((size_t)image * M + map) * outputs + output] = value;
+    }
+    __device__ void put(int image, int map, int output, float4 values) const
+    {
+        *(float4*)(y + ((size_t)image * M + map) * outputs + output) = values;
+    }
+    __device__ void plain(const float* x, const float* w, int image, int C, int H, int W, int K) const
+    {
+        plain_image(x + (size_t)image * C * H * W, w, y + (size_t)image * M * outputs, C, H, W, M, K);
+    }
+    __device__ void end(int image) const {}
+};
+
 // C > 1. A block takes one image after another; a warp computes TILES * 8 outputs in 16 maps, or 24 where MORE, at a
 // time. Shared memory holds the weights' parts, and the image as fours: 4 halves of the run of pixels * channels, high
 // and then low, 16 bytes. Where a pixel is no whole number of fours, odd pixels have a copy of their own, one pixel on.
 // VECTOR: a lane's outputs in two tiles are neighbours and stored together.
 // What took as long or longer: the next image in registers or, by bar.sync, several images in one block (more spills
 // than waits saved); the next step's operands fetched ahead; more tiles and fewer warps; each step's sum added outside.
-template <int C, int K, bool MORE, int TILES, int TOGETHER, bool VECTOR, int ROUNDS>
+template <int C, int K, bool MORE, int TILES, int TOGETHER, bool VECTOR, int ROUNDS, class To>
 __device__ __forceinline__ void later_layer(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int W, int M)
+    const int* __restrict__ exponents, const To to, int N, int H, int W, int M)
 {
     constexpr int PARTS = MORE ? 3 : 2;
     constexpr int ROW = (K * C + 3) / 4;
@@ -231,6 +259,7 @@ __device__ __forceinline__ void later_layer(
     for (int i = threadIdx.x; i < STEPS * PARTS * 32; i += blockDim.x) taps[i] = parts[i];
     // What a row of taps reads beyond the last pixel meets weights of zero, but must be a number.
     for (int i = threadIdx.x; i < PIXELS_EACH * copy; i += blockDim.x) pixels[i] = make_uint4(0, 0, 0, 0);
+    to.begin();
 
     const int places = H * W / PIXELS_EACH;
     float values[ROUNDS][CHANNELS][PIXELS_EACH];
@@ -319,7 +348,8 @@ __device__ __forceinline__ void later_layer(
         if (image + gridDim.x < N) prefetch(x + (size_t)(image + gridDim.x) * C * H * W, C * H * W);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(beyond)) {
-            plain_image(x + (size_t)image * C * H * W, w, y + (size_t)image * M * outputs, C, H, W, M, K);
+            to.plain(x, w, image, C, H, W, K);
+            to.end(image);
             continue;
         }
 
@@ -430,24 +460,24 @@ __device__ __forceinline__ void later_layer(
                 const int map = rows * 8 + g;
                 if (map >= M) continue;
                 const float back = power_of_two(exponent + exponents[map] - 2 * TOP);
-                float* const result = y + ((size_t)image * M + map) * outputs;
                 #pragma unroll
                 for (int tile = 0; tile < TILES; ++tile) {
                     #pragma unroll
                     for (int e = 0; e < 2; ++e) {
                         float& sum = rows < 2 ? sums[tile][rows * 2 + e] : more_sums[MORE ? tile : 0][e];
                         sum *= back;
-                        if (!VECTOR && output_of(tile, t, e) < outputs) result[output_of(tile, t, e)] = sum;
+                        if (!VECTOR && output_of(tile, t, e) < outputs) to.put(image, map, output_of(tile, t, e), sum);
                     }
                     if (VECTOR && tile % 2 && output_of(tile, t, 0) < outputs) {
                         const float* left = rows < 2 ? &sums[tile - 1][rows * 2] : &more_sums[MORE ? tile - 1 : 0][0];
                         const float* right = rows < 2 ? &sums[tile][rows * 2] : &more_sums[MORE ? tile : 0][0];
-                        *(float4*)(result + output_of(tile - 1, t, 0)) =
-                            make_float4(left[0], left[1], right[0], right[1]);
+                        to.put(image, map, output_of(tile - 1, t, 0),
+                               make_float4(left[0], left[1], right[0], right[1]));
                     }
                 }
             }
         }
+        to.end(image);
     }
 }
 
@@ -457,7 +487,7 @@ extern "C" __global__ void __launch_bounds__(LATER_12_THREADS, LATER_12_BLOCKS) 
 {
     later_layer<12, 7, true, LATER_12_TILES, LATER_12_TOGETHER, false,
                 (1089 * 3 + LATER_12_THREADS - 1) / LATER_12_THREADS>(
-        x, w, parts, exponents, y, N, H, W, M);
+        x, w, parts, exponents, Outputs{y, M, (H - 6) * (W - 6)}, N, H, W, M);
 }
 
 extern "C" __global__ void __launch_bounds__(LATER_6_THREADS, LATER_6_BLOCKS) later_6_5_16(
@@ -465,7 +495,7 @@ extern "C" __global__ void __launch_bounds__(LATER_6_THREADS, LATER_6_BLOCKS) la
     const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int W, int M)
 {
     later_layer<6, 5, false, LATER_6_TILES, LATER_6_TOGETHER, true, (450 + LATER_6_THREADS - 1) / LATER_6_THREADS>(
-        x, w, parts, exponents, y, N, H, W, M);
+        x, w, parts, exponents, Outputs{y, M, (H - 4) * (W - 4)}, N, H, W, M);
 }
 
 extern "C" __global__ void __launch_bounds__(LATER_4_THREADS, LATER_4_BLOCKS) later_4_7_16(
@@ -473,7 +503,7 @@ extern "C" __global__ void __launch_bounds__(LATER_4_THREADS, LATER_4_BLOCKS) la
     const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int W, int M)
 {
     later_layer<4, 7, false, LATER_4_TILES, LATER_4_TOGETHER, true, (1600 + LATER_4_THREADS - 1) / LATER_4_THREADS>(
-        x, w, parts, exponents, y, N, H, W, M);
+        x, w, parts, exponents, Outputs{y, M, (H - 6) * (W - 6)}, N, H, W, M);
 }
 
 // The same for C = 1, one map a block. A column of the product is a map's output, shifted by 0 ... 8 - K from the

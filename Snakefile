@@ -28,7 +28,7 @@ from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox
 from warpbook.profiling import counters
-from warpbook.targets import Targets
+from warpbook.targets import Targets, WholeNetworks
 
 
 configfile: "config.yaml"
@@ -49,7 +49,7 @@ try:
         sandbox.for_strangers(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
 except UserError as error:
     sys.exit(f"error: {error}")
-TARGETS = Targets(PLAN)
+TARGETS, WHOLE = Targets(PLAN), WholeNetworks(PLAN)
 
 # The jobs' `python3` is that of this Snakemake, whether or not its environment is activated, and they end with it.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
@@ -86,6 +86,7 @@ wildcard_constraints:
     size=r"\d+",
     tool="|".join(profilers.TRACERS),
     variant=variants.SHOWN,
+    implementation=r"\w+",
     study="|".join(CONFIG.studies),
     submission="[A-Za-z0-9_.-]+",
 

@@ -23,7 +23,7 @@ rule prepare_data:
 
 
 rule label_images:
-    """The label of every test image, by a float64 network: what variants' labels are counted against."""
+    """Scores and label of every test image, by a float64 network: what variants and implementations are held against."""
     input:
         program="scripts/label_images.py",
         modules=dependencies.of("label_images.py"),
@@ -31,6 +31,7 @@ rule label_images:
         weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),
     output:
         labels="results/data/{network}-{weights}.labels.npy",
+        scores="results/data/{network}-{weights}.scores.npy",
     log:
         "logs/label_images/{network}-{weights}.log",
     group:
@@ -38,7 +39,7 @@ rule label_images:
     conda:
         "../requirements/conda.yaml"
     message:
-        "Reference labels of {wildcards.network} in float64"
+        "Reference scores of {wildcards.network} in float64"
     shell:
         "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q}"
-        " --out {output.labels:q} 2> >(tee {log:q} >&2)"
+        " --labels {output.labels:q} --scores {output.scores:q} 2> >(tee {log:q} >&2)"

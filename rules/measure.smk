@@ -106,6 +106,45 @@ rule measure_course:
         " --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
 
 
+rule measure_network:
+    """One implementation of a whole network checked, and timed in turn with its baseline, at every size."""
+    input:
+        program="scripts/measure_network.py",
+        modules=dependencies.of("measure_network.py", "gpu"),
+        implementation=lambda wildcards: WHOLE.files_of(wildcards.implementation),
+        machine="results/parts/machine.json",
+        images="results/data/{network}.npz",
+        scores=lambda wildcards: WHOLE.scores(wildcards.network),
+    output:
+        samples="results/parts/network_samples/gpu/{network}/{implementation}.csv.gz",
+        checks="results/parts/network_checks/gpu/{network}/{implementation}.csv",
+    log:
+        "logs/measure_network/{network}/{implementation}.log",
+    group:
+        "gpu"
+    conda:
+        "../requirements/conda.yaml"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        weights=lambda wildcards: PLAN.weight_sets(wildcards.network)[0],
+        measuring=CONFIG.measuring.model_dump_json(),
+        sandbox=CONFIG.sandbox,
+        rerun_on_columns=dependencies.columns(tables.NETWORK_SAMPLES, tables.NETWORK_CHECKS),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Timing the whole network {wildcards.network} by {wildcards.implementation}"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
+        " --implementation {wildcards.implementation:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+        " --scores {input.scores:q} --machine {input.machine:q} --sandbox {params.sandbox:q}"
+        " --samples {output.samples:q} --checks {output.checks:q} 2> >(tee {log:q} >&2)"
+
+
 rule run_program:
     """The whole inference program with one variant: a row for each run."""
     input:

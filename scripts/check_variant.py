@@ -66,7 +66,7 @@ def check_labels(
     rows = []
     for size in sizes:
         mismatched = int((predicted[:size] != expected[:size]).sum())
-        allowed = reference.labels_allowed_to_differ(variant, size)
+        allowed = reference.labels_allowed_to_differ(variant.header.precision, size)
         reason = ""
         if mismatched > allowed:
             reason = f"{variant.name} labels {mismatched} of {size} images unlike the reference; {allowed} may differ"

@@ -1,4 +1,4 @@
-"""Predict every test image's label in float64: the reference for the labels of every variant."""
+"""Score every test image in float64: what variants' labels, and networks' scores, are held against."""
 
 import argparse
 import io
@@ -16,14 +16,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", required=True)
     parser.add_argument("--weights", required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--labels", type=Path, required=True, help="where each image's label is written")
+    parser.add_argument("--scores", type=Path, required=True, help="where each image's scores are written")
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
     images, _ = data.load(network)
-    labels = reference.labels(network, weights.load(network, arguments.weights), images)
-    with written_whole(arguments.out) as temporary:
-        np.save(content := io.BytesIO(), labels)  # to a file it would not say why it cannot write
-        temporary.write_bytes(content.getvalue())
+    scores = reference.scores(network, weights.load(network, arguments.weights), images)
+    for path, array in ((arguments.labels, scores.argmax(axis=1).astype(np.uint8)), (arguments.scores, scores)):
+        with written_whole(path) as temporary:
+            np.save(content := io.BytesIO(), array)  # to a file it would not say why it cannot write
+            temporary.write_bytes(content.getvalue())
 
 
 if __name__ == "__main__":

@@ -135,12 +135,35 @@ def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndar
     return x
 
 
-def labels(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """Predicted labels (n,) of images (n, channels, height, width), computed in float64, a few images at a time."""
+def scores(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+    """What a network gives for images (n, channels, height, width), (n, classes), computed in float64, a few images at
+    a time; the largest of an image's is its label."""
     parts = [images[start : start + 25] for start in range(0, len(images), 25)]
-    return np.concatenate([outputs(network, parameters, part).argmax(axis=1) for part in parts]).astype(np.uint8)
+    return np.concatenate([outputs(network, parameters, part) for part in parts])
 
 
-def labels_allowed_to_differ(variant: Variant, images: int) -> int:
+def labels(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+    """Predicted labels (n,) of images (n, channels, height, width), uint8, computed in float64."""
+    found: np.ndarray = scores(network, parameters, images).argmax(axis=1).astype(np.uint8)
+    return found
+
+
+def network_error(network: Network, precision: str) -> float:
+    """Norm of the error of a network's scores over the norm of the scores, as far as a precision class explains it.
+
+    For each layer in turn one standard deviation of the rounding of a sum of n products, sqrt(n) u, and twice the
+    operands' unit roundoff where the class rounds them: errors of many scores add up as their squares do, so the norm
+    stays near one deviation where a single output may reach `DEVIATIONS`.
+    """
+    accumulation, operand = PRECISIONS[precision]
+    terms = [
+        layer.accumulation if isinstance(layer, ConvLayer) else layer.inputs
+        for layer in (step.layer for step in network.steps)
+        if not isinstance(layer, PoolLayer)
+    ]
+    return sum(math.sqrt(n + 1) * accumulation + 2 * operand for n in terms)
+
+
+def labels_allowed_to_differ(precision: str, images: int) -> int:
     """Images whose label rounding may change: those whose two best classes nearly tie."""
-    return max(1, images // (1000 if variant.header.precision == "fp32" else 100))
+    return max(1, images // (1000 if precision == "fp32" else 100))

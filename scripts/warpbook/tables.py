@@ -18,14 +18,22 @@ _LAYER = Column("string", "convolution layer; empty: the whole network")
 _DEVICE = Column("string", "cpu or gpu")
 _SIZE = Column("int64", "images in the dataset", POSITIVE)
 _WATCHED_WEIGHTS = Column("string", "weight set of the watched program; empty: the network's first", later=True)
-_STATUS = Column(
-    "string",
-    "ok, or why there is no figure: unsupported, compile_failed, launch_failed, wrong_result, timed_out, refused",
-)
+_STATUS = Column("string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused")
 _REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok")
+_OUTCOME = {"status": _STATUS, "reason": _REASON}
 _STATE = Column("string", "cold: L2 overwritten before the call; hot: the call repeated on the same buffers")
 _MEASURED_ON = Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
 _KIND = Column("string", "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies")
+
+_SAMPLE = {
+    "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
+    "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
+    "sm_clock_mhz": Column("float64", "SM clock read after the round; empty on a CPU", COUNT),
+    "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
+    "stop_reason": Column("string", "why the series ended: precise, time or samples"),
+    **_OUTCOME,
+    "measured_on": _MEASURED_ON,
+}
 
 BUILDS = Table(
     "builds.csv",
@@ -65,8 +73,7 @@ CORRECTNESS = Table(
         "worst_ratio": Column("float64", "largest error over the tolerance of its own output; at most 1 passes", COUNT),
         "mismatched_labels": Column("Int64", "images whose predicted label differs from the reference's", COUNT),
         "ok": Column("bool", "whether the test passed"),
-        "status": _STATUS,
-        "reason": _REASON,
+        **_OUTCOME,
     },
 )
 
@@ -85,14 +92,7 @@ SAMPLES = Table(
         "size": _SIZE,
         "state": _STATE,
         "kind": _KIND,
-        "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
-        "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
-        "sm_clock_mhz": Column("float64", "SM clock read after the round; empty on a CPU", COUNT),
-        "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
-        "stop_reason": Column("string", "why the series ended: precise, time or samples"),
-        "status": _STATUS,
-        "reason": _REASON,
-        "measured_on": _MEASURED_ON,
+        **_SAMPLE,
     },
 )
 
@@ -126,8 +126,7 @@ OP_TIMES = Table(
             "float64", "the same of the direct method in FP32, with which the report compares", POSITIVE, later=True
         ),
         "stop_reason": Column("string", "why the series ended: precise, time or samples"),
-        "status": _STATUS,
-        "reason": _REASON,
+        **_OUTCOME,
     },
     ascending=("ci_low_ms", "median_ms", "ci_high_ms"),
 )
@@ -153,9 +152,45 @@ COURSE_SAMPLES = Table(
         ),
         "sm_clock_mhz": Column("float64", "SM clock read after the round", COUNT),
         "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
-        "status": _STATUS,
-        "reason": _REASON,
+        **_OUTCOME,
         "measured_on": _MEASURED_ON,
+    },
+    optional=True,
+)
+
+_IMPLEMENTATION = Column("string", "stem of the network's file in kernels/networks")
+
+NETWORK_CHECKS = Table(
+    "network_checks.csv",
+    "one test of one implementation of a whole network, on images of the data set, at one size",
+    ("variant", "network", "size"),
+    {
+        "variant": _IMPLEMENTATION,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "weights": Column("string", "weight set; with others the times are the same"),
+        "source_sha256": Column("string", "SHA-256 of what runs: its code, what it includes or imports, constants"),
+        "rel_l2_err": Column("float64", "norm of the scores' error over norm of the float64 scores", COUNT),
+        "tolerance": Column("float64", "largest such error allowed", COUNT),
+        "mismatched_labels": Column("Int64", "images whose label differs from the reference's", COUNT),
+        "ok": Column("bool", "whether the test passed"),
+        **_OUTCOME,
+    },
+    optional=True,
+)
+
+NETWORK_SAMPLES = Table(
+    "network_samples.csv.gz",
+    "one timing sample of a whole network, from images on the device to scores and labels there",
+    ("job", "variant", "network", "size", "state", "kind", "sample"),
+    {
+        "job": Column("string", "implementation whose job took the sample"),
+        "variant": _IMPLEMENTATION,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "state": _STATE,
+        "kind": _KIND,
+        **_SAMPLE,
     },
     optional=True,
 )
@@ -177,8 +212,7 @@ PROGRAMS = Table(
         "max_rss_kib": Column("Int64", "peak resident memory of the process", COUNT),
         "accuracy": Column("float64", "share of images whose label was predicted, 0 to 1", SHARE, needed=True),
         "output": Column("string", "what the program printed"),
-        "status": _STATUS,
-        "reason": _REASON,
+        **_OUTCOME,
         "measured_on": _MEASURED_ON,
     },
 )
@@ -226,8 +260,7 @@ PROFILES = Table(
         "elapsed_s": Column("float64", "wall time of the profiler's command, the program within; no timing", POSITIVE),
         "output": Column("string", "what the program printed"),
         "report": Column("string", "the profiler's own file, in the run's profiles; empty where it writes none"),
-        "status": _STATUS,
-        "reason": _REASON,
+        **_OUTCOME,
     },
     optional=True,
 )
@@ -331,8 +364,7 @@ SWEEP = Table(
             "float64", "mean kernel time of its iterations; empty where it did not run", POSITIVE, needed=True
         ),
         "n": Column("int64", "iterations", COUNT),
-        "status": _STATUS,
-        "reason": _REASON,
+        **_OUTCOME,
     },
     optional=True,
 )
@@ -356,8 +388,8 @@ JOBS = Table(
 
 
 RUN_TABLES = (
-    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, PROGRAMS, PROFILES, ACTIVITIES, COUNTERS, SANITIZER,
-    ATTACKS, SWEEP, JOBS, STREAM_SHARDS,
+    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, NETWORK_CHECKS, NETWORK_SAMPLES, PROGRAMS, PROFILES,
+    ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP, JOBS, STREAM_SHARDS,
 )  # fmt: skip
 
 

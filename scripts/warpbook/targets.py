@@ -4,11 +4,40 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from warpbook import profilers, streams
+from warpbook import implementations, profilers, streams
 from warpbook.extras import EXTRAS, PARTS
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
 from warpbook.variants import Variant
+
+
+@dataclass(frozen=True)
+class WholeNetworks:
+    """Files about implementations of whole networks on a GPU, of those networks whose weights are here."""
+
+    plan: Plan
+
+    @property
+    def parts(self) -> list[str]:
+        """Samples and checks of each, made by one job."""
+        places = [
+            f"gpu/{network}/{name}"
+            for network in self.plan.networks
+            if self.plan.weight_sets(network)
+            for name in implementations.names()
+        ]
+        kinds = (("network_samples", ".csv.gz"), ("network_checks", ".csv"))
+        return [f"{PARTS}/{kind}/{place}{ending}" for place in places for kind, ending in kinds]
+
+    def files_of(self, name: str) -> list[str]:
+        """Files of an implementation, and of what it builds on, which is timed in turn with it."""
+        known = implementations.read(name)
+        below = [implementations.read(known.header.builds_on)] if known.header.builds_on else []
+        return [str(path.relative_to(PROJECT)) for one in (known, *below) for path in one.files]
+
+    def scores(self, network: str) -> str:
+        """The float64 scores of a network's first weight set."""
+        return f"results/data/{network}-{self.plan.weight_sets(network)[0]}.scores.npy"
 
 
 @dataclass(frozen=True)
@@ -72,7 +101,8 @@ class Targets:
     def parts(self) -> list[str]:
         """All that a run's tables are put together from but the builds."""
         traced = [*self.activities, *self.profiles]
-        timed = [*self.samples, *self.course_samples, *self.programs]
+        whole = WholeNetworks(self.plan).parts if self.on_gpu else []
+        timed = [*self.samples, *self.course_samples, *self.programs, *whole]
         return [*self.checks, *timed, *self.extras, *self.counters, *traced, *streams.made()]
 
     @cached_property

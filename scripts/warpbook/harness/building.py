@@ -371,19 +371,19 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
         rows = [row for row in tables.BUILDS.rows(stored / "builds.csv") if row["arch"] == arch]
         if rows and all((row["ok"], row["source_sha256"], row["options"]) == identity for row in rows):
             return (stored / f"{arch}.cubin").read_bytes()
-    made = build(variant, arch)
-    if made.cubin is None:
+    if (made := build(variant, arch)).cubin is None:
         raise UserError(f"{variant.name} does not compile for {arch}:\n{made.log}")
     return made.cubin
 
 
-def project_cubin(source: Path, arch: str, folder: Path = PROJECT_CUBINS) -> bytes:
-    """The cubin of one of the project's own .cu files, compiled once and kept under its content's hash.
+def project_cubin(
+    source: Path, arch: str, folder: Path = PROJECT_CUBINS, text: str = "", defines: Sequence[str] = ()
+) -> bytes:
+    """The cubin of one of the project's own .cu files, or of a `text` made from it, kept under its content's hash.
 
     Raises UserError with the compiler's words when it does not compile.
     """
-    options = compiler_options(arch, [])
-    text = source.read_text()
+    options, text = compiler_options(arch, [*defines]), text or source.read_text()
     identity = hashlib.sha256("\0".join([text, *options, compiler()]).encode()).hexdigest()
     kept = folder / f"{source.stem}-{identity[:16]}.cubin"
     if kept.exists():

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +27,14 @@ from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
 
 Row = dict[str, Any]
+
+
+class Named(Protocol):
+    """What is checked or timed: a variant, or an implementation of a network."""
+
+    @property
+    def name(self) -> str: ...
+
 
 # No two extents equal, none a multiple of a tile: shapes that square-minded indexing gets wrong. Tiny ones among them.
 RAGGED_LAYERS = (
@@ -67,7 +75,7 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def faults_named(variant: Variant, doing: str) -> Iterator[None]:
+def faults_named(variant: Named, doing: str) -> Iterator[None]:
     """Turn whatever a variant raises while `doing` something into Failed.
 
     Its own code may raise anything; a CUDA fault makes every later call of the process raise too.
@@ -83,7 +91,7 @@ def faults_named(variant: Variant, doing: str) -> Iterator[None]:
 
 
 @contextmanager
-def device_faults_named(variant: Variant) -> Iterator[None]:
+def device_faults_named(variant: Named) -> Iterator[None]:
     """Turn what the device raises in the harness's own calls into Failed: it is lost, or has no memory left.
 
     Anything else is a fault of the harness, and stays one.
@@ -106,13 +114,13 @@ def _status_of(error: Exception) -> str:
     return "unsupported" if out_of_memory else "launch_failed"
 
 
-def refuse_replacements(variant: Variant) -> None:
+def refuse_replacements(variant: Named) -> None:
     """Raises Failed where a variant's code replaced a function that measures or judges it."""
     if names := genuine.replaced():
         raise Failed("refused", f"{variant.name} replaces {', '.join(names[:3])}, by which the harness judges it")
 
 
-def refuse_lazy(variant: Variant, returned: Any, y: Any) -> None:
+def refuse_lazy(variant: Named, returned: Any, y: Any) -> None:
     """Raises Failed where a call returned something, and no array like `y`."""
     if returned is not None and type(returned) is not type(y):
         raise Failed(
@@ -135,7 +143,7 @@ def ordinary_word() -> int:
 
 def checked_call(
     bench: Bench,
-    variant: Variant,
+    variant: Named,
     operation: Any,
     x: Guarded,
     w: Guarded,

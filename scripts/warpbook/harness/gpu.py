@@ -363,7 +363,7 @@ class GpuBench:
         self._kernels["spin"]((1,), (1,), (np.int64(cycles),))
 
 
-def opened(variant: Variant, kernels: type[Kernels] = Kernels) -> GpuBench:
+def opened(variant: checking.Named, kernels: type[Kernels] = Kernels) -> GpuBench:
     """The bench for a variant. Raises Failed where the device or its driver does not answer."""
     try:
         with checking.device_faults_named(variant):

@@ -15,7 +15,7 @@ call longer than `SHORT_CALL_MS` is its own warm-up.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import Any
@@ -25,7 +25,8 @@ import numpy as np
 from warpbook import estimates
 from warpbook.config import Measuring, Series
 from warpbook.harness import checking, genuine
-from warpbook.harness.bench import SHORT_CALL_MS, Bench, Guarded
+from warpbook.harness.bench import SHORT_CALL_MS, Bench, Guarded, Timers
+from warpbook.harness.checking import Named
 from warpbook.harness.supervision import Failed
 from warpbook.networks import ConvLayer
 from warpbook.variants import Operation, Variant
@@ -129,7 +130,7 @@ def measure_layer(
     in checking. Raises Failed where one faults, its result is wrong, it is slower on inputs not seen before, or the
     device cannot be trusted.
     """
-    _refuse_distrusted(bench)
+    refuse_distrusted(bench)
     batches = bench.batches(images)
     first = batches[0]
     x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
@@ -144,13 +145,33 @@ def measure_layer(
             operations[variant.name] = prepared
             timers[variant.name] = bench.timers(_over_batches(prepared, batches), x.values, w.values, y.values)
 
-    rows = []
+    rows, told_ms = sampled(bench, variants, timers, series, measuring)
+    rows = [{"layer": layer.name, "size": images, **row} for row in rows]
+    refuse_distrusted(bench)
+    for variant in variants:
+        operation = operations[variant.name][first]
+        _check_timed(bench, variant, layer, operation, first, (x, w, y))
+        if variant.name in told_ms:
+            samples_ms = [time_ms * first / images for time_ms in told_ms[variant.name]]
+            refuse_memory(bench, variant, operation, samples_ms, (x.values[:first], w.values, y.values))
+    return rows
+
+
+def sampled(
+    bench: Bench, named: Sequence[Named], timers: dict[str, Timers], series: Series, measuring: Measuring
+) -> tuple[list[Row], dict[str, list[float]]]:
+    """The samples of each state and kind, a row each: columns that SAMPLES and NETWORK_SAMPLES share, and `variant`;
+    and the times of the kind that others are compared in, by name.
+
+    The first of `named` has every kind; a baseline behind it those that are compared, in turn with it.
+    """
+    rows: list[Row] = []
     told_ms: dict[str, list[float]] = {}
-    for state, kind in timers[variants[0].name]:
+    for state, kind in timers[named[0].name]:
         # Claims rest on what the figures are quoted in; the rest is the variant's own, beside it.
-        compared = timers if (state, kind) in bench.compared else [variants[0].name]
+        compared = timers if (state, kind) in bench.compared else [named[0].name]
         chosen = {name: timers[name][state, kind] for name in compared}
-        with checking.faults_named(variants[0], "timed"):
+        with checking.faults_named(named[0], "timed"):
             result = in_turn(chosen, series, measuring.relative_noise, bench.read_clock)
         for name, samples in result.samples.items():
             if (state, kind) == bench.compared[-1] and kept(samples):
@@ -159,8 +180,6 @@ def measure_layer(
                 rows.append(
                     {
                         "variant": name,
-                        "layer": layer.name,
-                        "size": images,
                         "state": state,
                         "kind": kind,
                         "sample": number,
@@ -172,18 +191,11 @@ def measure_layer(
                         "reason": "",
                     }
                 )
-
-    _refuse_distrusted(bench)
-    for variant in variants:
-        operation = operations[variant.name][first]
-        _check_timed(bench, variant, layer, operation, first, (x, w, y))
-        if variant.name in told_ms:
-            samples_ms = [time_ms * first / images for time_ms in told_ms[variant.name]]
-            _refuse_memory(bench, variant, operation, samples_ms, (x.values[:first], w.values, y.values))
-    return rows
+    return rows, told_ms
 
 
-def _refuse_distrusted(bench: Bench) -> None:
+def refuse_distrusted(bench: Bench) -> None:
+    """Raises Failed where no figure of the device is to be trusted now."""
     if reason := bench.distrusted():
         raise Failed("refused", reason)
 
@@ -209,8 +221,8 @@ def _check_timed(
             raise Failed("wrong_result", f"after timing: {verdict['reason']}")
 
 
-def _refuse_memory(
-    bench: Bench, variant: Variant, operation: Operation, samples_ms: list[float], arrays: tuple[Any, Any, Any]
+def refuse_memory(
+    bench: Bench, variant: Named, operation: Operation, samples_ms: list[float], arrays: tuple[Any, Any, Any]
 ) -> None:
     """Raises Failed where every call on inputs not seen before takes much longer than its samples did.
 

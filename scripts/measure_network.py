@@ -1,0 +1,148 @@
+"""Check and time one implementation of a whole network at every size, in turn with the one that it builds on."""
+
+import argparse
+import gc
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warpbook import data, implementations, networks, sharing, tables, weights
+from warpbook.config import Measuring
+from warpbook.errors import exit_status
+from warpbook.harness import building, checking, sandbox, timing
+from warpbook.harness.checking import Row
+from warpbook.harness.supervision import Failed, supervised
+from warpbook.implementations import Implementation
+from warpbook.machine import measured_on, require_same, require_target
+from warpbook.networks import Network
+
+NOT_CHECKED: Row = {"rel_l2_err": None, "tolerance": None, "mismatched_labels": None, "ok": False}
+"""Columns of NETWORK_CHECKS for a test that did not come to a comparison."""
+
+Measured = tuple[int, list[Row], Row]
+"""Images, rows of NETWORK_SAMPLES from `variant` on, and the columns of NETWORK_CHECKS from `rel_l2_err` on."""
+
+
+def failed(implementation: Implementation, images: int, failure: Failed) -> Measured:
+    """What stands for the samples and the check that there are not."""
+    row = {"variant": implementation.name, **timing.NOT_TIMED, "stop_reason": "", **failure.columns}
+    return images, [row], {**NOT_CHECKED, **failure.columns}
+
+
+def least_ms(network: Network, images: int, machine: dict[str, Any]) -> float:
+    """The least time in which a GPU reads the images, but for what its L2 cache may hold."""
+    gpu = machine["gpu"]
+    values = images * network.input.channels * network.image[0] * network.image[1]
+    return float(max(0, 4 * values - gpu["l2_bytes"]) / gpu["copy_gb_per_s"] / 1e6)
+
+
+def measure(
+    implementation: Implementation,
+    baseline: Implementation | None,
+    network: Network,
+    weight_set: str,
+    scores: Path,
+    sizes: list[int],
+    measuring: Measuring,
+    machine: dict[str, Any],
+) -> Iterator[Measured]:
+    """Each size in turn. Raises Failed where nothing can be measured."""
+    import cupy
+
+    from warpbook.harness import whole
+    from warpbook.harness.gpu import opened
+
+    bench = opened(implementation)
+    parameters = {name: cupy.asarray(array) for name, array in weights.load(network, weight_set).items()}
+    images = cupy.asarray(np.ascontiguousarray(data.load(network)[0]))
+    held = whole.Bench(bench, whole.Data(network, images, cupy.asarray(np.load(scores)), parameters))
+    gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
+    for size in sizes:
+        with checking.faults_named(implementation, "imported"):
+            reason = implementation.unsupported(network, size)
+        if reason:
+            yield failed(implementation, size, Failed("unsupported", reason))
+            continue
+        paired = [baseline] if baseline and not baseline.unsupported(network, size) else []
+        try:
+            rows, check = held.measure([implementation, *paired], size, measuring.gpu, measuring)
+            fastest = min(row["time_ms"] for row in rows if row["variant"] == implementation.name)
+            if fastest < (least := least_ms(network, size, machine)):
+                raise Failed(
+                    "refused",
+                    f"{implementation.name}, {size} images: a sample of {fastest:.4g} ms is below the {least:.4g} ms "
+                    "in which the device can read them; the call cannot have done its work",
+                )
+            yield size, rows, check
+        except Failed as failure:
+            yield failed(implementation, size, failure)
+
+
+def enclosed(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[Measured]:
+    """What `measure` yields in the sandbox. A stranger may have said it: what does not fit is refused."""
+    readable = [implementations.FOLDER.parent, weights.FOLDER, data.CACHE, arguments.machine, building.PROJECT_CUBINS]
+    for answer in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=True):
+        with sandbox.doubted("measurement"):
+            images, rows, check = answer
+            if images not in sizes:
+                raise ValueError
+        yield images, rows, check
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--weights", required=True)
+    parser.add_argument("--implementation", required=True)
+    parser.add_argument("--sizes", type=int, nargs="+", required=True)
+    parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
+    parser.add_argument("--scores", type=Path, required=True, help="float64 scores of the data set's images")
+    parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say samples, not write
+    parser.add_argument("--samples", type=Path, required=True, help="where the samples are written")
+    parser.add_argument("--checks", type=Path, required=True, help="where the checks are written")
+    arguments = parser.parse_args()
+    network = networks.find(arguments.network)
+    implementation = implementations.read(arguments.implementation)
+    below = implementation.header.builds_on
+    baseline = implementations.read(below) if below else None
+    measuring = Measuring.model_validate_json(arguments.measuring)
+    machine = json.loads(arguments.machine.read_text())
+    sandboxed = not arguments.enclosed and sandbox.chosen(arguments.sandbox, "gpu")
+    sizes = list(arguments.sizes)
+
+    def produce() -> Iterator[Measured]:
+        if sandboxed:
+            return enclosed(arguments, sizes)
+        given = (network, arguments.weights, arguments.scores)
+        return measure(implementation, baseline, *given, sizes, measuring, machine)
+
+    if arguments.enclosed:
+        return sandbox.say(produce())
+    require_target("gpu")
+    with sharing.held("gpu", arguments.samples):
+        require_same(machine, "gpu")
+        measured: list[Measured] = []
+        try:
+            if implementation.problem:
+                raise Failed("compile_failed", f"{implementation.name}: {implementation.problem}")
+            measured.extend(supervised(produce, measuring.timeout_s, apart=sandboxed))
+        except Failed as failure:
+            done = {images for images, _, _ in measured}
+            measured += [failed(implementation, images, failure) for images in sizes if images not in done]
+        shared = {"network": network.name, "measured_on": measured_on("gpu"), "job": implementation.name}
+    samples = [{**shared, "size": images, **row} for images, rows, _ in measured for row in rows]
+    place = {"variant": implementation.name, "network": network.name, "weights": arguments.weights}
+    identity = {**place, "source_sha256": implementation.source_sha256}
+    checks = [{**identity, "size": images, **check} for images, _, check in measured]
+    tables.NETWORK_SAMPLES.write(samples, arguments.samples)
+    tables.NETWORK_CHECKS.write(checks, arguments.checks)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

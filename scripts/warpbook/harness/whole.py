@@ -1,0 +1,150 @@
+"""Whole networks on a GPU: an implementation checked against float64 scores, and timed in turn with what it builds on.
+
+What a sample of each kind and state brackets is what `timing` says of a layer's, with the images for x and the scores
+and labels for y: `layer` copies the images, float32, from page-locked memory and the scores back.
+"""
+
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+
+from warpbook import reference
+from warpbook.config import Measuring
+from warpbook.harness import building, checking, genuine, gpu, timing
+from warpbook.harness.bench import Guarded, Timers
+from warpbook.harness.checking import Row
+from warpbook.harness.supervision import Failed
+from warpbook.implementations import Implementation
+from warpbook.networks import Network
+from warpbook.variants import Operation
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a network is tried on, all of it on the device: `images` (count, channels, height, width), uint8, their
+    `scores` (count, classes) in float64, and the weights by name."""
+
+    network: Network
+    images: cupy.ndarray
+    scores: cupy.ndarray
+    parameters: dict[str, cupy.ndarray]
+
+    @cached_property
+    def classes(self) -> int:
+        return int(self.scores.shape[1])
+
+    def draw(self, x: cupy.ndarray) -> cupy.ndarray:
+        """Fill x with images as they enter the network, in an order that nobody has seen; the scores to expect."""
+        chosen = cupy.asarray(np.random.default_rng(secrets.randbits(63)).permutation(len(self.images))[: len(x)])
+        x[...] = self.images[chosen]
+        x *= np.float32(self.network.input.scale)
+        return self.scores[chosen]
+
+
+def operation_of(call: Any, images: int, classes: int) -> Operation:
+    """A call as an operation: y holds the scores, then the labels; w is nothing."""
+    scores = images * classes
+
+    def operation(x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> None:
+        call(x, y[:scores].reshape(images, classes), y[scores:].view(np.int32))
+
+    return operation
+
+
+def kernels_of(implementation: Implementation, arch: str) -> gpu.Kernels | None:
+    """An implementation's kernels for the device; None where it has none."""
+    if implementation.cuda_source is None:
+        return None
+    defines = [f"-D{name}={value}" for name, value in implementation.constants.items()]
+    cubin = building.project_cubin(implementation.cuda_source, arch, text=implementation.text, defines=defines)
+    return gpu.Kernels(gpu.load_module(cubin), implementation.constants)
+
+
+def judged(implementation: Implementation, network: Network, y: cupy.ndarray, expected: cupy.ndarray) -> Row:
+    """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
+    images, classes = expected.shape
+    scores = y[: images * classes].reshape(images, classes).astype(np.float64)
+    labels = y[images * classes :].view(np.int32)
+    error = float(cupy.linalg.norm(scores - expected) / cupy.linalg.norm(expected))
+    tolerance = reference.network_error(network, implementation.header.precision)
+    mismatched = int((labels != expected.argmax(axis=1)).sum())
+    allowed = reference.labels_allowed_to_differ(implementation.header.precision, images)
+    reason = ""
+    if not error <= tolerance:
+        reason = f"scores differ from float64 by {error:.3g} of their norm, more than {tolerance:.3g} allowed"
+    elif int((labels != scores.argmax(axis=1)).sum()):
+        reason = "a label is not that of its image's largest score"
+    elif mismatched > allowed:
+        reason = f"{mismatched} of {images} labels differ from the reference's, more than {allowed} allowed"
+    return {
+        "rel_l2_err": error if np.isfinite(error) else None,
+        "tolerance": tolerance,
+        "mismatched_labels": mismatched,
+        "ok": not reason,
+        "status": "wrong_result" if reason else "ok",
+        "reason": reason and f"{implementation.name}: {reason}",
+    }
+
+
+class Bench:
+    """Implementations of one network on one device, in one process."""
+
+    def __init__(self, bench: gpu.GpuBench, data: Data):
+        self._bench, self._data = bench, data
+        self._kernels: dict[str, gpu.Kernels | None] = {}
+
+    def _prepared(self, implementation: Implementation, images: int) -> Operation:
+        if implementation.name not in self._kernels:
+            self._kernels[implementation.name] = kernels_of(implementation, self._bench.device.arch)
+        kernels, network = self._kernels[implementation.name], self._data.network
+        call = implementation.prepare(kernels, network, images, self._data.parameters)
+        return operation_of(call, images, self._data.classes)
+
+    def measure(
+        self, implementations: Sequence[Implementation], images: int, series: Any, measuring: Measuring
+    ) -> tuple[list[Row], Row]:
+        """(samples, the columns of NETWORK_SAMPLES from `variant` on; the check of the first implementation).
+
+        Each is checked before and after it is timed, on images in orders of their own, and timed on random numbers not
+        seen before. Raises Failed where the first fails.
+        """
+        bench, data = self._bench, self._data
+        timing.refuse_distrusted(bench)
+        x = bench.guarded((images, *data.images.shape[1:]))
+        w = bench.guarded((1,))
+        y = bench.guarded((images * (data.classes + 1),))
+        operations: dict[str, Operation] = {}
+        timers: dict[str, Timers] = {}
+        for one in implementations:
+            with checking.faults_named(one, "prepared"):
+                operations[one.name] = self._prepared(one, images)
+            self._check(one, operations[one.name], (x, w, y), poisoned=True)
+            with checking.faults_named(one, "called"):
+                timers[one.name] = bench.timers(operations[one.name], x.values, w.values, y.values)
+        samples, told_ms = timing.sampled(bench, implementations, timers, series, measuring)
+        timing.refuse_distrusted(bench)
+        checks = [self._check(one, operations[one.name], (x, w, y), poisoned=False) for one in implementations]
+        for one in implementations:
+            if one.name in told_ms:
+                arrays = (x.values, w.values, y.values)
+                timing.refuse_memory(bench, one, operations[one.name], told_ms[one.name], arrays)
+        return samples, checks[0]
+
+    def _check(
+        self, one: Implementation, operation: Operation, buffers: tuple[Guarded, Guarded, Guarded], poisoned: bool
+    ) -> Row:
+        expected = self._data.draw(buffers[0].values)
+        result = checking.checked_call(self._bench, one, operation, *buffers, poisoned)
+        verdict = judged(one, self._data.network, result, expected)
+        if not verdict["ok"]:
+            raise Failed("wrong_result", verdict["reason"])
+        return verdict
+
+
+genuine.hold(sys.modules[__name__])

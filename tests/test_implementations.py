@@ -1,0 +1,212 @@
+"""Implementations of whole networks: their files, and the arithmetic that they prepare, which needs no GPU."""
+
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from warpbook import data, implementations, networks, reference, variants, weights
+from warpbook.harness import building
+from warpbook.layers import ConvLayer
+
+BUILT_IN = ["fa17", "fa18", "sp19", "fa19", "ece408"]
+
+
+@pytest.fixture
+def launcher(monkeypatch):
+    """A launcher of kernels/networks with NumPy in CuPy's place."""
+
+    def imported(name):
+        module = implementations.read(name).module
+        monkeypatch.setattr(module, "cupy", np)
+        return module
+
+    return imported
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """The folder of a copy of the implementations, which are read from there."""
+    kernels = tmp_path / "kernels"
+    shutil.copytree(variants.FOLDER, kernels, ignore=shutil.ignore_patterns("__pycache__"))
+    folder = kernels / "networks"
+    monkeypatch.setattr(implementations, "FOLDER", folder)
+    monkeypatch.setattr(implementations, "INCLUDED_FROM", (folder, kernels, implementations.INCLUDED_FROM[-1]))
+    monkeypatch.setattr(implementations, "IMPORTED_FROM", (folder, kernels))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return folder
+
+
+def changed(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_each_says_what_it_is_and_comes_after_what_it_builds_on():
+    found = implementations.discover()
+    assert [one.problem for one in found.values()] == [""] * len(found)
+    assert all(one.header.title and one.header.idea and one.header.expect for one in found.values())
+    places = list(found)
+    below = {name: one.header.builds_on for name, one in found.items() if one.header.builds_on}
+    assert all(places.index(under) < places.index(name) for name, under in below.items())
+
+
+@pytest.mark.parametrize("name", ["one_by_one", "fused"])
+def test_kernels_of_an_implementation_compile_with_what_they_include(name):
+    one = implementations.read(name)
+    options = building.compiler_options("sm_90", [f"-D{key}={value}" for key, value in one.constants.items()])
+    cubin, log = building.compile_source(one.text, one.cuda_source.name, options)
+    assert cubin, log
+    assert b"later_12_7_24" in cubin
+
+
+def test_identity_is_of_all_that_runs_and_of_no_words(copied):
+    before = {name: implementations.read(name).source_sha256 for name in ("one_by_one", "fused", "folded")}
+    changed(copied / "fused.cu", "title:     Layers in one kernel", "title:     Layers together")
+    assert {name: implementations.read(name).source_sha256 for name in before} == before
+    changed(copied / "fused.py", "MOST_CLASSES = 16", "MOST_CLASSES = 17")
+    after = {name: implementations.read(name).source_sha256 for name in before}
+    assert after["one_by_one"] == before["one_by_one"]
+    assert after["fused"] != before["fused"] and after["folded"] != before["folded"]
+    changed(copied.parent / "split_fp16.cu", "#define TOP 14", "#define TOP 13")
+    assert implementations.read("one_by_one").source_sha256 != before["one_by_one"]
+
+
+def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementation_s_own(copied):
+    included = variants.read("split_fp16").header.constants
+    assert included.items() <= implementations.read("fused").constants.items()
+    assert implementations.read("folded").constants == implementations.read("fused").constants
+    changed(copied / "fused.cu", "constants: {", "constants: {LATER_4_THREADS: 64, ")
+    assert implementations.read("fused").constants["LATER_4_THREADS"] == 64
+
+
+def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied, monkeypatch):
+    (copied / "mine.py").write_text('"""\ntitle: [\n"""\n')
+    (copied / "yours.py").write_text('"""\ntitle: Yours\n"""\nimport nothing_of_that_name\n')
+    found = implementations.discover()
+    assert found["mine"].problem and not found["fused"].problem
+    with pytest.raises(
+        implementations.UserError, match=r"yours\.py: the launcher does not import: ModuleNotFoundError"
+    ):
+        found["yours"].unsupported(networks.find("fa18"), 10)
+
+
+@pytest.mark.parametrize("network", BUILT_IN)
+def test_the_fused_kernels_are_for_every_built_in_network(network):
+    assert implementations.read("fused").unsupported(networks.find(network), 10) == ""
+
+
+@pytest.mark.parametrize(
+    ("layers", "reason"),
+    [
+        ([{"conv": {"maps": 6, "taps": 3}}, {"fc": {"outputs": 10}}], "first layer"),
+        (
+            [
+                {"conv": {"maps": 6, "taps": 5, "activation": "tanh"}},
+                {"pool": {"size": 2}},
+                {"conv": {"maps": 16, "taps": 5, "activation": "relu"}},
+                {"fc": {"outputs": 140}},
+                {"fc": {"outputs": 10}},
+            ],
+            "followed by relu",
+        ),
+        (
+            [
+                {"conv": {"maps": 6, "taps": 5, "activation": "tanh"}},
+                {"pool": {"size": 3}},
+                {"fc": {"outputs": 140}},
+                {"fc": {"outputs": 10}},
+            ],
+            "pooled 2 x 2",
+        ),
+    ],
+)
+def test_another_network_is_unsupported_with_the_reason(layers, reason):
+    described = networks.Description.model_validate({"input": {"size": 64}, "layers": layers})
+    assert reason in implementations.read("fused").unsupported(networks.Network("mine", described), 10)
+
+
+def test_folding_wants_nothing_but_sums_between_convolution_and_matrix():
+    folded = implementations.read("folded")
+    assert [folded.unsupported(networks.find(name), 10) == "" for name in BUILT_IN] == [False, True, True, True, False]
+
+
+def test_a_folded_matrix_gives_what_convolution_and_matrix_give(launcher):
+    conv = ConvLayer("conv2", C=3, H=9, W=8, M=4, K=3)
+    drawn = np.random.default_rng(1)
+    w_conv = drawn.standard_normal(conv.w_shape).astype(np.float32)
+    w_dense = drawn.standard_normal((5, conv.M * conv.H_out * conv.W_out)).astype(np.float32)
+    x = drawn.standard_normal(conv.x_shape(6))
+    matrix = launcher("folded").product(conv, w_conv, w_dense)
+    expected = reference.convolve(x, w_conv).reshape(6, -1) @ w_dense.T.astype(np.float64)
+    assert np.allclose(x.reshape(6, -1) @ matrix.T, expected, rtol=1e-12)
+
+
+def test_halves_of_a_matrix_add_up_to_it_in_the_lanes_that_take_them(launcher):
+    w = np.random.default_rng(2).standard_normal((20, 40)) * np.logspace(-9, 9, 20)[:, None]
+    parts, exponents = launcher("fused").split_matrix(w, tiles=2, blocks=1)
+    assert parts.shape == (1, 4, 4, 8, 4, 4)  # block, step, tile, output, pair, then high, high, low, low
+    halves = parts.view(np.float16).reshape(1, 4, 4, 8, 4, 2, 2, 2).astype(np.float64)
+    joined = halves[:, :, :, :, :, 0] + halves[:, :, :, :, :, 1]  # block, step, tile, output, pair, eight, number
+    matrix = joined.transpose(0, 2, 3, 1, 5, 4, 6).reshape(32, 64)
+    assert not matrix[20:].any() and not matrix[:, 40:].any()
+    scaled = np.ldexp(w, (14 - exponents)[:, None])
+    assert np.abs(scaled).max() < 2.0**15
+    largest = np.abs(scaled).max(axis=1, keepdims=True)
+    assert (np.abs(matrix[:20, :40] - scaled) <= largest * 2.0**-22).all()
+
+
+def test_shares_of_a_matrix_product_fill_the_device(launcher, monkeypatch):
+    fused = launcher("fused")
+    device = type("Device", (), {"attributes": {"MultiProcessorCount": 132}})
+    monkeypatch.setattr(np, "cuda", type("cuda", (), {"Device": device}), raising=False)
+    assert fused.shares_of(10816, 79) * 79 <= 3 * 132  # 79 blocks alone would leave 53 of 132 idle
+    assert fused.shares_of(10816, 79) > 1
+    assert 16 <= fused.shares_of(10816, 1) <= 132
+
+
+def single_precision(network, parameters, images, rounded):
+    """Scores in float32, every operand of a product passed through `rounded`."""
+    from warpbook.harness import inference
+
+    x = data.entering(images, network, np.float32)
+    for step in network.steps:
+        layer = step.layer
+        if isinstance(layer, ConvLayer):
+            windows = np.lib.stride_tricks.sliding_window_view(rounded(x), (layer.K, layer.K), axis=(2, 3))
+            w = rounded(parameters[f"{layer.name}.weight"])
+            x = np.ascontiguousarray(np.tensordot(windows, w, ((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2))
+        elif hasattr(layer, "outputs"):
+            w, b = parameters[f"{layer.name}.weight"], parameters[f"{layer.name}.bias"]
+            x = rounded(x.reshape(len(x), -1)) @ rounded(w).T + b
+        else:
+            x = inference.pool(x, layer, "none")
+        x = inference.activate(x, step.activation)
+    return x
+
+
+def tf32(values):
+    """The nearest numbers of 10 bits behind the point."""
+    words = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((words + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.parametrize("name", ["fa17", "ece408"])
+def test_the_error_allowed_to_a_network_tells_single_precision_from_tf32(name):
+    network = networks.find(name)
+    parameters = weights.load(network, network.weight_sets[0])
+    images = data.load(network)[0][:20]
+    expected = reference.outputs(network, parameters, images)
+
+    def error(rounded):
+        off = single_precision(network, parameters, images, rounded) - expected
+        return np.linalg.norm(off) / np.linalg.norm(expected)
+
+    assert error(lambda x: x) <= reference.network_error(network, "fp32") < error(tf32)
+    assert error(tf32) <= reference.network_error(network, "tf32")
+
+
+def test_a_launcher_is_found_by_its_name_alone():
+    assert implementations.read("folded").module.fused is sys.modules["fused"]

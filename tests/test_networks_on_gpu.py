@@ -1,0 +1,132 @@
+"""Whole networks on a GPU: right ones pass at every size, and each way of cheating is caught."""
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from warpbook import config, data, implementations, networks, reference, weights
+from warpbook.harness.supervision import Failed
+
+pytestmark = pytest.mark.gpu
+
+SERIES = config.Series(warmup=1, min_samples=3, max_samples=5, budget_s=0.05, patience_s=1)
+MEASURING = config.Measuring(
+    relative_noise=0.01, same_within=0.01, gpu=SERIES, cpu=SERIES, programs={"runs": 1, "patience_s": 1}, timeout_s=60
+)
+IMAGES = 300
+
+
+@pytest.fixture(scope="module")
+def bench_of():
+    """The bench of a network on 300 images of the data set."""
+    import cupy
+
+    from warpbook.harness import gpu, whole
+
+    made = {}
+
+    def bench(name):
+        if name not in made:
+            network = networks.find(name)
+            parameters = weights.load(network, network.weight_sets[0])
+            images = np.ascontiguousarray(data.load(network)[0][:IMAGES])
+            scores = cupy.asarray(reference.scores(network, parameters, images))
+            on_device = {key: cupy.asarray(array) for key, array in parameters.items()}
+            made[name] = whole.Bench(gpu.GpuBench(), whole.Data(network, cupy.asarray(images), scores, on_device))
+        return made[name]
+
+    return bench
+
+
+@pytest.mark.parametrize("network", ["fa17", "fa18", "fa19", "ece408"])
+@pytest.mark.parametrize("name", ["one_by_one", "fused", "folded", "eager_fp32", "eager_tf32"])
+def test_an_implementation_gives_the_scores_and_labels_of_float64(bench_of, name, network):
+    one = implementations.read(name)
+    for images in (1, 7, 129, IMAGES):
+        if reason := one.unsupported(networks.find(network), images):
+            pytest.skip(reason)
+        samples, check = bench_of(network).measure([one], images, SERIES, MEASURING)
+        assert check["ok"] and check["mismatched_labels"] == 0
+        assert {"gpu", "op", "layer"} == {row["kind"] for row in samples}
+
+
+RIGHT = """
+import cupy, eager_fp32
+def prepare(kernels, network, images, parameters):
+    compute = eager_fp32.prepare(kernels, network, images, parameters)
+"""
+CHEATS = {
+    "the answer of the first call is given again": (
+        RIGHT + "    kept = []\n"
+        "    def call(x, scores, labels):\n"
+        "        if not kept:\n"
+        "            compute(x, scores, labels)\n"
+        "            kept.extend([scores.copy(), labels.copy()])\n"
+        "        scores[...], labels[...] = kept\n"
+        "    return call\n",
+        "differ from float64",
+    ),
+    "one score of an image is wrong": (
+        RIGHT + "    def call(x, scores, labels):\n        compute(x, scores, labels)\n        scores[0, 3] += 1\n"
+        "    return call\n",
+        "differ from float64",
+    ),
+    "labels are all the same": (
+        RIGHT + "    def call(x, scores, labels):\n        compute(x, scores, labels)\n        labels[...] = 3\n"
+        "    return call\n",
+        "not that of its image's largest score",
+    ),
+    "half of the images are left out": (
+        RIGHT + "    def call(x, scores, labels):\n"
+        "        kept = scores[len(x) // 2:].copy(), labels[len(x) // 2:].copy()\n"
+        "        compute(x, scores, labels)\n"
+        "        scores[len(x) // 2:], labels[len(x) // 2:] = kept\n"
+        "    return call\n",
+        "unwritten",
+    ),
+    "images are changed": (
+        RIGHT
+        + "    def call(x, scores, labels):\n        compute(x, scores, labels)\n        x *= 2\n    return call\n",
+        "changes its input x",
+    ),
+    "work goes on after the call": (
+        RIGHT + "    stream = cupy.cuda.Stream(non_blocking=True)\n"
+        "    def call(x, scores, labels):\n"
+        "        compute(x, scores, labels)\n"
+        "        cupy.cuda.runtime.deviceSynchronize()\n"
+        "        right = scores.copy()\n"
+        "        scores[...] = 0\n"
+        "        cupy.cuda.runtime.deviceSynchronize()\n"
+        "        with stream:\n"
+        "            for _ in range(400):\n"
+        "                scores[...] = right\n"
+        "    return call\n",
+        "goes on writing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("launcher", "reason"), CHEATS.values(), ids=list(CHEATS))
+def test_a_cheat_is_caught(bench_of, monkeypatch, launcher, reason):
+    honest = implementations.read("eager_fp32")
+    if honest.missing:
+        pytest.skip(honest.missing)
+    assert honest.module
+    module = ModuleType("cheat")
+    exec(launcher, module.__dict__)
+    cheat = implementations.Implementation("cheat", honest.launcher, honest.header)
+    monkeypatch.setattr(implementations.Implementation, "module", module)
+    with pytest.raises(Failed, match=reason):
+        bench_of("fa18").measure([cheat], IMAGES, SERIES, MEASURING)
+
+
+def test_tf32_is_refused_where_single_precision_is_claimed(bench_of):
+    claimed, rounding = implementations.read("eager_fp32"), implementations.read("eager_tf32")
+    if claimed.missing:
+        pytest.skip(claimed.missing)
+    false = implementations.Implementation("false", rounding.launcher, claimed.header)
+    monkeyed = rounding.module
+    object.__setattr__(false, "module", monkeyed)
+    with pytest.raises(Failed, match="differ from float64"):
+        bench_of("fa18").measure([false], IMAGES, SERIES, MEASURING)

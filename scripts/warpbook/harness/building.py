@@ -312,7 +312,7 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
     elif variant.course and not variant.problem:
         # Not NVRTC's: it takes no host code. Without nvcc there is nothing to say of the builds.
         tried = [build_course(variant, arch, sandboxed) for arch in wanted] if nvcc.found() else []
-        builds = [build for build in tried if build]
+        builds = [made for made in tried if made]
     else:
         builds = list(_enclosed(variant, wanted)) if sandboxed else [build(variant, arch) for arch in wanted]
     with written_whole(folder) as temporary:

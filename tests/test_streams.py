@@ -1,7 +1,10 @@
 """Streams: images without end in shards, whose labels are those of the inference program however they are divided."""
 
 import hashlib
-import resource
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +12,7 @@ import pytest
 
 from warpbook import data, networks, stream_tables, streams, variants, weights
 from warpbook.errors import UserError
+from warpbook.files import PROJECT
 from warpbook.harness import inference, streaming
 
 NETWORK = networks.find("fa17")
@@ -83,12 +87,34 @@ def test_a_worker_s_labels_are_those_of_the_inference_program(images_file, tmp_p
     assert measured["compute_s"] > 0
 
 
+MEMORY = """\
+import resource, sys, test_streams as tests
+from pathlib import Path
+from warpbook import variants
+from warpbook.harness import streaming
+
+path, out = map(Path, sys.argv[1:])
+
+def grown_kib(lanes, few, many):
+    tests.stream(path, lanes, 0, few, out)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tests.stream(path, lanes, 0, many, out)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+print(grown_kib(streaming.opened(variants.read("im2col_blas"), tests.NETWORK, "high", 100), 200, 2000))
+print(grown_kib([tests.Told(700) for _ in range(3)], 20_000, 400_000))
+"""
+
+
 def test_a_worker_s_memory_does_not_grow_with_its_images(images_file, tmp_path):
-    lanes = streaming.opened(variants.read("im2col_blas"), NETWORK, "high", 100)
-    stream(images_file, lanes, 0, 200, tmp_path)
-    few_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    stream(images_file, lanes, 0, 2000, tmp_path)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - few_kib < 4 << 10
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    command = [sys.executable, "-c", MEMORY, images_file, tmp_path]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=PROJECT, env={**os.environ, "PYTHONPATH": paths}
+    )
+    inferring, reading = map(int, done.stdout.split())
+    assert inferring < 8 << 10  # the activations of 1800 images are 200 MiB
+    assert reading < 4 << 10  # 380 000 images are 284 MiB
 
 
 def test_a_file_cut_short_is_refused_by_a_sentence(images_file, tmp_path):

@@ -80,7 +80,7 @@ def _spent(rows: list[Row]) -> Table:
         "stream-spent-table",
         "Where a worker's time goes, the mean of the stream's workers: its start (Python, libraries, the device, "
         "weights and a first chunk), reading, and on a GPU, beside that, copies and kernels; and the most memory of a "
-        "worker, on its device as the driver counts it. After the first pass the system has the file in memory.",
+        "worker, on its device as the driver counts it. The system keeps the file that is read in memory.",
         (
             *words("Variant"),
             *numbers("Images"),

@@ -128,7 +128,9 @@ def copy_of_project(folder: Path) -> Workspace:
     for name in FOLDERS:
         shutil.copytree(PROJECT / name, folder / name, ignore=IGNORED)
     for path in (folder / "kernels").iterdir():
-        if path.stem not in KERNELS:
+        if path.is_dir():  # implementations of whole networks
+            shutil.rmtree(path)
+        elif path.stem not in KERNELS:
             path.unlink()
     (folder / ".venv").symlink_to(sys.prefix)
     measure_beside_others(folder)

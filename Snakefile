@@ -8,6 +8,7 @@
     snakemake --cores 1 count       hardware counters of every variant, with Nsight Compute
     snakemake --cores all stream    inference of a million images and more, over every GPU: results/stream/streams.csv
     snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf
+    snakemake --cores 1 site        pages over all archived runs: reports/out/site/index.html
     snakemake --cores 1 submission --config path=<folder> study=sp25          reports/out/sp25/<name>/
     snakemake --cores 1 grade --config submissions=<folder> study=sp25        the same of each, and reports/out/sp25-grades/
 
@@ -28,7 +29,7 @@ from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox
 from warpbook.profiling import counters
-from warpbook.targets import Targets, WholeNetworks
+from warpbook.targets import Targets, WholeNetworks, rendered_reports, site_templates
 
 
 configfile: "config.yaml"

@@ -1,4 +1,4 @@
-"""The report: rendered, never measured."""
+"""The report, and pages over all archived runs: rendered, never measured."""
 
 
 rule render_report:
@@ -27,3 +27,27 @@ rule render_report:
     shell:
         "python3 {input.program:q} --study {wildcards.study:q} --config {params.config:q} --run {input.run:q}"
         " --imported results/imported/{wildcards.study} --html {output.html:q} --pdf {output.pdf:q} 2> >(tee {log:q} >&2)"
+
+
+rule site:
+    """Static pages over all archived runs, with copies of the reports that are rendered: none is made for them."""
+    input:
+        program="scripts/render_site.py",
+        modules=dependencies.of("render_site.py", presenting=True),
+        templates=site_templates(),
+        kernels=[str(path) for variant in PLAN.variants.values() for path in variant.files],
+        archived=[str(path) for path in runs.archived()],
+    output:
+        pages=directory("reports/out/site"),
+    log:
+        "logs/render_site.log",
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        config=CONFIG.recorded,
+        rerun_on_reports=rendered_reports(),
+    message:
+        "Rendering pages over the archived runs"
+    shell:
+        "python3 {input.program:q} --archived {input.archived:q} --reports reports/out --config {params.config:q}"
+        " --out {output.pages:q} 2> >(tee {log:q} >&2)"

@@ -86,7 +86,7 @@ def test_no_page_of_another_study_s_report_is_mostly_empty_and_nothing_lies_beyo
 def test_contents_are_split_where_their_columns_are_about_as_high():
     short = [{"level": 2, "title": "Op times"}] * 6
     long = [{"level": 2, "title": "Kernels that together take more than 90 % of the GPU time"}] * 3
-    left, right = rendering._contents((rendering.Part("", "", [*long, *short]),))
+    left, right = rendering.in_columns((rendering.Part("", "", [*long, *short]),))
     assert (len(left), len(right)) == (3, 6)
 
 

@@ -224,4 +224,18 @@ class Targets:
         words = ("narrative/*.md", "published/*.csv", "answers/*.*", "answers/*/*.*")
         endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", *words)
         files = (path for ending in endings for path in (PROJECT / "reports").glob(ending))
-        return sorted(str(path.relative_to(PROJECT)) for path in files if not path.name.startswith("compare."))
+        return sorted(
+            str(path.relative_to(PROJECT)) for path in files if not path.name.startswith(("compare.", "site."))
+        )
+
+
+def site_templates() -> list[str]:
+    """What the pages over archived runs are rendered with besides code."""
+    kinds = ("site.*", "macros.html.j2", "style/*.css", "fonts/*", "*.js")
+    return sorted(str(path.relative_to(PROJECT)) for kind in kinds for path in (PROJECT / "reports").glob(kind))
+
+
+def rendered_reports() -> dict[str, int]:
+    """When each report that is there was rendered, ns."""
+    reports = sorted(Path("reports/out").glob("*.*"))
+    return {path.name: path.stat().st_mtime_ns for path in reports if path.suffix in (".pdf", ".html")}

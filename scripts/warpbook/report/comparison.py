@@ -173,7 +173,7 @@ class Comparison:
     def _times(self) -> list[dict[Place, list[np.ndarray]]]:
         """Op times of both runs, in ms, a series for each layer; places without a sound series on every layer left
         out."""
-        return [dict(_series_by_place(run, self.networks)) for run in (self.base, self.head)]
+        return [dict(series_by_place(run, self.networks)) for run in (self.base, self.head)]
 
     @cached_property
     def places(self) -> list[Place]:
@@ -204,7 +204,8 @@ class Comparison:
         return drifts
 
     def _unchanged(self, variant: str) -> bool:
-        return variant not in self.changed and not self.head.record["variants"][variant]["peer"]
+        held = self.head.record["variants"].get(variant)  # a stranger's samples may be of none that its record has
+        return held is not None and variant not in self.changed and not held["peer"]
 
     @cached_property
     def moved(self) -> list[Change]:
@@ -284,7 +285,8 @@ def _total(series: list[np.ndarray]) -> float:
     return float(sum(map(np.median, series)))
 
 
-def _series_by_place(run: Run, networks: list[str]) -> Iterator[tuple[Place, list[np.ndarray]]]:
+def series_by_place(run: Run, networks: list[str]) -> Iterator[tuple[Place, list[np.ndarray]]]:
+    """A run's sound op times on those networks, in ms, a series for each layer, of each variant's own job."""
     samples = table_of(run, tables.SAMPLES, networks)
     samples = samples[(samples.job == samples.variant) & (samples.kind == "op")]
     samples = samples[samples.state == samples.device.map(STATE)]

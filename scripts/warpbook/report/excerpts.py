@@ -116,7 +116,7 @@ def _end(entries: list[_Entry], start: int, most_lines: int) -> int:
 
 def _difference(before: str, after: str) -> Iterator[_Entry]:
     """Every line of code of both. Comments, brackets alone and empty lines are left out; indentation is no change."""
-    old, new = (_lines_of_code(text) for text in (before, after))
+    old, new = (lines_of_code(text) for text in (before, after))
     known, kept = set(_WORD.findall(before)), set(_WORD.findall(after))
     matcher = SequenceMatcher(None, [text for _, text in old], [text for _, text in new], autojunk=False)
     for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
@@ -129,7 +129,7 @@ def _difference(before: str, after: str) -> Iterator[_Entry]:
             yield _Entry(ADDED, number, 1 + 2 * len(set(_WORD.findall(text)) - known))
 
 
-def _lines_of_code(text: str) -> list[tuple[int, str]]:
+def lines_of_code(text: str) -> list[tuple[int, str]]:
     """(number, words) of every line that says something to the compiler."""
     lines = enumerate(text.splitlines())
     return [(number, " ".join(line.split())) for number, line in lines if not _NO_CODE.fullmatch(line)]

@@ -18,6 +18,7 @@ from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
 from warpbook.report.views import VIEWS, cover, graded, runs_compared
+from warpbook.report.views.archive import Overview
 from warpbook.report.views.cells import data_uri
 from warpbook.report.views.deliverables import SUPPLEMENT
 from warpbook.terms import Term
@@ -122,7 +123,7 @@ def documents(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> 
     shared = {"cover": shown, "stylesheets": _stylesheets(), "name": ev.name, "kind": "report"}
 
     def document(*parts: Part, others: list[dict[str, Any]], full_cover: bool) -> str:
-        return shell.render(parts=parts, contents=_contents(parts), others=others, full_cover=full_cover, **shared)
+        return shell.render(parts=parts, contents=in_columns(parts), others=others, full_cover=full_cover, **shared)
 
     alone = document(report, others=supplement.chapters, full_cover=True)
     beside = document(supplement, others=[], full_cover=False)
@@ -138,11 +139,11 @@ def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None)
     report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
     shell = templates().get_template("document.html.j2")
     shown = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
-    contents = _contents((report,))
+    contents = in_columns((report,))
     return shell.render(parts=[report], contents=contents, others=[], full_cover=True, kind="submission", **shown)
 
 
-def _contents(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
+def in_columns(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
     """The headings of parts in two columns of about one height; to have the stylesheet balance them would lay them out
     many times."""
     entries = [entry for part in parts for entry in part.headings]
@@ -227,6 +228,17 @@ def of_grades(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -
     """The table over submissions as an HTML document: rows of GRADES, of a term's study with so many images at most."""
     shown = graded.view(title, term, images, rows)
     return templates().get_template("grades.html.j2").render(view=shown, stylesheets=_stylesheets())
+
+
+def of_site(title: str, overview: Overview) -> dict[str, str]:
+    """The pages over archived runs by file name, the stylesheet among them; fonts are in a folder beside."""
+    env = templates()
+    env.globals |= {"title": title, "overview": overview, "script": Markup((FOLDER / "sorting.js").read_text())}
+    pages = {"index.html": env.get_template("site.index.html.j2").render(view=overview)}
+    for view in overview.networks:
+        pages[view.file] = env.get_template("site.network.html.j2").render(view=view)
+    sheets = "".join([*_stylesheets(), (FOLDER / "site.css").read_text()]).replace("../fonts/", "fonts/")
+    return {name: _CHART.sub(_as_element, page) for name, page in pages.items()} | {"site.css": sheets}
 
 
 def standalone(document: str) -> str:

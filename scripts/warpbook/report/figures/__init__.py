@@ -4,6 +4,6 @@ A variant keeps its colour and marker; axes carry name and unit; spread is drawn
 module of its kind, or in a module of its own, named here.
 """
 
-from warpbook.report.figures import gains, intervals, labels, limits, parameters, style, times, traces
+from warpbook.report.figures import gains, history, intervals, labels, limits, parameters, style, times, traces
 
-__all__ = ["gains", "intervals", "labels", "limits", "parameters", "style", "times", "traces"]
+__all__ = ["gains", "history", "intervals", "labels", "limits", "parameters", "style", "times", "traces"]

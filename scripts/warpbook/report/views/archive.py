@@ -1,0 +1,297 @@
+"""All archived runs, for the pages of `snakemake site`: an overview, and each network's history and variants."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from warpbook import units
+from warpbook.report import excerpts, figures
+from warpbook.report.history import Headline, History, Measured, Model
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Column, Fact, Figure, Table, numbers, words
+from warpbook.runs import Run
+from warpbook.units import MISSING
+from warpbook.variants import Variant
+
+APART = (
+    "†: a ratio of two series that were taken apart, each with its own variant; the intervals know their spread and no "
+    "drift between them."
+)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file beside the pages, and what it is."""
+
+    file: str
+    words: str
+
+
+@dataclass(frozen=True)
+class NetworkPage:
+    """A network's page. figures: none where no device has two runs. variants: a table for each device."""
+
+    file: str
+    name: str
+    images: str
+    history: Table
+    figures: tuple[Figure, ...]
+    variants: tuple[Table, ...]
+    traces: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first page. devices: tables of several GPU models side by side; empty where there is one or none."""
+
+    facts: tuple[Fact, ...]
+    runs: Table
+    refused: tuple[str, ...]
+    networks: tuple[NetworkPage, ...]
+    models: tuple[str, ...]
+    devices: tuple[Table, ...]
+    reports: tuple[Link, ...]
+
+
+def overview(
+    history: History,
+    kernels: Mapping[str, Variant],
+    refused: Sequence[str] = (),
+    reports: Sequence[Link] = (),
+    traces: Mapping[str, Sequence[Link]] | None = None,
+) -> Overview:
+    """What the pages show. kernels: the variants that are here now, for their lines of code. traces: by network."""
+    pages = tuple(_page(history, name, kernels, (traces or {}).get(name, ())) for name in history.networks)
+    return Overview(
+        facts=tuple(_fact(history, page.name, page.file) for page in pages),
+        runs=_runs(history.runs),
+        refused=tuple(refused),
+        networks=pages,
+        models=tuple(model.name for model in history.models if model.device == "gpu"),
+        devices=side_by_side(history),
+        reports=tuple(reports),
+    )
+
+
+def file_of(network: str, networks: Sequence[str]) -> str:
+    """The page of a network, whose name may be a stranger's."""
+    return f"network-{networks.index(network) + 1}-{re.sub('[^a-z0-9]+', '-', network.lower())[:40].strip('-')}.html"
+
+
+def _fact(history: History, network: str, file: str) -> Fact:
+    """The newest headline of a network."""
+    line = history.of(network)[-1]
+    ratio = f", {units.ratio_within(line.over[1].ratio)}† over {line.over[0]}" if line.over else ""
+    label = Markup('<a href="{}">{}</a>, {} images').format(file, network, units.count(line.size))
+    spread = f"{units.spread(line.time)} {units.sample_size([line.time])}".strip()
+    return Fact(label, units.time(line.time.value), f"{spread}, {line.best}{ratio}, {line.model.name}")
+
+
+def _runs(runs: Sequence[Run]) -> Table:
+    """Newest first."""
+    head = (*words("Run", "Ended", "Commit", "GPU", "CPU", "Studies"), *numbers("Variants"))
+    rows = tuple(
+        (
+            run.run_id,
+            str(run.record["ended"])[:10],
+            _commit(run),
+            run.device_name("gpu"),
+            run.device_name("cpu"),
+            ", ".join(run.record["studies"]),
+            str(len(run.record["variants"])),
+        )
+        for run in reversed(runs)
+    )
+    return Table("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
+
+
+def _commit(run: Run) -> str:
+    return (run.record["commit"] or "unknown")[:12] + ("+" if run.record["dirty"] else "")
+
+
+def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> NetworkPage:
+    lines = history.of(name)
+    models = [model for model in history.models if history.newest(name, model)]
+    return NetworkPage(
+        file=file_of(name, history.networks),
+        name=name,
+        images=units.count(lines[-1].size),
+        history=_history(name, lines),
+        figures=_figures(lines) if any(len(history.of(name, model)) > 1 for model in models) else (),
+        variants=tuple(
+            _variants(history, line, number, kernels)
+            for number, model in enumerate(models, 1)
+            if (line := history.newest(name, model))
+        ),
+        traces=tuple(traces),
+    )
+
+
+def _history(name: str, lines: Sequence[Headline]) -> Table:
+    """Newest first."""
+    head = (
+        *words("Run", "Commit", "Device", "Best variant"),
+        *numbers("Op time", "Over the naive one", "Over the fastest FP32 library"),
+        *words("Since the run before"),
+    )
+    rows = tuple(
+        (
+            str(line.run.record["ended"])[:10],
+            _commit(line.run),
+            line.model.name,
+            line.best,
+            cells.timed(line.time),
+            cells.sped(line.over[1]) if line.over else MISSING,
+            Markup("{} ({})").format(cells.sped(line.peer[1]), line.peer[0]) if line.peer else MISSING,
+            _step(line),
+        )
+        for line in reversed(lines)
+    )
+    caption = (
+        f"The best FP32 variant of each run on {name}, libraries left out on the GPU: op times of all layers at the "
+        "largest size with half the width of their 95 % interval. Since the run before on the same kind of device: how "
+        "many times faster, corrected by how far variants that did not change differ between the two, and the verdict. "
+        f"{APART}"
+    )
+    return Table("history", caption, head, rows)
+
+
+def _step(line: Headline) -> Cell:
+    if line.step is None:
+        return "the first"
+    if line.step.speedup is None:
+        return f"not compared: {line.step.why}"
+    return Markup("{} {}").format(cells.verdict(line.step.speedup), cells.sped(line.step.speedup))
+
+
+def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
+    rules = "A vertical rule marks a run that is faster (green) or slower (red) than the one before on its device"
+    shown = list(lines)
+    times, ratios = (
+        "Op time of the best variant of each run",
+        "The best variant's speedup over the naive one in each run",
+    )
+    return (
+        Figure("times", figures.history.op_times(shown), times, f"{times}, with its 95 % interval. {rules}."),
+        Figure("speedups", figures.history.speedups(shown), ratios, f"{ratios}, with its 95 % interval."),
+    )
+
+
+def _variants(history: History, line: Headline, number: int, kernels: Mapping[str, Variant]) -> Table:
+    """Every variant of a model's newest run, fastest first."""
+    rows = history.variants(line)
+    naive = next((row for row in reversed(rows) if line.over and row.name == line.over[0]), None)
+    head = (
+        *words("Variant"),
+        *numbers("Op time", "Over the naive one"),
+        *words("Against what it builds on"),
+        *numbers("Times the bound", "Registers", "Lines of code", "Saved a line"),
+    )
+    caption = (
+        f"Variants on {line.model.name}, {units.count(line.size)} images, run {line.run.run_id}. The bound: the least "
+        "time of the direct method in FP32 on the device. Lines of code without comments, of sources that still are "
+        "what was measured. Saved a line: the op time that a variant saves against the naive one, over its lines. "
+        f"{APART}"
+    )
+    shown = tuple(_variant(row, naive, kernels.get(row.name)) for row in rows)
+    return Table(f"variants-{number}", caption, head, shown, "dense")
+
+
+def _variant(row: Measured, naive: Measured | None, kernel: Variant | None) -> tuple[Cell, ...]:
+    lines = code_lines(row, kernel)
+    saved_ms = naive.time.value - row.time.value if naive and naive.name != row.name else None
+    return (
+        f"{row.name} ({'library' if row.peer else row.precision})" if row.peer or row.precision != "fp32" else row.name,
+        cells.timed(row.time),
+        cells.sped(row.over_naive),
+        Markup("{} {}").format(row.builds_on, cells.verdict(row.over_baseline)) if row.over_baseline else MISSING,
+        units.significant(row.bound, 3) if row.bound else MISSING,
+        str(row.registers) if row.registers is not None else MISSING,
+        str(lines) if lines else MISSING,
+        units.time(saved_ms / lines, 3) if lines and saved_ms is not None and saved_ms > 0 else MISSING,
+    )
+
+
+def code_lines(row: Measured, kernel: Variant | None) -> int | None:
+    """Lines of code of a variant whose source is still what was measured; a library's are its own."""
+    if kernel is None or row.peer or kernel.problem or kernel.source_sha256 != row.source_sha256:
+        return None
+    return len(excerpts.lines_of_code(kernel.code)) + len(excerpts.lines_of_code(kernel.launcher_code))
+
+
+def side_by_side(history: History) -> tuple[Table, ...]:
+    """GPU models beside each other: what they can do, and each network's speedups and verdicts. Empty for one model."""
+    gpus = [model for model in history.models if model.device == "gpu"]
+    if len(gpus) < 2:
+        return ()
+    tables = [_limits(history, gpus)]
+    for name in history.networks:
+        lines = [line for model in gpus if (line := history.newest(name, model))]
+        if len(lines) > 1:
+            tables.append(_network_on(history, name, lines, len(tables)))
+    return tuple(tables)
+
+
+def _limits(history: History, gpus: Sequence[Model]) -> Table:
+    """What each model's newest run says of it."""
+    head = (*words("GPU", "Architecture"), *numbers("FP32 peak", "Copies", "L2 cache", "Runs"))
+    rows = []
+    for model in gpus:
+        its = [run for run in history.runs if run.gpu and run.gpu["name"] == model.name]
+        gpu = its[-1].gpu or {}
+        peak = gpu["peak_gflop_per_s"].get("fp32")
+        rows.append(
+            (
+                model.name,
+                gpu["arch"],
+                f"{peak / 1e3:.1f}\u202fTFLOP/s" if peak else MISSING,
+                f"{gpu['copy_gb_per_s'] / 1e3:.2f}\u202fTB/s",
+                f"{gpu['l2_bytes'] / 2**20:.0f}\u202fMiB",
+                str(len(its)),
+            )
+        )
+    caption = "GPUs of the archived runs: peak arithmetic and measured copy bandwidth, which bound every kernel's time."
+    return Table("gpus", caption, head, tuple(rows))
+
+
+def _network_on(history: History, name: str, lines: Sequence[Headline], number: int) -> Table:
+    """The variants that every model's newest run has, with the verdict against what each builds on."""
+    found = [{row.name: row for row in history.variants(line)} for line in lines]
+    both = [variant for variant in found[0] if all(variant in its for its in found)]
+    head: tuple[Column, ...] = words("Variant")
+    for line in lines:
+        head += (*numbers(f"{line.model.name}: op time", "over the naive one", "times the bound"), *words("verdict"))
+    rows = []
+    for variant in both:
+        row: list[Cell] = [variant]
+        verdicts = [its[variant].over_baseline for its in found]
+        differ = len({speedup.verdict for speedup in verdicts if speedup}) > 1
+        for its, speedup in zip(found, verdicts, strict=True):
+            one = its[variant]
+            verdict = cells.verdict(speedup)
+            row += [
+                units.time(one.time.value),
+                cells.sped(one.over_naive),
+                units.significant(one.bound, 3) if one.bound else MISSING,
+                Markup("<strong>{}</strong>").format(verdict) if differ else verdict,
+            ]
+        rows.append(tuple(row))
+    caption = (
+        f"{name}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what a variant "
+        f"builds on; those that differ between GPUs are bold. {APART}"
+    )
+    return Table(f"on-{number}", caption, head, tuple(rows), "dense")
+
+
+def report_links(folder: Path, titles: Mapping[str, str]) -> list[Link]:
+    """The rendered reports of a folder, of studies that are configured, report and supplement and page."""
+    endings = {".pdf": "report, PDF", "-supplement.pdf": "supplement, PDF", ".html": "both, as a page"}
+    return [
+        Link(f"{study}{ending}", f"{study}: {title} ({kind})")
+        for study, title in titles.items()
+        for ending, kind in endings.items()
+        if (folder / f"{study}{ending}").is_file()
+    ]

@@ -1,0 +1,272 @@
+"""Pages over all archived runs: history, devices beside each other, every variant; in files and in a browser."""
+
+import csv
+import gzip
+import html
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+import render_site
+from warpbook import config, runs, tables
+from warpbook.report.history import History
+from warpbook.report.views import archive
+
+RUNS = Path(__file__).parent / "data" / "runs"
+VALUES = yaml.safe_load(config.FILE.read_text())
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOSTILE = '"><script>alert(1)</script><img src=http://x.invalid/y>'
+
+
+def older_and_newer() -> list[Path]:
+    """Two runs of one GPU model."""
+    return sorted(runs.archived(RUNS), key=lambda path: runs.open_run(path).record["ended"])
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory, rewritten) -> Callable[..., Path]:
+    """Make another run of one: its record and its times changed."""
+
+    def make(name: str, record: Callable[[dict], None], factor: Callable[[dict], float]) -> Path:
+        path = tmp_path_factory.mktemp("runs") / f"{name}.zip"
+        shutil.copy(older_and_newer()[-1], path)
+
+        def other_record(content: bytes) -> bytes:
+            told = json.loads(content)
+            told["run_id"] = name
+            record(told)
+            return json.dumps(told).encode()
+
+        def other_times(content: bytes) -> bytes:
+            rows = list(csv.DictReader(io.StringIO(gzip.decompress(content).decode())))
+            for row in rows:
+                if row["time_ms"]:
+                    row["time_ms"] = repr(float(row["time_ms"]) * factor(row))
+            text = io.StringIO()
+            writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+            return gzip.compress(text.getvalue().encode())
+
+        return rewritten(rewritten(path, "run.json", other_record), "samples.csv.gz", other_times)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def second_device(changed) -> Path:
+    """A run of a GPU that there is not, twice as slow, on which staging the input pays."""
+
+    def record(told: dict):
+        told["ended"] = "2026-11-23T07:00:57+00:00"
+        told["machine"]["gpu"] |= {"name": f"Other GPU {HOSTILE}", "arch": "sm_80", "copy_gb_per_s": 1400.0}
+
+    return changed("other", record, lambda row: 0.5 if row["variant"] == "shared_input" else 2)
+
+
+def pages(folder: Path, archived: list[Path], reports: Path | None = None) -> dict[str, str]:
+    """The pages over runs, rendered into a folder, by name."""
+    render_site.render(archived, reports or folder / "none", VALUES, folder / "site")
+    return {path.name: path.read_text() for path in (folder / "site").glob("*.*") if path.suffix in (".html", ".css")}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, second_device) -> Path:
+    """The folder of pages over runs of two devices, with a report beside that has a name like one of ours."""
+    folder = tmp_path_factory.mktemp("site")
+    reports = folder / "reports"
+    reports.mkdir()
+    (reports / "fa18.pdf").write_bytes(b"%PDF-1.7 a report")
+    (reports / "stranger.pdf").write_bytes(b"of no study")
+    pages(folder, [*older_and_newer(), second_device], reports)
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def history(second_device) -> History:
+    return History([runs.open_run(path) for path in [second_device, *older_and_newer()]], 0.02)
+
+
+def test_runs_stand_in_order_of_time_and_a_network_s_newest_headline_is_told_for_each_device(history):
+    assert [run.record["ended"] for run in history.runs] == sorted(run.record["ended"] for run in history.runs)
+    other, ours = history.models
+    assert ours.name == "NVIDIA H200"
+    assert len(history.of("fa18", ours)) == 2
+    mine, theirs = history.newest("fa18", ours), history.newest("fa18", other)
+    assert mine.best == theirs.best == "layer_specialised"
+    assert theirs.time.value == pytest.approx(2 * mine.time.value)
+    assert theirs.over[1].ratio.value == pytest.approx(mine.over[1].ratio.value)  # both are twice as slow
+
+
+def test_a_step_is_told_between_runs_of_one_device_alone(history):
+    other, ours = history.models
+    first, second = history.of("fa18", ours)
+    assert first.step is None
+    assert second.step.speedup.ratio.value == pytest.approx(1.016, abs=0.002)
+    assert history.newest("fa18", other).step is None
+
+
+def test_a_faster_kernel_is_a_step_and_what_cannot_be_compared_says_why(changed):
+    def faster(told: dict):
+        told |= {"ended": "2026-11-24T00:00:00+00:00", "commit": "f" * 40}
+        told["variants"]["layer_specialised"]["source_sha256"] = "1" * 64
+
+    def of_other_protocol(told: dict):
+        told |= {"ended": "2026-11-25T00:00:00+00:00", "protocol": told["protocol"] + 1}
+
+    half = changed("half", faster, lambda row: 0.5 if row["variant"] == "layer_specialised" else 1)
+    apart = changed("apart", of_other_protocol, lambda row: 1)
+    told = History([runs.open_run(path) for path in (older_and_newer()[-1], half, apart)], 0.02)
+    _, second, third = told.of("fa18")
+    assert second.step.speedup.verdict == "faster"
+    assert second.step.speedup.ratio.value == pytest.approx(2, rel=0.01)
+    assert third.step.speedup is None
+    assert "protocol" in third.step.why
+    page = archive.overview(told, {}).networks[0]
+    assert "not compared: base was timed under protocol" in " ".join(page.history.rows[0])
+
+
+def test_devices_stand_side_by_side_and_verdicts_that_differ_are_marked(history):
+    limits, *networks = archive.side_by_side(history)
+    assert [row[1] for row in limits.rows] == ["sm_80", "sm_90"]
+    rows = {row[0]: row for row in networks[0].rows}
+    assert str(rows["shared_input"][4]) == '<strong><span class="faster">faster</span></strong>'
+    assert str(rows["shared_input"][8]) == '<strong><span class="slower">slower</span></strong>'
+    assert "<strong>" not in str(rows["fft"][4])
+
+
+def test_with_one_run_there_is_no_chart_and_no_table_of_devices_but_a_word_on_both(tmp_path):
+    made = pages(tmp_path, older_and_newer()[-1:])
+    assert "Every archived run with a GPU is of one model, NVIDIA H200" in made["index.html"]
+    page = made["network-1-fa18.html"]
+    assert "<svg" not in page
+    assert "One run of each device so far" in page
+    assert "the first" in page
+
+
+def test_without_a_run_the_page_says_how_to_make_one(tmp_path):
+    assert "No archived run has a figure yet" in pages(tmp_path, [])["index.html"]
+
+
+def test_a_run_that_cannot_be_read_is_passed_over_and_named(tmp_path):
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(b"no zip")
+    made = pages(tmp_path, [broken, *older_and_newer()])
+    assert "Passed over" in made["index.html"]
+    assert "broken.zip" in made["index.html"]
+
+
+def test_reports_of_studies_are_copied_and_led_to(site):
+    assert (site / "fa18.pdf").read_bytes() == b"%PDF-1.7 a report"
+    assert 'href="fa18.pdf"' in (site / "index.html").read_text()
+    assert not (site / "stranger.pdf").exists()
+
+
+def test_lines_of_code_are_those_of_sources_that_still_are_what_was_measured(cuda_variant):
+    kernel = cuda_variant('extern "C" __global__ void conv_forward() {\n// why\nint a = 1;\n\nint b = 2;\n}\n')
+    (run,) = (runs.open_run(path) for path in older_and_newer()[-1:])
+    told = History([run], 0.02)
+    measured = {row.name: row for row in told.variants(told.of("fa18")[0])}["fft"]
+    assert archive.code_lines(measured, kernel) is None
+    run.record["variants"]["fft"]["source_sha256"] = kernel.source_sha256
+    measured = {row.name: row for row in told.variants(told.of("fa18")[0])}["fft"]
+    assert archive.code_lines(measured, kernel) == 3
+
+
+class Addresses(HTMLParser):
+    """What a page leads to or loads, and the names of its elements."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.found: list[str] = []
+        self.tags: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
+        self.tags.append(tag)
+        self.found += [value or "" for name, value in attrs if name in ("href", "src", "action", "data", "srcset")]
+
+
+def test_no_page_loads_anything_from_elsewhere_or_takes_a_stranger_s_words_for_its_own(site):
+    for path in site.glob("*.html"):
+        page = Addresses(path.read_text())
+        assert page.tags.count("script") == 1, path
+        for address in page.found:
+            assert re.fullmatch(r"[\w./-]*(#[\w-]+)?", address), (path, address)
+            assert not address.partition("#")[0] or (site / address.partition("#")[0]).exists(), (path, address)
+        assert "<script>alert" not in path.read_text()
+    assert HOSTILE in html.unescape((site / "index.html").read_text())  # shown, as words
+    sheet = (site / "site.css").read_text()
+    for address in re.findall(r'url\("?([^")]+)', sheet):
+        assert (site / address).exists(), address
+    assert "@import" not in sheet
+
+
+@pytest.mark.parametrize("network", ["../../up", HOSTILE, "a/b", "."])
+def test_a_page_s_name_stays_in_its_folder_whatever_a_network_is_called(network):
+    assert re.fullmatch(r"network-1-[a-z0-9-]*\.html", archive.file_of(network, [network]))
+
+
+def test_traces_of_profiled_programs_are_written_and_led_to_but_for_names_that_would_leave_the_folder(tmp_path):
+    run = runs.open_run(older_and_newer()[-1])
+    row = {name: "" if column.dtype == "string" else 0 for name, column in tables.ACTIVITIES.columns.items()}
+    row |= {"network": "fa18", "tool": "cupti", "kind": "kernel", "name": "conv", "size": 10, "end_ns": 5}
+    rows = [row | {"variant": name} for name in ("direct", "../../../up", "a/b")]
+    run.loaded[tables.ACTIVITIES.name] = pd.DataFrame(rows)
+    links = render_site.write_traces(History([run], 0.02), tmp_path / "site")
+    assert [link.file for link in links["fa18"]] == [f"traces/{run.run_id}/fa18-direct-10-cupti.json.gz"]
+    assert [path.relative_to(tmp_path / "site").as_posix() for path in tmp_path.rglob("*.gz")] == [
+        links["fa18"][0].file
+    ]
+
+
+# Chromium makes no window narrower than 500 pixels: a page is shown in a frame, and tells what it measured.
+FRAME = """<iframe src="{page}" style="width: {width}px; height: 900px; border: 0"></iframe>
+<script>addEventListener("message", (event) => {{ document.body.dataset.measured = event.data; }});</script>"""
+MEASURE = """<script type="module">
+const outside = [...document.querySelectorAll("body *")].filter((one) => !one.parentElement.closest("table")
+  && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.tagName + "." + one.className);
+const captions = [...document.querySelectorAll("caption")].map((one) => one.getBoundingClientRect().right);
+const table = document.querySelector("#variants-1, #on-1");
+const column = () => [...table.tBodies[0].rows].map((row) => row.cells[1].textContent);
+table.tHead.rows[0].cells[1].click();
+const ascending = column();
+table.tHead.rows[0].cells[1].click();
+await document.fonts.ready;
+const scale = (svg) => svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+const text = [...document.querySelectorAll("p, td, svg text")].map((one) => parseFloat(getComputedStyle(one).fontSize)
+  * scale(one.closest("svg")));
+parent.postMessage(JSON.stringify({ width: innerWidth, outside, captions, ascending, descending: column(),
+  least: Math.min(...text), font: document.fonts.check('15px "IBM Plex Sans"') }), "*");
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("page", ["index.html", "network-1-fa18.html"])
+def test_on_a_phone_and_on_a_desk_nothing_is_cut_words_can_be_read_and_tables_sort(site, tmp_path, page, width):
+    folder = tmp_path / "site"
+    shutil.copytree(site, folder)
+    (folder / page).write_text((folder / page).read_text().replace("</body>", f"{MEASURE}</body>"))
+    (folder / "frame.html").write_text(FRAME.format(page=page, width=width))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
+    command += ["--window-size=1400,1000", f"--user-data-dir={tmp_path / 'profile'}", (folder / "frame.html").as_uri()]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    told = re.search(r'data-measured="([^"]*)"', found)
+    assert told, found[:2000]
+    measured = json.loads(html.unescape(told[1]))
+    assert measured["width"] == width
+    assert measured["outside"] == []
+    assert max(measured["captions"]) <= width
+    assert measured["least"] >= 9
+    assert measured["font"]
+    assert measured["ascending"] == measured["descending"][::-1] != measured["descending"]

@@ -1,10 +1,12 @@
 /* A driver of NVIDIA's that describes devices and can do nothing else: WARPBOOK_SIMULATED of them, those that
-   CUDA_VISIBLE_DEVICES names by UUID, in that order, or all. */
+   CUDA_VISIBLE_DEVICES names by UUID, in that order, or all. Forks of a process that initialised it get error 3. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int visible[64], count;
+static pid_t initialised_by;
 
 static void uuid_of(int number, unsigned char *uuid) { memset(uuid, 0, 16); uuid[0] = 0xab; uuid[15] = number; }
 
@@ -12,6 +14,8 @@ int cuInit(unsigned flags)
 {
     const char *names = getenv("CUDA_VISIBLE_DEVICES");
     int all = atoi(getenv("WARPBOOK_SIMULATED"));
+    if (initialised_by && initialised_by != getpid()) return 3;
+    initialised_by = getpid();
     count = 0;
     for (int number = 0; number < all && !names; ++number) visible[count++] = number;
     for (const char *name = names; name && *name; name = strchr(name, ',') ? strchr(name, ',') + 1 : "")

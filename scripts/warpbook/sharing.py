@@ -35,6 +35,7 @@ def held(device: str, out: Path, shared: bool = False, number: int | None = None
         with locks.machine(shared):
             yield
     elif wanted == 1:
+        machine.visible()  # asked here: not while others wait, nor where CUDA was touched and cannot be asked any more
         with locks.machine(shared), _noted(out, asked, shared):
             yield
     else:
@@ -120,6 +121,9 @@ def _move_to(cores: Sequence[int] | frozenset[int]) -> None:
             os.sched_setaffinity(int(thread.name), cores)
         except ProcessLookupError:  # it ended meanwhile
             continue
+        except OSError as error:  # not in every container; which cores the job had is noted
+            print(f"this job cannot be kept to cores {_ranges(sorted(cores))}: {error.strerror}", file=sys.stderr)
+            return
 
 
 @contextmanager

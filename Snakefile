@@ -137,9 +137,9 @@ onstart:
     except UserError as error:
         sys.exit(f"error: {error}")
     if GPUS > 1:
-        words = f"{GPUS} GPUs share the jobs ({PLAN.device.model})"
-        held_back = f", {workflow.cores} at a time for --cores {workflow.cores}" if workflow.cores < GPUS else ""
-        print(f"{words}{held_back}", file=sys.stderr)
+        most = workflow.global_resources["measuring"].value
+        limits = f"--cores {workflow.cores}, --resources measuring={most}"
+        print(f"{GPUS} GPUs share the jobs ({PLAN.device.model}), {limits}", file=sys.stderr)
     for left in Path("results").glob(f"{VERDICTS}*"):  # by a Snakemake that was killed
         left.unlink()
     for device in ["cpu", *(["gpu"] if PLAN.device else [])]:

@@ -301,3 +301,14 @@ def test_a_gpu_s_cores_are_neighbours_beside_it_both_threads_or_neither(threads,
             (tmp_path / gpu.pci).mkdir()
             (tmp_path / gpu.pci / "local_cpulist").write_text(f"{said}\n")
     assert sharing.shares(gpus) == expected
+
+
+def test_snakemake_shares_jobs_out_and_starts_two_for_each_gpu_without_being_told(driver, fresh, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    monkeypatch.setenv("WARPBOOK_SIMULATED", "3")
+    told = ["results/builds/direct", "--config", "gpu=live"]
+    done = fresh.snakemake(*told, "gpus=all")
+    assert "3 GPUs share the jobs (Simulated GPU, sm_90), --cores 2, --resources measuring=6" in done.stderr
+    refused = fresh.snakemake(*told, "gpus=4", check=False)
+    assert refused.returncode
+    assert "gpus: 4, and the devices here are 3 of Simulated GPU, sm_90" in refused.stdout + refused.stderr

@@ -148,7 +148,9 @@ class Study:
             else:
                 shutil.copy(path, folder / name)
         for path in (folder / "kernels").iterdir():
-            if path.stem not in VARIANTS:
+            if path.is_dir():  # implementations of whole networks
+                shutil.rmtree(path)
+            elif path.stem not in VARIANTS:
                 path.unlink()
         (folder / ".venv").symlink_to(sys.prefix)
         series = {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1}

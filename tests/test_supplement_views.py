@@ -180,6 +180,13 @@ def test_a_run_is_told_with_its_gpu_and_where_its_figures_go(ev):
     assert "FP32 multiply-adds" in facts["Measured ceilings"]
 
 
+@pytest.mark.parametrize(("gpus", "told"), [(1, False), (4, True)])
+def test_the_gpu_that_a_run_describes_is_told_as_one_of_several_where_others_took_part(gpus, told, other):
+    other.gpu_run.record["machine"]["measured_on"] = [f"host/{number}" for number in range(gpus)]
+    (run,) = provenance.view(other).runs
+    assert ("; the one described of 4 that took part" in dict(run.table.rows)["GPU"]) == told
+
+
 def test_a_run_s_code_is_told_by_version_and_commit_and_by_commit_alone_where_no_version_is_recorded(other):
     def code():
         (run,) = provenance.view(other).runs

@@ -100,6 +100,7 @@ def _run(ev: Evidence, run: Run, place: int) -> Table:
     else:
         code += "commit unknown: no git on that machine"
     memory = units.significant(cpu["memory_gib"], 3)
+    took_part = machine.get("measured_on", [])
     # As a dictionary of names in lower and upper case is read.
     software = ", ".join(f"{name} {packages[name]}" for name in sorted(packages, key=str.lower))
     rows = [
@@ -107,8 +108,8 @@ def _run(ev: Evidence, run: Run, place: int) -> Table:
         ("Measured", f"{record['started']} to {record['ended']}"),
         ("Code", code),
         ("Host", f"{cpu['model']}, {cpu['cores']} cores, {memory} GiB; {machine['system']}"),
-        *([("Nodes that measured", ", ".join(machine["measured_on"]))] if machine.get("measured_on") else []),
-        *(_gpu(machine["gpu"]) if machine["gpu"] else []),
+        *([("Nodes that measured", ", ".join(took_part))] if took_part else []),
+        *(_gpu(machine["gpu"], sum("/" in name for name in took_part)) if machine["gpu"] else []),
         ("Compiler", machine["compiler"]),
         ("Software", f"Python {machine['python']}; {software}"),
         ("SM clock while timing", clock_span(ev, run)),
@@ -122,7 +123,7 @@ def _cited_for(ev: Evidence, run: Run) -> str:
     return "CPU and GPU figures" if ev.gpu_run is ev.local else "CPU figures and builds"
 
 
-def _gpu(gpu: dict[str, Any]) -> list[tuple[str, str]]:
+def _gpu(gpu: dict[str, Any], took_part: int) -> list[tuple[str, str]]:
     memory, l2 = units.significant(gpu["memory_bytes"] / 2**30, 3), gpu["l2_bytes"] // 2**20
     sm_clock, memory_clock = (units.significant(gpu[f"{name}_clock_max_mhz"]) for name in ("sm", "memory"))
     copy_low, copy_high = (units.significant(end) for end in gpu["copy_gb_per_s_ci"])
@@ -136,7 +137,8 @@ def _gpu(gpu: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "GPU",
             f"{gpu['name']}, {gpu['arch']}, {gpu['multiprocessors']} multiprocessors, {memory} GiB, L2 {l2} MiB; "
-            f"UUID SHA-256 {gpu['uuid_sha256'][:HASH_SHOWN]}…",
+            f"UUID SHA-256 {gpu['uuid_sha256'][:HASH_SHOWN]}…"
+            + (f"; the one described of {took_part} that took part" if took_part > 1 else ""),
         ),
         (
             "Clocks and power",

@@ -1,5 +1,6 @@
 """Pages over all archived runs: history, devices beside each other, every variant; in files and in a browser."""
 
+import copy
 import csv
 import gzip
 import html
@@ -17,9 +18,10 @@ import pytest
 import yaml
 
 import render_site
-from warpbook import config, runs, tables
+from warpbook import config, runs, tables, units
+from warpbook.report import rendering
 from warpbook.report.history import History
-from warpbook.report.views import archive
+from warpbook.report.views import archive, devices
 
 RUNS = Path(__file__).parent / "data" / "runs"
 VALUES = yaml.safe_load(config.FILE.read_text())
@@ -136,12 +138,77 @@ def test_a_faster_kernel_is_a_step_and_what_cannot_be_compared_says_why(changed)
 
 
 def test_devices_stand_side_by_side_and_verdicts_that_differ_are_marked(history):
-    limits, *networks = archive.side_by_side(history)
+    limits, *networks = devices.side_by_side(history)
     assert [row[1] for row in limits.rows] == ["sm_80", "sm_90"]
     rows = {row[0]: row for row in networks[0].rows}
     assert str(rows["shared_input"][4]) == '<strong><span class="faster">faster</span></strong>'
     assert str(rows["shared_input"][8]) == '<strong><span class="slower">slower</span></strong>'
     assert "<strong>" not in str(rows["fft"][4])
+
+
+@pytest.fixture(scope="module")
+def elsewhere(ev) -> runs.Run:
+    """The run of the report's figures as another GPU might have made it: twice as slow, but for `shared_input`."""
+    record = copy.deepcopy(ev.gpu_run.record)
+    record["run_id"] = "elsewhere"
+    record["machine"]["gpu"] |= {"name": "NVIDIA Other", "arch": "sm_80"}
+    record["variants"]["fft"]["source_sha256"] = "0" * 64
+    loaded = {table.name: ev.gpu_run.table(table) for table in (tables.SAMPLES, tables.BUILDS, tables.OP_TIMES)}
+    samples = loaded[tables.SAMPLES.name]
+    factor = samples.variant.map(lambda name: 0.5 if name == "shared_input" else 2.0)
+    loaded[tables.SAMPLES.name] = samples.assign(time_ms=samples.time_ms * factor)
+    return runs.Run(ev.gpu_run.path, record, loaded)
+
+
+def test_a_report_has_another_gpu_beside_its_own_for_variants_whose_sources_are_today_s(ev, elsewhere):
+    view = devices.beside(ev, [elsewhere])
+    assert (view.ours, view.others) == ("NVIDIA H200", ("NVIDIA Other",))
+    assert [row[0] for row in view.limits.rows] == ["NVIDIA H200", "NVIDIA Other"]
+    (pair,) = view.pairs
+    rows = {row[0]: row for row in pair.rows}
+    assert "fft" not in rows  # which was another there
+    assert [str(cell) for cell in rows["shared_input"][4::4]] == [
+        '<strong><span class="slower">slower</span></strong>',
+        '<strong><span class="faster">faster</span></strong>',
+    ]
+    direct = ev.times.total("direct", ev.largest)
+    assert rows["direct"][1] == units.time(direct.value)
+    assert rows["direct"][5] == units.time(2 * direct.value)
+
+
+def test_the_section_on_devices_stands_where_there_are_two_models_and_nowhere_else(
+    evidence_of, newest_archive, few_variants, elsewhere, monkeypatch
+):
+    study = few_variants["studies"]["fa18"] | {"sections": ["division_of_labour"], "deliverables": {}}
+    ev = evidence_of(newest_archive, studies={"fa18": study})
+
+    def body() -> str:
+        return rendering.environment(ev, rendering.Headings()).get_template("report.html.j2").render()
+
+    assert 'id="devices"' not in body()
+    monkeypatch.setattr(devices.runs, "of_other_models", lambda run, network: [elsewhere])
+    assert 'id="devices"' in body()
+    assert "NVIDIA Other: op time" in body()
+
+
+def test_another_model_s_run_is_the_newest_sound_one_of_the_same_shapes_and_protocol(tmp_path, second_device, changed):
+    def older(told: dict):
+        told["ended"] = "2026-11-01T00:00:00+00:00"
+        told["machine"]["gpu"]["name"] = f"Other GPU {HOSTILE}"
+
+    def of_other_shapes(told: dict):
+        told["machine"]["gpu"]["name"] = "Of other shapes"
+        told["networks"]["fa18"]["shapes_sha256"] = "0" * 64
+
+    def of_other_protocol(told: dict):
+        told["machine"]["gpu"]["name"] = "Of another protocol"
+        told["protocol"] += 1
+
+    made = [changed(change.__name__, change, lambda row: 1) for change in (older, of_other_shapes, of_other_protocol)]
+    for path in [*older_and_newer(), second_device, *made]:
+        shutil.copy(path, tmp_path)
+    found = runs.of_other_models(runs.open_run(older_and_newer()[0]), "fa18", tmp_path)
+    assert [run.run_id for run in found] == ["other"]
 
 
 def test_with_one_run_there_is_no_chart_and_no_table_of_devices_but_a_word_on_both(tmp_path):

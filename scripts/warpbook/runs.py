@@ -135,6 +135,20 @@ def on_gpus(folder: Path = ARCHIVES) -> list[Run]:
     return sorted((run for run in found if run.gpu), key=lambda run: str(run.record["ended"]))
 
 
+def of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+    """The newest sound archived run of each GPU model other than a run's, with a network of the same shapes, timed
+    under the same protocol."""
+    found: dict[str, Run] = {}
+    shapes = run.record["networks"][network]["shapes_sha256"]
+    for other in reversed(on_gpus(folder)):
+        name, held = other.device_name("gpu"), other.record["networks"].get(network)
+        if name == run.device_name("gpu") or name in found or not held or held["shapes_sha256"] != shapes:
+            continue
+        if other.record["protocol"] == run.record["protocol"] and _known_sound(other):
+            found[name] = other
+    return list(found.values())
+
+
 def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
     usable, refused = _holding(network, folder)

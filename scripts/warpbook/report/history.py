@@ -3,7 +3,7 @@
 Nothing is stale here: a run's figures are told as they were taken, beside its commit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -75,9 +75,10 @@ class Measured:
 
 
 class History:
-    """Archived runs, oldest first, a change counting beyond `tolerance`."""
+    """Archived runs, oldest first, a change counting beyond `tolerance`; of some networks where they are named."""
 
-    def __init__(self, archived: Iterable[Run], tolerance: float):
+    def __init__(self, archived: Iterable[Run], tolerance: float, networks: Sequence[str] | None = None):
+        self._named = networks
         self.runs = sorted(archived, key=lambda run: (str(run.record["ended"]), run.run_id))
         self.tolerance = tolerance
         self._held: dict[int, dict[Place, Series]] = {}
@@ -152,7 +153,8 @@ class History:
 
     def _places(self, run: Run) -> dict[Place, Series]:
         if id(run) not in self._held:
-            self._held[id(run)] = dict(comparison.series_by_place(run, list(run.record["networks"])))
+            named = [name for name in run.record["networks"] if self._named is None or name in self._named]
+            self._held[id(run)] = dict(comparison.series_by_place(run, named))
         return self._held[id(run)]
 
     def _series(self, run: Run, network: str, device: str, size: int) -> dict[str, Series]:

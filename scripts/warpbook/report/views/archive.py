@@ -9,17 +9,13 @@ from markupsafe import Markup
 
 from warpbook import units
 from warpbook.report import excerpts, figures
-from warpbook.report.history import Headline, History, Measured, Model
+from warpbook.report.history import Headline, History, Measured
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Column, Fact, Figure, Table, numbers, words
+from warpbook.report.views.devices import APART, side_by_side
+from warpbook.report.views.parts import Cell, Fact, Figure, Table, numbers, words
 from warpbook.runs import Run
 from warpbook.units import MISSING
 from warpbook.variants import Variant
-
-APART = (
-    "†: a ratio of two series that were taken apart, each with its own variant; the intervals know their spread and no "
-    "drift between them."
-)
 
 
 @dataclass(frozen=True)
@@ -220,70 +216,6 @@ def code_lines(row: Measured, kernel: Variant | None) -> int | None:
     if kernel is None or row.peer or kernel.problem or kernel.source_sha256 != row.source_sha256:
         return None
     return len(excerpts.lines_of_code(kernel.code)) + len(excerpts.lines_of_code(kernel.launcher_code))
-
-
-def side_by_side(history: History) -> tuple[Table, ...]:
-    """GPU models beside each other: what they can do, and each network's speedups and verdicts. Empty for one model."""
-    gpus = [model for model in history.models if model.device == "gpu"]
-    if len(gpus) < 2:
-        return ()
-    tables = [_limits(history, gpus)]
-    for name in history.networks:
-        lines = [line for model in gpus if (line := history.newest(name, model))]
-        if len(lines) > 1:
-            tables.append(_network_on(history, name, lines, len(tables)))
-    return tuple(tables)
-
-
-def _limits(history: History, gpus: Sequence[Model]) -> Table:
-    """What each model's newest run says of it."""
-    head = (*words("GPU", "Architecture"), *numbers("FP32 peak", "Copies", "L2 cache", "Runs"))
-    rows = []
-    for model in gpus:
-        its = [run for run in history.runs if run.gpu and run.gpu["name"] == model.name]
-        gpu = its[-1].gpu or {}
-        peak = gpu["peak_gflop_per_s"].get("fp32")
-        rows.append(
-            (
-                model.name,
-                gpu["arch"],
-                f"{peak / 1e3:.1f}\u202fTFLOP/s" if peak else MISSING,
-                f"{gpu['copy_gb_per_s'] / 1e3:.2f}\u202fTB/s",
-                f"{gpu['l2_bytes'] / 2**20:.0f}\u202fMiB",
-                str(len(its)),
-            )
-        )
-    caption = "GPUs of the archived runs: peak arithmetic and measured copy bandwidth, which bound every kernel's time."
-    return Table("gpus", caption, head, tuple(rows))
-
-
-def _network_on(history: History, name: str, lines: Sequence[Headline], number: int) -> Table:
-    """The variants that every model's newest run has, with the verdict against what each builds on."""
-    found = [{row.name: row for row in history.variants(line)} for line in lines]
-    both = [variant for variant in found[0] if all(variant in its for its in found)]
-    head: tuple[Column, ...] = words("Variant")
-    for line in lines:
-        head += (*numbers(f"{line.model.name}: op time", "over the naive one", "times the bound"), *words("verdict"))
-    rows = []
-    for variant in both:
-        row: list[Cell] = [variant]
-        verdicts = [its[variant].over_baseline for its in found]
-        differ = len({speedup.verdict for speedup in verdicts if speedup}) > 1
-        for its, speedup in zip(found, verdicts, strict=True):
-            one = its[variant]
-            verdict = cells.verdict(speedup)
-            row += [
-                units.time(one.time.value),
-                cells.sped(one.over_naive),
-                units.significant(one.bound, 3) if one.bound else MISSING,
-                Markup("<strong>{}</strong>").format(verdict) if differ else verdict,
-            ]
-        rows.append(tuple(row))
-    caption = (
-        f"{name}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what a variant "
-        f"builds on; those that differ between GPUs are bold. {APART}"
-    )
-    return Table(f"on-{number}", caption, head, tuple(rows), "dense")
 
 
 def report_links(folder: Path, titles: Mapping[str, str]) -> list[Link]:

@@ -446,7 +446,8 @@ def test_a_folder_in_the_course_s_layout_gives_its_own_report(workspace):
     pages = text_of(workspace.report("mixed"))
     whole = " ".join(pages)
     assert re.search(r"Final file project/src/layer/custom/m3- ?forward\.cu right 6 tests passed on", whole)
-    assert "heap-buffer-overflow in conv_forward_kernel at project/m3/op_0/m3-forward.cu:19" in whole
+    fault = "heap-buffer-overflow in conv_forward_kernel at project/m3/op_0/m3-forward.cu:19"
+    assert f"{fault} (where the batch has 100 images)" in whole
     assert re.search(r"does not compile: project/m3/op_1/m3-forward\.cu:11:", whole)
     assert "project/m3/op_2/m3-forward.cu, line 1: byte 0xff is not UTF-8" in whole
     assert "project/m3/op_3/m3-forward.cu is not there" in whole
@@ -474,7 +475,7 @@ def test_no_submission_s_failure_stops_another_and_each_is_told(workspace):
     assert told["mixed", "op_0"]["place"] == "project/m3/op_0/m3-forward.cu:19"
     assert told["mixed", "op_1"]["place"].startswith("project/m3/op_1/m3-forward.cu:")
     assert (told["mixed", "op_0"]["builds"], told["mixed", "op_1"]["builds"]) == ("yes", "no")
-    assert told["mixed", "final"]["rule"] == "right at 100 and at 3 images"
+    assert re.fullmatch(r"right at (100 and at )?(20 and at )?3 images", told["mixed", "final"]["rule"])
     assert re.fullmatch(r"\d+", told["mixed", "op_0"]["pages"])
 
 

@@ -60,8 +60,10 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
     # What a file keeps from call to call was made for the odd batch there, so a failure counts in a process of its own.
     if not usual or not usual[-1]["ok"]:
         usual = afresh(course.BATCH, False, ("integers",))
-    if not usual[-1]["ok"] or odd[-1]["ok"]:
-        return usual if not usual[-1]["ok"] else odd + usual
+    if not usual[-1]["ok"]:
+        return [*usual[:-1], _because(usual[-1], f"the batch has {course.BATCH} images")]
+    if odd[-1]["ok"]:
+        return odd + usual
     forward = afresh(course.ODD_BATCH, False, checking.TESTS)
     if forward[-1]["ok"]:
         return [*usual, _because(odd[-1], BACKWARDS)]

@@ -93,4 +93,6 @@ def final(ev: Evidence) -> tuple[str, str]:
 
 
 def _at_any_batch(judged: Judged) -> str:
-    return f"right, not at any batch size: {judged.note}" if judged.note else "right at 100 and at 3 images"
+    if judged.note:
+        return f"right, not at any batch size: {judged.note}"
+    return f"right at {' and at '.join(map(str, judged.sizes))} images"

@@ -31,7 +31,8 @@ VERDICTS = {
 @dataclass(frozen=True)
 class Judged:
     """One file of a submission. status: a key of VERDICTS; words: why it is not right; note: what it assumes;
-    place: file and line of the fault, where it has one; tests: how many it passed, and `where`."""
+    place: file and line of the fault, where it has one; tests: how many it passed, and `where`; sizes: images of each,
+    the most first."""
 
     name: str
     file: str
@@ -41,6 +42,7 @@ class Judged:
     place: str = ""
     tests: int = 0
     where: str = ""
+    sizes: tuple[int, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -155,7 +157,8 @@ class Submitted:
             return self._failed(name, "unsupported", note or "it was not tested; the log says why")
         devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
         where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
-        return Judged(name, self.of.files[name], "right", note=note, place=self._place(note), tests=passed, where=where)
+        sizes = tuple(sorted(set(tests[tests.ok]["size"]), reverse=True))
+        return Judged(name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes)
 
     def _tests(self, name: str) -> pd.DataFrame:
         """Tests of a variant on every device that it ran on."""

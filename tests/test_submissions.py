@@ -14,6 +14,7 @@ import page
 import pytest
 import yaml
 from pypdf import PdfReader
+from snakemake.io import PeriodicityDetector
 
 import report_submission
 from warpbook import config, files, finals, plan, printed, runs, submissions, tables, variants
@@ -136,9 +137,24 @@ def test_submissions_whose_names_differ_in_odd_characters_alone_are_told_apart(t
     (tmp_path / "notes.txt").touch()
     assert {name: path.name for name, path in submissions.each(tmp_path).items()} == {
         "a_b": "a b",
-        "a_b_": "a_b",
+        "a_b_2": "a_b",
         "c": "c",
     }
+
+
+def test_names_of_which_snakemake_would_take_none_are_made_such_that_it_does(tmp_path):
+    names = [
+        "a" * 200,
+        "ab" * 40,
+        *("学" * length for length in range(1, 26)),
+        *(f"{'é' * 3}{'ü' * n}" for n in range(9)),
+    ]
+    for name in names:
+        (tmp_path / name).mkdir()
+    told = submissions.each(tmp_path)
+    assert sorted(path.name for path in told.values()) == sorted(names)
+    periods = PeriodicityDetector()
+    assert {name: periods.is_periodic(name) for name in told} == dict.fromkeys(told)
 
 
 def test_names_that_cannot_be_printed_are_marked(tmp_path):

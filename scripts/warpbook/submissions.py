@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,10 @@ def each(folder: Path) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for one in sorted(folder.iterdir()):
         if one.is_dir() and not one.is_symlink() and not one.name.startswith("."):
-            name = _plain(one.name)
+            plain = name = _plain(one.name)
+            numbers = count(2)
             while name in named:  # another name with other characters in their place
-                name += "_"
+                name = f"{plain}_{next(numbers)}"
             named[name] = one
     if not named:
         raise UserError(f"submissions: {folder} holds no folder; each submission is one")
@@ -130,7 +131,9 @@ def reports(study: str, submitted: Iterable[str]) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".-")[:60] or "submission"
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".-")[:60]
+    # Snakemake takes what repeats itself twenty times for a rule that never ends.
+    return re.sub(r"(.+?)\1{9,}", r"\1", plain) or "submission"
 
 
 def find(folder: Path, term: Term) -> Found:

@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, "scripts")
 from warpbook import config as configuration
-from warpbook import console, dependencies, extras, locks, machine, networks, plan, profilers, runs, sharing
-from warpbook import submissions, tables, variants
+from warpbook import built_in_times, console, dependencies, extras, locks, machine, networks, plan, profilers
+from warpbook import runs, sharing, submissions, tables, variants
 from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
 from warpbook.errors import UserError
 from warpbook.harness import sandbox

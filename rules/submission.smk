@@ -38,7 +38,7 @@ rule report_submission:
         "../requirements/conda.yaml"
     params:
         folder=lambda wildcards: str(SUBMITTED[wildcards.submission].folder),
-        config=lambda _: submissions.shared_configuration(CONFIG),
+        config=lambda _: submissions.shared_configuration(CONFIG, built_in_times.beside(CONFIG)),
         cores=1 if CONFIG.submissions else workflow.cores,
         strangers="--strangers" if CONFIG.submissions else "",
         rerun_on_content=lambda wildcards: SUBMITTED[wildcards.submission].sha256,

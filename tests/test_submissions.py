@@ -17,7 +17,7 @@ from pypdf import PdfReader
 from snakemake.io import PeriodicityDetector
 
 import report_submission
-from warpbook import config, files, finals, plan, printed, runs, submissions, tables, variants
+from warpbook import built_in_times, config, files, finals, plan, printed, runs, submissions, tables, units, variants
 from warpbook.errors import UserError
 from warpbook.grades import GRADES
 from warpbook.harness import emulator, sandbox
@@ -365,6 +365,29 @@ def test_where_a_gpu_was_an_optimization_is_timed_against_its_baseline_by_both_o
     assert (before_layer, layer) == ("500.2 ms", "250.1 ms")
     assert by_layer.startswith("2.00")
     assert "the result needs no conv_forward_gpu" in asked.why_not_timed
+
+
+def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(timed, monkeypatch):
+    ev = timed("any", final=[1.0, 1.0, 1.0, 1.0])
+    ev.gpu_run = None
+    assert VIEWS["course_baseline"](ev).context is None  # there is no archived run
+    context = built_in_times.recorded("ece408", ("conv1", "conv2"), 10_000)
+    monkeypatch.setattr(type(ev.submitted), "of", ev.submitted.of.model_copy(update={"context": context}))
+    view = VIEWS["course_baseline"](ev)
+    assert view.table is None
+    assert view.why == (
+        "there is no GPU here (no device, for the test), and files of a submission are timed only on the machine that "
+        "makes its report"
+    )
+    assert "none of it of this submission" in view.context.caption
+    assert context.gpu in view.context.caption
+    rows = words_of(view.context)
+    assert [row[0] for row in rows][:3] == ["direct", "unroll_gemm", "fused_unroll_gemm"]
+    assert rows[0][4] == units.time(sum(context.kernels[0].op_ms)).replace("\u202f", " ")
+
+
+def test_without_an_archived_run_of_the_network_there_is_no_context():
+    assert built_in_times.recorded("a network that nobody has", ("conv1",), 10_000) is None
 
 
 def test_what_the_course_s_program_printed_is_told_as_that_and_too_short_times_give_no_ratio(timed):

@@ -147,15 +147,34 @@ class Stream(_Model):
     )
 
 
+class BuiltIn(_Model):
+    """A kernel that is built in: its op time in each layer, and its layer times added."""
+
+    name: str
+    title: str
+    op_ms: list[float]
+    layer_ms: float
+
+
+class Context(_Model):
+    """Times of built-in kernels from an archived run, beside files that were timed nowhere."""
+
+    run_id: str
+    gpu: str
+    images: int
+    kernels: list[BuiltIn]
+
+
 class Submission(_Model):
     """The submission that a project was made for: its files, answers and the course's outputs, by what they are of, as
-    they are called in it, and why others were not taken."""
+    they are called in it, why others were not taken, and what built-in kernels take."""
 
     name: str
     files: dict[str, str]
     answers: dict[str, str]
     outputs: dict[str, str]
     refused: dict[str, str]
+    context: Context | None = None
 
 
 class Target(_Model):

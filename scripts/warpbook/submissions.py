@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from warpbook import sources
-from warpbook.config import Config
+from warpbook.config import Config, Context
 from warpbook.errors import UserError
 from warpbook.files import PROJECT, sha256, written_whole
 from warpbook.terms import Term
@@ -269,8 +269,9 @@ def _kernels(found: Found, term: Term) -> dict[str, bytes]:
     return written
 
 
-def shared_configuration(config: Config) -> str:
-    """What a submission's project has of this one's configuration, as JSON: its study alone."""
+def shared_configuration(config: Config, context: Context | None = None) -> str:
+    """What a submission's project has of this one's configuration, as JSON: its study alone, and the `context` that
+    its report shows."""
     study = config.studies[config.study]
     keys = {"study", "gpu", "gpus", "target", "sandbox", "profilers", "measuring"}
     kept = config.model_dump(mode="json", include=keys)
@@ -278,12 +279,13 @@ def shared_configuration(config: Config) -> str:
         "networks": {study.network: config.networks[study.network].model_dump(mode="json", exclude_none=True)},
         "studies": {config.study: study.model_dump(mode="json", exclude_none=True)},
     }
-    return json.dumps({**kept, **described})
+    beside = {"context": context.model_dump(mode="json")} if context else {}
+    return json.dumps({**kept, **described, **beside})
 
 
 def _configuration(found: Found, name: str, shared: Mapping[str, Any], term: Term) -> dict[str, Any]:
     return {
-        **shared,
+        **{key: value for key, value in shared.items() if key != "context"},
         "cpu": "none",
         "architectures": [term.gpu.arch],
         "report": {"title": "Convolution on a GPU, milestone 3", "authors": [name]},
@@ -293,6 +295,7 @@ def _configuration(found: Found, name: str, shared: Mapping[str, Any], term: Ter
             "answers": {of: found.shown(path) for of, path in found.answers.items()},
             "outputs": {of: found.shown(path) for of, path in found.outputs.items()},
             "refused": dict(found.refused),
+            "context": shared.get("context"),
         },
     }
 

@@ -11,7 +11,7 @@ from warpbook.files import PROJECT
 from warpbook.printed import Printed
 from warpbook.report.evidence.builds import Builds
 from warpbook.report.evidence.scope import Scope
-from warpbook.submissions import NAMES, WRITTEN
+from warpbook.submissions import BASELINES, NAMES, WRITTEN
 from warpbook.terms import Optimization, Term, line_of
 from warpbook.variants import Variant
 
@@ -136,7 +136,7 @@ class Submitted:
             return Judged(name, file, "refused", reason)
         variant = self.variant(name)
         if variant is None:
-            return Judged(name, file, "missing", f"the submission holds no {NAMES[0]} for it")
+            return Judged(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}")
         if reason := self._unreadable(variant):
             return self._failed(name, "compile_failed", reason)
         failed = self._builds.failed

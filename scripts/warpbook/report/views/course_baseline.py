@@ -12,12 +12,12 @@ from warpbook.submissions import FINAL, TITLES
 
 @dataclass(frozen=True)
 class BaselineTimes:
-    """device: what the times are of; why: why there are none, empty where there are; table: None where there are
-    none and the submission's own are shown."""
+    """why: why there are no times, empty where there are; context: what built-in kernels took elsewhere, where the
+    files were timed nowhere and an archived run tells."""
 
-    device: str
     why: str
     table: Table | None
+    context: Table | None
     printed: Table | None
     judged: Table
 
@@ -25,12 +25,11 @@ class BaselineTimes:
 def view(ev: Evidence) -> BaselineTimes:
     """The chapter of a study of a term."""
     shown = [*ev.submitted.term.bounds_ms, FINAL]
-    printed = _printed(ev, shown)
     return BaselineTimes(
-        device=ev.device_name("gpu"),
         why="" if ev.gpu_run else ev.source.why,
-        table=_table(ev, shown) if ev.gpu_run or not printed else None,
-        printed=printed,
+        table=_table(ev, shown) if ev.gpu_run else None,
+        context=None if ev.gpu_run else _context(ev),
+        printed=_printed(ev, shown),
         judged=_judged(ev, shown),
     )
 
@@ -63,8 +62,11 @@ def _printed(ev: Evidence, shown: list[str]) -> Table | None:
 
 
 def _measures(ev: Evidence) -> tuple[str, ...]:
-    ops = (f"Op\N{NO-BREAK SPACE}time\N{NO-BREAK SPACE}{number}" for number in range(1, len(ev.layers) + 1))
-    return (*ops, "Their sum", "Total execution time", "Accuracy")
+    return (*_op_times(ev), "Their sum", "Total execution time", "Accuracy")
+
+
+def _op_times(ev: Evidence) -> tuple[str, ...]:
+    return tuple(f"Op\N{NO-BREAK SPACE}time\N{NO-BREAK SPACE}{number}" for number in range(1, len(ev.layers) + 1))
 
 
 def _table(ev: Evidence, shown: list[str]) -> Table:
@@ -90,6 +92,27 @@ def _table(ev: Evidence, shown: list[str]) -> Table:
         "whole program is the course's own, which is not run here.",
         (*words("File"), *numbers("Batch", *_measures(ev))),
         tuple(rows),
+    )
+
+
+def _context(ev: Evidence) -> Table | None:
+    context = ev.submitted.of.context
+    if context is None:
+        return None
+    return Table(
+        "course-context",
+        "For comparison, and none of it of this submission: how long kernels that are built into Warpbook take at "
+        f"{units.count(context.images)} images on {context.gpu}, another GPU than the course's, by the archived run "
+        f"{context.run_id}. Op time: the call, the L2 cache overwritten before; layer times: with copies from and to "
+        "page-locked memory. Medians.",
+        (
+            *words("Kernel", "What it is"),
+            *numbers(*_op_times(ev), "Their sum", "Layer times, added"),
+        ),
+        tuple(
+            (one.name, one.title, *map(units.time, one.op_ms), units.time(sum(one.op_ms)), units.time(one.layer_ms))
+            for one in context.kernels
+        ),
     )
 
 

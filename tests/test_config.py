@@ -93,7 +93,7 @@ def test_all_studies_but_those_of_submissions_can_be_chosen_at_once():
         ),
         (
             {"path": "mine"},
-            "path: fa18 is no term of the course; say which the submission is of: study=fa25 (terms: fa24",
+            "path: fa18 is no term of the course; say which the submission is of: study=fa25 (terms: fa21, sp24",
         ),
         ({"submissions": "all"}, "submissions: fa18 is no term of the course"),
     ],

@@ -51,11 +51,19 @@ def shared(**changes) -> dict:
     return yaml.safe_load(submissions.shared_configuration(config.load(values, list(variants.discover()))))
 
 
-@pytest.mark.parametrize("study", ["fa24", "sp25", "fa25"])
+@pytest.mark.parametrize("study", ["fa21", "sp24", "fa24", "sp25", "fa25"])
 @pytest.mark.parametrize(("place", "share"), [(-1.0, 1), (0.0, 1), (0.25, 0.75), (1.0, 0), (9.0, 0)])
 def test_points_for_times_fall_linearly_between_the_two_bounds(study, place, share):
     line = Term.model_validate(VALUES["studies"][study]["course"]).performance
-    assert line.earned(line.full_ms + place * (line.none_ms - line.full_ms)) == pytest.approx(share * line.points)
+    assert line.share(line.full_ms + place * (line.none_ms - line.full_ms)) == pytest.approx(share)
+
+
+def test_what_a_term_s_texts_do_not_say_is_left_open():
+    term = Term.model_validate(VALUES["studies"]["sp24"]["course"])
+    assert (term.performance.points, [one.points for one in term.milestones]) == (None, [None] * 3)
+    assert (term.earlier, term.bounds_ms) == (["basic"], {})
+    assert Term.model_validate(VALUES["studies"]["fa24"]["course"]).earlier == ["basic", "unroll"]
+    assert "op_13" in term.optimizations
 
 
 def test_a_term_whose_points_do_not_add_up_is_refused():

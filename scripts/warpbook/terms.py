@@ -13,6 +13,7 @@ from warpbook import sources
 
 Baseline = Literal["basic", "unroll", "fused"]
 """A kernel of an earlier milestone: one thread an output, the input unrolled apart from the product, both in one."""
+_BASELINES: tuple[Baseline, ...] = ("basic", "unroll", "fused")
 
 
 class _Part(BaseModel):
@@ -30,14 +31,14 @@ class Gpu(_Part):
 
 class Milestone(_Part):
     asks: str
-    points: int = Field(ge=0)
+    points: int | None = Field(None, ge=0)
 
 
 class Performance(_Part):
     """Points for the final file's op times, all layers added: all at `full_ms` or less, none above `none_ms`, linear
     between."""
 
-    points: int = Field(gt=0)
+    points: int | None = Field(None, gt=0)
     full_ms: float = Field(gt=0)
     none_ms: float = Field(gt=0)
 
@@ -47,10 +48,9 @@ class Performance(_Part):
             raise ValueError(f"none_ms: {self.none_ms} is not above full_ms, {self.full_ms}")
         return self
 
-    def earned(self, op_ms: float) -> float:
-        """Points for op times of so many ms."""
-        share = (self.none_ms - op_ms) / (self.none_ms - self.full_ms)
-        return self.points * min(1.0, max(0.0, share))
+    def share(self, op_ms: float) -> float:
+        """Of its points, what op times of so many ms earn."""
+        return min(1.0, max(0.0, (self.none_ms - op_ms) / (self.none_ms - self.full_ms)))
 
 
 class Less(_Part):
@@ -75,14 +75,15 @@ class Optimization(_Part):
 
 
 def _number(name: str) -> str:
-    if not re.fullmatch(r"(req|op)_\d", name):
+    if not re.fullmatch(r"(req|op)_\d{1,2}", name):
         raise ValueError(f"{name!r} is no number of an optimization such as req_0 or op_3")
     return name
 
 
 class Term(_Part):
     """A term. gpu: what its times are judged on; bounds_ms: what each baseline's op times have to stay below;
-    optional_points: what optimizations called op_ count for at most; questions: asked of each optimization."""
+    optional_points: what optimizations called op_ count for at most; questions: asked of each optimization. Points are
+    None where the term's texts do not say."""
 
     gpu: Gpu
     milestones: list[Milestone] = Field(min_length=3, max_length=3)
@@ -94,6 +95,8 @@ class Term(_Part):
 
     @model_validator(mode="after")
     def _adds_up(self) -> "Term":
+        if self.milestones[-1].points is None or self.performance.points is None:
+            return self
         total = sum(one.points for one in self.required.values()) + self.optional_points + self.performance.points
         if total != self.milestones[-1].points:
             raise ValueError(
@@ -109,8 +112,12 @@ class Term(_Part):
     @property
     def baselines(self) -> list[Baseline]:
         """Those that its optimizations are compared with, in the order of the milestones."""
-        used = {one.baseline for one in self.optimizations.values()}
-        return [name for name in ("basic", "unroll", "fused") if name in used]
+        return [name for name in _BASELINES if any(one.baseline == name for one in self.optimizations.values())]
+
+    @property
+    def earlier(self) -> list[Baseline]:
+        """Files of earlier milestones that a report shows: those, and what has a bound."""
+        return [name for name in _BASELINES if name in self.bounds_ms or name in self.baselines]
 
 
 def counted(term: Term, points: Mapping[str, int]) -> int:

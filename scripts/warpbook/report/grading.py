@@ -33,7 +33,7 @@ def failed(name: str, term: str, reason: str) -> Row:
 
 def _rows(ev: Evidence) -> Iterator[Row]:
     term = ev.submitted.term
-    for name in (*term.bounds_ms, FINAL, *term.optimizations):
+    for name in (*term.earlier, FINAL, *term.optimizations):
         judged, one = ev.submitted.judged(name), term.optimizations.get(name)
         rule, person = claim(ev, name) if one else final(ev) if name == FINAL else ("", "")
         times = ev.course.total(name, ev.largest, OP) if ev.submitted.variant(name) else None

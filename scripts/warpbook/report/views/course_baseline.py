@@ -24,7 +24,7 @@ class BaselineTimes:
 
 def view(ev: Evidence) -> BaselineTimes:
     """The chapter of a study of a term."""
-    shown = [*ev.submitted.term.bounds_ms, FINAL]
+    shown = [*ev.submitted.term.earlier, FINAL]
     return BaselineTimes(
         why="" if ev.gpu_run else ev.source.why,
         table=_table(ev, shown) if ev.gpu_run else None,
@@ -118,16 +118,16 @@ def _context(ev: Evidence) -> Table | None:
 
 def _judged(ev: Evidence, shown: list[str]) -> Table:
     term, rows = ev.submitted.term, []
+    bounds = {FINAL: term.performance.full_ms, **{str(name): ms for name, ms in term.bounds_ms.items()}}
     for name in shown:
-        one = ev.submitted.judged(name)
-        bound = term.performance.full_ms if name == FINAL else dict(term.bounds_ms)[name]  # type: ignore[index]
+        one, bound = ev.submitted.judged(name), bounds.get(name)
         rows.append(
             (
                 TITLES[name],
                 one.file or units.MISSING,
                 cells.file_verdict(one),
                 one.words or one.note or f"{one.tests} tests passed {one.where}",
-                f"{units.significant(bound, 3)}\u202fms",
+                units.MISSING if bound is None else f"{units.significant(bound, 3)}\u202fms",
             )
         )
     return Table(

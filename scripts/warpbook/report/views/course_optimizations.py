@@ -110,8 +110,12 @@ def _asked(ev: Evidence, name: str) -> Asked:
 def _why_not_timed(ev: Evidence, name: str, times: Table | None) -> str:
     """Why some or all of its times are no figures; empty where all are."""
     mine = ev.submitted.variant(name)
+    judged = ev.submitted.judged(name)
     if mine is None:
         return "there is no file"
+    if not judged.right and judged.status != "unsupported":
+        what = "is wrong" if judged.status == "wrong_result" else judged.verdict
+        return f"a file is timed where it is right, and this one {what}"
     return "; ".join(ev.course.problems(mine)) or ("" if times else "no time of it is sound")
 
 

@@ -11,18 +11,20 @@ from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cells
 from warpbook.report.views.parts import Fact, Table, numbers, words
 from warpbook.submissions import FINAL
-from warpbook.terms import counted
+from warpbook.terms import Performance, counted
 
 
 @dataclass(frozen=True)
 class Points:
-    """facts: headline figures; grade: what the final file's times mean for the points of performance, as a sentence;
-    said: what the student wrote on the final file; pages: where each optimization stands, for the upload."""
+    """facts: headline figures; at_most: the points that the final file's times may earn; grade: what they mean for
+    those, as a sentence; said: what the student wrote on the final file; pages: where each optimization stands, for the
+    upload."""
 
     facts: tuple[Fact, ...]
     table: Table
     final: Table
     milestones: Table
+    at_most: str
     grade: str
     said: Markup
     pages: Table
@@ -37,6 +39,7 @@ def view(ev: Evidence) -> Points:
         table=_table(ev),
         final=_final(ev),
         milestones=_milestones(ev),
+        at_most="all" if ev.submitted.term.performance.points is None else str(ev.submitted.term.performance.points),
         grade=_grade(ev),
         said=Markup("").join(said),
         pages=_pages(ev),
@@ -118,7 +121,10 @@ def _milestones(ev: Evidence) -> Table:
         "course-milestones",
         "Milestones of the term and their points. This report is about the last.",
         (*words("Milestone", "Asks"), *numbers("Points")),
-        tuple((str(number), one.asks, str(one.points)) for number, one in enumerate(ev.submitted.term.milestones, 1)),
+        tuple(
+            (str(number), one.asks, units.MISSING if one.points is None else str(one.points))
+            for number, one in enumerate(ev.submitted.term.milestones, 1)
+        ),
     )
 
 
@@ -130,7 +136,15 @@ def _grade(ev: Evidence) -> str:
     device, time = ev.device_name("gpu"), units.time(total.value)
     if device != gpu:
         return f"Measured here: {time} on {device}, which is not {gpu}: no points follow from it."
-    return f"Measured here: {time} on {gpu}, on the line {units.significant(line.earned(total.value), 3)} points."
+    return f"Measured here: {time} on {gpu}, on the line {_earned(line, total.value)}."
+
+
+def _earned(line: Performance, op_ms: float) -> str:
+    """What op times earn, in words."""
+    share = line.share(op_ms)
+    return (
+        f"{share:.0%} of the points" if line.points is None else f"{units.significant(line.points * share, 3)} points"
+    )
 
 
 def _by_output(ev: Evidence) -> str:
@@ -142,9 +156,7 @@ def _by_output(ev: Evidence) -> str:
     said = f" By the submission's own {file} they are {units.time(time)}"
     if ev.submitted.elsewhere(found[0]):
         return f"{said}, less than its bytes need on {term.gpu.name}: no points follow."
-    return (
-        f"{said}; were that {term.gpu.name}, it would be {units.significant(term.performance.earned(time), 3)} points."
-    )
+    return f"{said}; were that {term.gpu.name}, it would be {_earned(term.performance, time)}."
 
 
 def _pages(ev: Evidence) -> Table:

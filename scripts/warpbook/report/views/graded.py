@@ -45,12 +45,12 @@ def view(title: str, term: Term, images: int, rows: list[Row]) -> Graded:
     for row in rows:
         by_name.setdefault(row["submission"], []).append(row)
     performance = term.performance
+    points = "all" if performance.points is None else performance.points
     return Graded(
         title=title,
         count=len(by_name),
         gpu=term.gpu.name,
-        line=f"{performance.points} points at {performance.full_ms:g}\u202fms or less, none above "
-        f"{performance.none_ms:g}\u202fms",
+        line=f"{points} points at {performance.full_ms:g}\u202fms or less, none above {performance.none_ms:g}\u202fms",
         overview=_overview(term, images, by_name),
         faults=_faults(rows),
         open=_open(rows),
@@ -59,16 +59,17 @@ def view(title: str, term: Term, images: int, rows: list[Row]) -> Graded:
 
 def _overview(term: Term, images: int, by_name: dict[str, list[Row]]) -> Table:
     columns = [FINAL, *term.optimizations]
+    possible = sum(one.points for one in term.required.values()) + term.optional_points
     return Table(
         "grades-overview",
         f"Each submission's files. ✓: builds and is right; {units.MISSING}: no file; ?: could not be judged; faults "
-        "are in the next table. Claimed: points for the code that is there, optional ones up to what counts; right: of "
-        "them those whose file is right. Op time: of the final file, all layers at "
-        f"{units.count(images)} images, on the GPU named.",
+        f"are in the next table. Claimed: points of the {possible} possible for the code that is there, optional ones "
+        "up to what counts; right: of them those whose file is right. Op time: of the final file, all layers at "
+        f"{units.count(images)} images, on the GPU named; {units.MISSING}: not measured.",
         (
             *words("Submission"),
-            *(Column(name) for name in columns),
-            *numbers("Possible", "Claimed", "Right"),
+            *(Column(name.replace("_", "_\N{ZERO WIDTH SPACE}")) for name in columns),
+            *numbers("Claimed", "Right"),
             *words("Op time"),
         ),
         tuple(_row(name, rows, columns, term) for name, rows in by_name.items()),
@@ -79,14 +80,13 @@ def _overview(term: Term, images: int, by_name: dict[str, list[Row]]) -> Table:
 def _row(name: str, rows: list[Row], columns: list[str], term: Term) -> tuple[Cell, ...]:
     by_number = {row["number"]: row for row in rows}
     if "" in by_number:  # there is no report
-        return (name, *([Markup('<span class="refuted">{}</span>').format("no report")] + [""] * (len(columns) + 3)))
+        return (name, *([Markup('<span class="refuted">{}</span>').format("no report")] + [""] * (len(columns) + 2)))
     claimed = {row["number"]: row["claimed"] for row in rows if row["claimed"]}
     right = {number: points for number, points in claimed.items() if by_number[number]["verdict"] == "right"}
     final = by_number[FINAL]
-    possible = sum(one.points for one in term.required.values()) + term.optional_points
-    time = f"{units.time(final['op_ms'])}, {final['device']}" if final["op_ms"] else "not measured"
+    time = f"{units.time(final['op_ms'])}, {final['device']}" if final["op_ms"] else units.MISSING
     cells = (_mark(by_number[number]["verdict"]) for number in columns)
-    return (name, *cells, str(possible), str(counted(term, claimed)), str(counted(term, right)), time)
+    return (name, *cells, str(counted(term, claimed)), str(counted(term, right)), time)
 
 
 def _mark(verdict: str) -> Markup:

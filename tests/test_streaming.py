@@ -11,7 +11,6 @@ import pytest
 
 import assemble_run
 from warpbook import stream_tables
-from workspaces import copy_of_project
 
 IMAGES = 600
 SMALL = {"images": IMAGES, "variants": {"cpu": "im2col_blas"}}
@@ -19,11 +18,10 @@ SAME = ["stream_sha256", "labels_sum", "mismatched_labels"]
 
 
 @pytest.fixture(scope="module")
-def streaming(tmp_path_factory):
+def streaming(fresh_for_all):
     """A copy of the project that streams by a small variant."""
-    workspace = copy_of_project(tmp_path_factory.mktemp("streaming") / "project")
-    workspace.configure(stream=SMALL)
-    return workspace
+    fresh_for_all.configure(stream=SMALL)
+    return fresh_for_all
 
 
 def shards_of(workspace, shards, images=IMAGES):

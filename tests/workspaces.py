@@ -166,6 +166,12 @@ def fresh(tmp_path) -> Workspace:
     return copy_of_project(tmp_path / "project")
 
 
+@pytest.fixture(scope="module")
+def fresh_for_all(tmp_path_factory) -> Workspace:
+    """The same, one for all tests of a module."""
+    return copy_of_project(tmp_path_factory.mktemp("fresh") / "project")
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory) -> Workspace:
     """A workspace in which the report was made once. Tests copy it."""

@@ -57,6 +57,11 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
             expected_s = bench.spent_s * course.BATCH / (2 * course.ODD_BATCH)
             images = course.LESSER_BATCH if expected_s > LONG_S else course.BATCH
             usual = tested(bench, images, False, ("integers",))
+    if not odd[-1]["ok"]:
+        with IsolatedBench(variant, sandboxed, folder, library) as bench:
+            lesser = tested(bench, course.LESSER_BATCH, False, ("integers",))
+            if lesser[-1]["ok"] and bench.spent_s * course.BATCH / course.LESSER_BATCH > LONG_S:
+                usual = lesser
     # What a file keeps from call to call was made for the odd batch there, so a failure counts in a process of its own.
     if not usual or not usual[-1]["ok"]:
         usual = afresh(course.BATCH, False, ("integers",))
@@ -67,15 +72,16 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
     forward = afresh(course.ODD_BATCH, False, checking.TESTS)
     if forward[-1]["ok"]:
         return [*usual, _because(odd[-1], BACKWARDS)]
-    reverse = afresh(course.BATCH, True, ("integers",))
+    images = usual[-1]["size"]
+    reverse = afresh(images, True, ("integers",))
     if not reverse[-1]["ok"]:
         return [*usual, _because(reverse[-1], BACKWARDS)]
-    return [*usual, assuming(forward[-1])]
+    return [*usual, assuming(forward[-1], images)]
 
 
-def assuming(row: Row) -> Row:
-    """The row of a failure at the odd batch of a file that is right at the course's."""
-    reason = f"right for {course.BATCH} images, not for {course.ODD_BATCH}: {row['reason']}"
+def assuming(row: Row, images: int = course.BATCH) -> Row:
+    """The row of a failure at the odd batch of a file that is right at the course's, or at another."""
+    reason = f"right for {images} images, not for {course.ODD_BATCH}: {row['reason']}"
     return {**row, "status": "unsupported", "reason": reason}
 
 

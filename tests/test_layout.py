@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from warpbook import config, plan, variants
+from warpbook.files import PROJECT
 from warpbook.report import pdf, rendering
 from warpbook.report.evidence import Evidence
 
@@ -103,3 +104,15 @@ def test_a_listing_wider_than_its_page_is_seen():
 def test_a_page_with_two_lines_is_seen_as_empty():
     assert void(page_of("<p>One</p><p>Two</p>")) > 0.8
     assert void(page_of('<div style="height: 240mm"></div><p>Low</p>')) < 0.1
+
+
+@pytest.mark.parametrize("room_mm", [12, 18, 24, 30])
+def test_of_a_table_that_is_broken_no_page_has_the_head_with_a_row_or_two_or_the_last_row_alone(room_mm):
+    sheet = (PROJECT / "reports" / "style" / "page.css").read_text()
+    rows = "".join(f"<tr><td>Row</td><td>{number}</td></tr>" for number in range(43))
+    table = f'<table class="data"><thead><tr><th>Head</th><th>Place</th></tr></thead><tbody>{rows}</tbody></table>'
+    body = f'<div style="height: {259 - room_mm}mm"></div>{table}'
+    document = f'<html lang="en"><title>T</title><style>{sheet}</style><body style="margin: 0">{body}'
+    held = [sum(getattr(box, "text", "") == "Row" for box in shown(page)) for page in pdf.laid_out(document).pages]
+    assert sum(held) == 43
+    assert not {1, 2} & set(held), held

@@ -1,5 +1,6 @@
 """The supplement and the chapter on counters as views: what they show of the archived run, and of one that lacks it."""
 
+import re
 from dataclasses import replace
 
 import pandas as pd
@@ -271,6 +272,8 @@ def test_times_of_the_same_variant_on_several_gpus_are_held_against_each_other(o
     ours, theirs = view.aa.rows
     longer = float(cell(view.aa, theirs, "Times")) / float(cell(view.aa, ours, "Times"))
     assert longer == pytest.approx(SLOWER, abs=0.02)
+    (largest,) = re.findall(r"([\d.]+)\u202f% and ([\d.]+)\u202f% at 10\u202f000 images\.", view.aa.caption)
+    assert [float(share) for share in largest] == pytest.approx([50, 50], abs=2)
     tests = [int(cell(view.aa, row, "Comparisons").replace("\u202f", "")) for row in view.aa.rows]
     assert sum(tests) == len(of_two_gpus.trust.aa_tests)
     assert len(view.times.rows) % 2 == 0

@@ -67,17 +67,21 @@ def _aa(ev: Evidence) -> Table:
         verdicts = (units.count(len(mine)), str(wrong), units.percent(wrong / len(mine)))
         times = (units.significant(end) for end in (span.middle, span.low, span.high))
         rows.append((_named(ev, gpu), *verdicts, *times))
-    apart = {place: _apart(by_gpu) for place, by_gpu in ev.trust.aa_by_gpu.items()}
-    usually = float(np.median(list(apart.values())))
-    variant, network, layer, size = farthest = max(apart, key=lambda place: apart[place])
+    apart: dict[int, list[float]] = {}
+    for (_, _, _, size), by_gpu in ev.trust.aa_by_gpu.items():
+        apart.setdefault(size, []).append(_apart(by_gpu))
+    spans = (
+        f"{units.percent(float(np.median(apart[size])))} and {units.percent(max(apart[size]))} at {units.count(size)}"
+        for size in sorted(apart)
+    )
     places = units.count(max(span.n for span in ratios.values()))
     return Table(
         "gpu-aa-table",
         "A variant in turn with its copy on each GPU: comparisons of every kind of time, and how many were called "
         "faster or slower, which they are not. Times: the GPU's median op time, cold, over the middle one of all GPUs, "
         f"in the middle of {places} layers and sizes of all networks, and what 95 % of them lie between. The slowest "
-        f"GPU took {units.percent(usually)} more than the fastest in the middle, and at most "
-        f"{units.percent(apart[farthest])}: {variant}, {layer} of {network}, {units.count(size)} images.",
+        f"GPU took more than the fastest, in the middle and at most: {', '.join(spans)} images. Each had a process "
+        "of its own on its share of the cores: an op time has the host's part of a call in it.",
         (*words("GPU"), *numbers("Comparisons", "Wrong", "Share", "Times", "from", "to")),
         tuple(rows),
     )

@@ -8,6 +8,7 @@ import pytest
 
 from warpbook import data, implementations, networks, reference, variants, weights
 from warpbook.harness import building
+from warpbook.headers import Header
 from warpbook.layers import ConvLayer
 
 BUILT_IN = ["fa17", "fa18", "sp19", "fa19", "ece408"]
@@ -204,8 +205,11 @@ def test_the_error_allowed_to_a_network_tells_single_precision_from_tf32(name):
         off = single_precision(network, parameters, images, rounded) - expected
         return np.linalg.norm(off) / np.linalg.norm(expected)
 
-    assert error(lambda x: x) <= reference.network_error(network, "fp32") < error(tf32)
-    assert error(tf32) <= reference.network_error(network, "tf32")
+    def allowed(precision, method):
+        return reference.network_error(network, Header(precision=precision, method=method))
+
+    assert error(lambda x: x) <= allowed("fp32", "direct") < allowed("fp32", "any") < error(tf32)
+    assert error(tf32) <= allowed("tf32", "direct")
 
 
 def test_a_launcher_is_found_by_its_name_alone():

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from markupsafe import Markup
 
-from warpbook import config, plan, runs, tables, units, variants
+from warpbook import config, implementations, plan, runs, tables, units, variants
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import (
     analysis,
@@ -23,6 +23,7 @@ from warpbook.report.views import (
     milestone_3,
     published,
     summary,
+    whole_network,
 )
 from warpbook.report.views.parts import Table
 from warpbook.report.views.supplement import times
@@ -369,3 +370,34 @@ def test_no_speedup_over_the_cpu_is_drawn_where_there_is_no_time_of_it(ev, monke
     )
     assert milestone_3.view(ev).kernel.figure.id == "m3-times"
     assert times.view(ev).over_cpu is None
+
+
+def test_the_whole_network_s_table_is_in_order_of_time_and_its_headline_compares_sound_figures(ev):
+    view = whole_network.view(ev)
+    times = [ev.networks.time(row[0], ev.largest).value for row in view.beside.rows]
+    assert len(times) >= 5 and times == sorted(times)
+    ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
+    assert ours.name in view.headline and theirs.name in view.headline and theirs.header.peer
+    ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
+    medians = [ev.networks.time(one.name, ev.largest).value for one in (theirs, ours)]
+    assert ratio.low <= medians[0] / medians[1] <= ratio.high
+
+
+def test_a_network_s_gain_is_of_the_rounds_that_it_shares_with_what_it_builds_on(ev, run):
+    samples = run.table(tables.NETWORK_SAMPLES)
+    job = samples[(samples.job == "folded") & (samples.network == "fa18") & (samples["size"] == ev.largest)]
+    job = job[(job.kind == "gpu") & (job.state == "cold")].pivot(index="sample", columns="variant", values="time_ms")
+    gain = ev.networks.gain(implementations.read("folded"), ev.largest)
+    assert gain.n == len(job)
+    assert gain.value == pytest.approx((job.fused / job.folded).median())
+
+
+def test_a_library_whose_scores_were_wrong_is_named_and_compared_with_nothing(study):
+    view = whole_network.view(study("ece408"))
+    assert not any("compiled" in row[0] for row in view.beside.rows)
+    assert any(reason.startswith("compiled_fp32: scores differ from float64") for reason in view.problems)
+
+
+def test_figures_of_an_implementation_that_changed_since_are_left_out(study, monkeypatch):
+    monkeypatch.setattr(implementations.Implementation, "source_sha256", "another")
+    assert whole_network.view(study()) is None

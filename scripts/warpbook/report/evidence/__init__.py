@@ -13,6 +13,7 @@ from warpbook.report.evidence.checks import Checks, Tally
 from warpbook.report.evidence.claims import Claims
 from warpbook.report.evidence.counters import Counters
 from warpbook.report.evidence.course_times import CourseTimes
+from warpbook.report.evidence.network_times import NetworkTimes
 from warpbook.report.evidence.problems import Problems
 from warpbook.report.evidence.profiles import (
     API_KINDS,
@@ -61,6 +62,7 @@ class Evidence(Scope):
         self.problems = Problems(self, self.selection, self.builds, self.checks)
         self.times = Times(self, self.selection)
         self.course = CourseTimes(self, self.selection, self.checks)
+        self.networks = NetworkTimes(self)
         self.programs = Programs(self, self.selection)
         self.ranking = Ranking(self, self.times)
         self.profiles = Profiles(self, self.selection)

@@ -4,6 +4,17 @@ A variant keeps its colour and marker; axes carry name and unit; spread is drawn
 module of its kind, or in a module of its own, named here.
 """
 
-from warpbook.report.figures import gains, history, intervals, labels, limits, parameters, style, times, traces
+from warpbook.report.figures import (
+    gains,
+    history,
+    intervals,
+    labels,
+    limits,
+    networks,
+    parameters,
+    style,
+    times,
+    traces,
+)
 
-__all__ = ["gains", "history", "intervals", "labels", "limits", "parameters", "style", "times", "traces"]
+__all__ = ["gains", "history", "intervals", "labels", "limits", "networks", "parameters", "style", "times", "traces"]

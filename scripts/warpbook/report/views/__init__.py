@@ -30,6 +30,7 @@ from warpbook.report.views import (
     published,
     summary,
     supplement,
+    whole_network,
 )
 
 VIEWS: dict[str, Callable[..., Any]] = {
@@ -54,4 +55,5 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "published": published.view,
     "summary": summary.view,
     "supplement": supplement.view,
+    "whole_network": whole_network.view,
 }

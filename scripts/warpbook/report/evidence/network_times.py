@@ -1,0 +1,91 @@
+"""Times of whole networks on a GPU, from images on the device to scores and labels there."""
+
+from functools import cached_property
+
+import pandas as pd
+
+from warpbook import estimates, implementations, tables
+from warpbook.estimates import Estimate
+from warpbook.harness import timing
+from warpbook.implementations import Implementation
+from warpbook.report.evidence.scope import Scope
+
+
+class NetworkTimes:
+    """Times and checks of the study's network at its sizes, those of sources that changed since left out."""
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    @cached_property
+    def _checks(self) -> pd.DataFrame:
+        if self._scope.gpu_run is None:
+            return tables.NETWORK_CHECKS.empty()
+        frame = self._scope.gpu_run.table(tables.NETWORK_CHECKS)
+        return frame[(frame.network == self._scope.network.name) & frame["size"].isin(self._scope.sizes)]
+
+    @cached_property
+    def _samples(self) -> pd.DataFrame:
+        if self._scope.gpu_run is None:
+            return tables.NETWORK_SAMPLES.empty()
+        frame = self._scope.gpu_run.table(tables.NETWORK_SAMPLES)
+        sound = (frame.network == self._scope.network.name) & (frame.status == "ok") & ~frame.throttled
+        return frame[sound & (frame.state == "cold")]
+
+    @cached_property
+    def recorded(self) -> list[Implementation]:
+        """Implementations that the run holds and whose figures are not stale."""
+        names = set(self._checks.variant)
+        found = implementations.discover().values()
+        return [one for one in found if one.name in names and not self.stale(one)]
+
+    def stale(self, one: Implementation) -> str:
+        """Why the recorded figures of an implementation are no longer about what stands here; empty when they are."""
+        run, network = self._scope.gpu_run, self._scope.network
+        rows = self._checks[self._checks.variant == one.name]
+        if run is None or rows.empty:
+            return ""
+        if set(rows.source_sha256) != {one.source_sha256}:
+            return "its sources changed after it was measured"
+        if run.record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
+            return "the network's shapes changed after it was measured"
+        now = self._scope.config.measuring.model_dump(mode="json")
+        if any(run.record["measuring"][key] != now[key] for key in ("relative_noise", "gpu")):
+            return "the measuring policy changed after it was measured"
+        if run.record["protocol"] != timing.PROTOCOL:
+            return f"it was measured under timing protocol {run.record['protocol']}, this is {timing.PROTOCOL}"
+        return ""
+
+    def check(self, name: str, size: int) -> "pd.Series[str] | None":
+        """The row of NETWORK_CHECKS of one size; None where there is none."""
+        rows = self._checks[(self._checks.variant == name) & (self._checks["size"] == size)]
+        return None if rows.empty else rows.iloc[0]
+
+    def time(self, name: str, size: int, kind: str = "gpu") -> Estimate | None:
+        """Median in ms with its interval, the L2 cache overwritten before; None where there is no sound figure."""
+        times = self._series(name, name, size, kind)
+        return estimates.median(times.to_numpy()) if len(times) else None
+
+    def gain(self, one: Implementation, size: int) -> Estimate | None:
+        """Times of what it builds on over its own, taken in turn in one process; None where they were not."""
+        below = one.header.builds_on
+        mine, base = (self._series(one.name, name, size, "gpu") for name in (one.name, below))
+        both = mine.index.intersection(base.index)
+        return estimates.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
+
+    def ratio(self, name: str, over: str, size: int) -> Estimate | None:
+        """Times of `over` over those of `name`, taken in two jobs; None where one has no sound figure."""
+        mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))
+        return estimates.unpaired_ratio(others, mine) if len(mine) and len(others) else None
+
+    def fastest(self, size: int, peers: bool) -> Implementation | None:
+        """The fastest of ours, or of the libraries'; None where there is none."""
+        timed = [(time.value, one) for one in self.recorded if (time := self.time(one.name, size))]
+        chosen = [(value, one) for value, one in timed if one.header.peer == peers]
+        return min(chosen, key=lambda each: each[0])[1] if chosen else None
+
+    def _series(self, job: str, name: str, size: int, kind: str) -> "pd.Series[float]":
+        """Times of one series by round."""
+        frame = self._samples
+        chosen = (frame.job == job) & (frame.variant == name) & (frame["size"] == size) & (frame.kind == kind)
+        return frame[chosen].set_index("sample").time_ms.astype(float)

@@ -1,0 +1,30 @@
+"""Times of whole networks against the number of images."""
+
+from matplotlib.figure import Figure
+
+from warpbook import units
+from warpbook.implementations import Implementation
+from warpbook.report.evidence import Evidence
+from warpbook.report.figures.style import MARKERS, OURS, PEERS, WIDTH_IN, line, log_axis, size_axis, value_axis
+from warpbook.report.figures.vector import svg
+
+
+def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
+    """GPU time from images to labels, logarithmic both ways; ours in colour, libraries in grey."""
+    figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
+    axes = figure.subplots()
+    of_kind = {True: 0, False: 0}
+    for one in shown:
+        place = of_kind[one.header.peer]
+        of_kind[one.header.peer] += 1
+        colours = PEERS if one.header.peer else OURS
+        look = colours[place % len(colours)], MARKERS[(place + 4 * one.header.peer) % len(MARKERS)]
+        times = {size: time for size in ev.sizes if (time := ev.networks.time(one.name, size))}
+        line(axes, times, look, one.name)
+    size_axis(axes, ev.sizes)
+    axes.set_yscale("log")
+    log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
+    value_axis(axes, "y")
+    axes.set_ylabel("GPU time")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
+    return svg(figure)

@@ -1,0 +1,121 @@
+"""The whole network on a GPU: implementations of it beside a library's, from images on the device to labels there."""
+
+from dataclasses import dataclass
+
+from warpbook import units
+from warpbook.implementations import Implementation
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.views import cells
+from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
+from warpbook.units import MISSING
+
+
+@dataclass(frozen=True)
+class Idea:
+    """What an implementation does, and what was expected of it."""
+
+    name: str
+    title: str
+    idea: str
+    expect: str
+    gains: str
+    """How much faster than what it builds on, at each size, with intervals."""
+
+
+@dataclass(frozen=True)
+class WholeNetwork:
+    """beside: all at the largest size; by_size: the GPU's times; problems: what has no figure there, and why."""
+
+    images: str
+    device: str
+    headline: str
+    ideas: tuple[Idea, ...]
+    chart: Figure
+    beside: Table
+    problems: tuple[str, ...]
+
+
+def view(ev: Evidence) -> WholeNetwork | None:
+    """The section of a study; None where the run holds no figure of its whole network."""
+    shown = [one for one in ev.networks.recorded if any(ev.networks.time(one.name, size) for size in ev.sizes)]
+    if not shown:
+        return None
+    return WholeNetwork(
+        units.count(ev.largest),
+        ev.device_name("gpu"),
+        _headline(ev),
+        tuple(_idea(ev, one) for one in shown if not one.header.peer),
+        Figure(
+            "networks-by-size",
+            figures.networks.times_by_size(ev, shown),
+            "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
+            f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
+            "colour, PyTorch in grey.",
+        ),
+        _beside(ev, shown),
+        tuple(_problems(ev)),
+    )
+
+
+def _headline(ev: Evidence) -> str:
+    """The fastest of ours against the fastest library; empty where one is missing."""
+    ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
+    if not (ours and theirs):
+        return ""
+    time, other = (ev.networks.time(one.name, ev.largest) for one in (ours, theirs))
+    ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
+    assert time and other and ratio
+    return (
+        f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} and {units.time(other.value)} "
+        f"by {theirs.name}, the fastest of the libraries whose scores were right: {units.ratio_within(ratio)} "
+        f"{units.ratio_interval(ratio)}, timed in two processes."
+    )
+
+
+def _idea(ev: Evidence, one: Implementation) -> Idea:
+    gains = [
+        f"{units.ratio_within(gain)} {units.ratio_interval(gain)} at {units.count(size)}"
+        for size in ev.sizes
+        if (gain := ev.networks.gain(one, size))
+    ]
+    said = f"Times as fast as {one.header.builds_on}, in turn: {'; '.join(gains)} images." if gains else ""
+    return Idea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
+
+
+def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
+    """Everything at the largest size, the least time first."""
+    best = ev.networks.fastest(ev.largest, peers=True)
+    rows: list[tuple[float, tuple[Cell, ...]]] = []
+    for one in shown:
+        time, check = ev.networks.time(one.name, ev.largest), ev.networks.check(one.name, ev.largest)
+        if time is None or check is None:
+            continue
+        over = ev.networks.ratio(one.name, best.name, ev.largest) if best and best != one else None
+        ratio = cells.sped(Speedup(over, paired=False, verdict="")) if over else MISSING
+        kind = f"library, {one.header.precision.upper()}" if one.header.peer else "built in"
+        timed = cells.timed(time), cells.timed(ev.networks.time(one.name, ev.largest, "op"))
+        wrong = units.count(int(check.mismatched_labels))
+        rows.append((time.value, (one.name, kind, *timed, ratio, f"{check.rel_l2_err:.1e}", wrong)))
+    return Table(
+        "networks-beside",
+        f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
+        "call, and the host's clock around it and a wait; the times of the fastest library over each one's, in two "
+        "processes (†); the error of the scores over the norm of those in float64; labels that differ from float64's.",
+        (
+            *words("Implementation", "What it is"),
+            *numbers("GPU time", "Op time", f"Times as fast as {best.name if best else 'a library'}"),
+            *numbers("Error", "Labels"),
+        ),
+        tuple(row for _, row in sorted(rows, key=lambda each: each[0])),
+    )
+
+
+def _problems(ev: Evidence) -> list[str]:
+    """Implementations without a figure at the largest size, each reason once."""
+    found: dict[str, None] = {}
+    for one in ev.networks.recorded:
+        check = ev.networks.check(one.name, ev.largest)
+        if check is not None and check.status != "ok":
+            found[str(check.reason)] = None
+    return list(found)

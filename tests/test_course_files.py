@@ -93,7 +93,19 @@ def test_a_right_file_passes(verdict, name, layer, reverse):
 WRONG = {
     "too little shared memory for its halo": (
         "one_call", [("(TILE + K - 1) * (TILE + K - 1)", "TILE * TILE")],
-        "heap-buffer-overflow in conv_forward_kernel at one_call.cu:19",
+        "in conv_forward_kernel at one_call.cu:19: a write 716 bytes after the 1220 bytes allocated at line 41",
+    ),
+    "weights that nobody gave memory": (
+        "one_call",
+        [
+            ("checked(cudaMalloc((void **)&k, sizeof(float) * M * C * K * K));", "k = nullptr;"),
+            ("    checked(cudaMemcpy(k, host_k, sizeof(float) * M * C * K * K, cudaMemcpyHostToDevice));\n", "\n"),
+        ],
+        "SEGV in conv_forward_kernel at one_call.cu:19, through a null pointer",
+    ),
+    "an output smaller than what is written": (
+        "one_call", [("&y, sizeof(float) * B * M *", "&y, sizeof(float) * B *")],
+        "overflow in conv_forward_kernel at one_call.cu:28: a write 0 bytes after the 4624 bytes allocated at line 35",
     ),
     "a barrier in a branch": (
         "one_call", [("        __syncthreads();  // used", "        if (h < H_out - 1) __syncthreads();\n")],

@@ -283,5 +283,21 @@ def sanitizer_words(text: str) -> str:
         return f"undefined behaviour at {undefined.group(1)}: {undefined.group(2)}"
     if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
         place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cu:\d+)", text)
-        return f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}"
+        return f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}{_accessed(text)}"
     return ""
+
+
+def _accessed(text: str) -> str:
+    """What a bad access was of, by the sanitizer's report: which side of how much memory, and where that was allocated,
+    to stand behind its place; empty where the report does not say."""
+    if "points to the zero page" in text:
+        return ", through a null pointer"
+    region = re.search(r"is located (\d+) bytes (to the right of|after|to the left of|before) (\d+)-byte region", text)
+    if not region:
+        return ""
+    access = "write" if re.search(r"^WRITE of size", text, re.MULTILINE) else "read"
+    side = "after" if region[2] in ("to the right of", "after") else "before"
+    made = re.search(r"[\w.]+\.cu:(\d+)", text.partition("allocated by")[2].partition("SUMMARY:")[0])
+    return (
+        f": a {access} {region[1]} bytes {side} the {region[3]} bytes{f' allocated at line {made[1]}' if made else ''}"
+    )

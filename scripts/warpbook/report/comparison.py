@@ -259,15 +259,22 @@ class Comparison:
             words += [f"networks of {side} alone, or of other shapes: {', '.join(networks)}"] * bool(networks)
         return words
 
+    def verdict_on(self, device: str, size: int) -> str:
+        """What the drift of a device at a size says where no variant changed; empty where one did."""
+        if any(row.place.device == device for row in self.moved):
+            return ""
+        drift = self.drifts[device, size]
+        return estimates.verdict(drift.ratio, drift.near, drift.far)
+
     @cached_property
     def outcome(self) -> int:
         """The exit status: NO_REGRESSION, REGRESSION, AMBIGUOUS or NOT_COMPARABLE."""
         if not self.devices:
             return NOT_COMPARABLE
         judgements = [(row.verdict, row.speedup) for row in self.moved]
-        for (device, _), drift in self.drifts.items():
-            if not any(row.place.device == device for row in self.moved):
-                judgements.append((estimates.verdict(drift.ratio, drift.near, drift.far), drift.ratio))
+        for (device, size), drift in self.drifts.items():
+            if verdict := self.verdict_on(device, size):
+                judgements.append((verdict, drift.ratio))
         if self.lost or any(verdict == "slower" for verdict, _ in judgements):
             return REGRESSION
         # What is ambiguous between same and faster is no regression either way.

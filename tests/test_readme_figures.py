@@ -1,0 +1,58 @@
+"""The figures that the README quotes are those of the run that it names."""
+
+import re
+
+import pytest
+
+from warpbook import runs, tables
+from warpbook.files import PROJECT
+
+README = (PROJECT / "README.md").read_text()
+RUN = re.search(r"run (\d{8}-[\w-]+)\.", README)[1]
+
+
+def rows_of(head):
+    """Rows of the table whose first column has this head: (first cell, figures by their columns' heads)."""
+    lines = README[README.index(f"| {head} |") :].split("\n\n")[0].splitlines()
+    columns = [cell.strip(" `") for cell in lines[0].strip("|").split("|")][1:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    return [pytest.param(first, dict(zip(columns, figures, strict=True)), id=first) for first, *figures in cells]
+
+
+@pytest.fixture(scope="module")
+def run():
+    return runs.open_run(PROJECT / "reports" / "runs" / f"{RUN}.zip")
+
+
+def as_quoted(value_ms):
+    digits = 3 if value_ms < 1 else 2 if value_ms < 10 else 1
+    return f"{value_ms:.{digits}f}"
+
+
+@pytest.mark.parametrize(("place", "quoted"), rows_of("layer"))
+def test_a_layer_s_times_are_those_of_the_run(run, place, quoted):
+    frame = run.table(tables.OP_TIMES)
+    network, layer = place.split()
+    chosen = (frame.network == network) & (frame.layer == layer) & (frame["size"] == 10000)
+    chosen &= (frame.state == "cold") & (frame.kind == "gpu") & (frame.status == "ok")
+    median = frame[chosen].set_index("variant").median_ms
+    best = {name: min(median[f"cudnn_{name}"], median[f"cudnn_{name}_nhwc"]) for name in ("fp32", "tf32")}
+    expected = {"split_fp16": median["split_fp16"], "cuDNN FP32": best["fp32"], "cuDNN TF32": best["tf32"]}
+    assert quoted == {name: as_quoted(value) for name, value in expected.items()}
+
+
+@pytest.mark.parametrize(("network", "quoted"), rows_of("whole network"))
+def test_a_network_s_times_are_those_of_the_run(run, network, quoted):
+    frame = run.table(tables.NETWORK_SAMPLES)
+    chosen = (
+        (frame.network == network) & (frame["size"] == 10000) & (frame.status == "ok") & (frame.job == frame.variant)
+    )
+    chosen &= (frame.state == "cold") & (frame.kind == "gpu")
+    median = frame[chosen].groupby("variant").time_ms.median()
+    best = {
+        name: min(median[way] for way in (f"eager_{name}", f"compiled_{name}") if way in median)
+        for name in ("fp32", "tf32")
+    }
+    expected = {"PyTorch FP32": as_quoted(best["fp32"]), "PyTorch TF32": as_quoted(best["tf32"])}
+    expected |= {name: as_quoted(median[name]) if name in median else "unsupported" for name in ("fused", "folded")}
+    assert quoted == expected

@@ -9,6 +9,7 @@
     snakemake --cores all stream    inference of a million images and more, over every GPU: results/stream/streams.csv
     snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf
     snakemake --cores 1 site        pages over all archived runs: reports/out/site/index.html
+    snakemake --cores 1 track       archived runs logged to MLflow
     snakemake --cores 1 submission --config path=<folder> study=sp25          reports/out/sp25/<name>/
     snakemake --cores 1 grade --config submissions=<folder> study=sp25        the same of each, and reports/out/sp25-grades/
 

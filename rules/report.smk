@@ -51,3 +51,21 @@ rule site:
     shell:
         "python3 {input.program:q} --archived {input.archived:q} --reports reports/out --config {params.config:q}"
         " --out {output.pages:q} 2> >(tee {log:q} >&2)"
+
+
+rule track:
+    """Archived runs logged to MLflow, each once; for its own tables and charts over them."""
+    input:
+        program="scripts/track_runs.py",
+        archived=[str(path) for path in runs.archived()],
+    log:
+        "logs/track_runs.log",
+    localrule: True
+    conda:
+        "../requirements/conda.yaml"
+    params:
+        tolerance=CONFIG.tolerance,
+    message:
+        "Logging archived runs to MLflow"
+    shell:
+        "python3 {input.program:q} --archived {input.archived:q} --tolerance {params.tolerance:q} 2> >(tee {log:q} >&2)"

@@ -12,7 +12,7 @@ import pytest
 import assemble_run
 from warpbook import stream_tables
 
-IMAGES = 600
+IMAGES = 200
 SMALL = {"images": IMAGES, "variants": {"cpu": "im2col_blas"}}
 SAME = ["stream_sha256", "labels_sum", "mismatched_labels"]
 
@@ -61,7 +61,7 @@ def test_labels_are_equal_over_1_2_and_5_shards_and_equal_to_the_program_s(strea
 
 def test_streams_are_parts_of_this_machine_s_run(streaming):
     streaming.snakemake(*asked(1))
-    part = "results/parts/stream_shards/fa18-im2col_blas-600-1-1.csv"
+    part = "results/parts/stream_shards/fa18-im2col_blas-200-1-1.csv"
     assert part in streaming.snakemake("--dry-run", "--printshellcmds", "measure").stdout
     gathered = assemble_run.by_table([Path(part)])
     assert gathered[stream_tables.STREAM_SHARDS] == [Path(part)]
@@ -91,7 +91,7 @@ def killed_in_its_midst(workspace, process) -> None:
 
 
 def test_a_killed_worker_s_shard_is_done_again_and_the_table_is_the_same(streaming):
-    images = 1400
+    images = 1000
     before = set(streaming.logs())
     process = streaming.start(*asked(2, images))
     killed_in_its_midst(streaming, process)
@@ -100,7 +100,7 @@ def test_a_killed_worker_s_shard_is_done_again_and_the_table_is_the_same(streami
     (log,) = set(streaming.logs()) - before
     assert log.read_text().count("Error in rule stream_shard") == 1
     again = shards_of(streaming, 2, images)
-    assert again.end.tolist() == [700, 1400]
+    assert again.end.tolist() == [500, 1000]
     assert set(again.stream_sha256) == {program_s_sha256(streaming, images)}
     assert streaming.leftovers() == []
 

@@ -296,13 +296,17 @@ def test_the_course_s_output_is_read_run_by_run_and_what_is_cut_off_left_out():
 
 def test_outputs_are_found_beside_what_they_are_of(tmp_path):
     folder = hand_in(tmp_path, final="a", unroll="b", req_0="c", op_1="d")
-    for place in ("m3.out", "m3/req_0/m3.out", "src/layer/custom/unroll-new-forward.out", "m3/op_0.out"):
+    for place in (
+        *("m3.out", "m3/req_0/m3.out", "src/layer/custom/unroll-new-forward.out", "m3/op_0.out"),
+        *("m3/req_0/m3_10000.out", "m3/op_1/m3_1000.out", "m3/op_1/m3_10000.out", "m3/op_1/m3_all.out"),
+    ):
         (folder / "project" / place).write_text(OUTPUT)
     found = submissions.find(folder, SP25)
     assert {name: found.shown(path) for name, path in found.outputs.items()} == {
         "final": "project/m3.out",
         "req_0": "project/m3/req_0/m3.out",
         "unroll": "project/src/layer/custom/unroll-new-forward.out",
+        "op_1": "project/m3/op_1/m3_10000.out",
     }
 
 

@@ -36,6 +36,7 @@ NAMES = ("m3-forward.cu", "new-forward.cu")
 BASELINES = {"basic": "new-forward.cu", "unroll": "unroll-new-forward.cu", "fused": "kernel-fusion-forward.cu"}
 """Files of earlier milestones, beside the final one."""
 OUTPUT = "m3.out"
+_OF_BATCH = re.compile(r"m3_(\d{1,9})\.out", re.ASCII)
 ANSWERS = ("answers.md", "README.md")
 TITLES = {
     FINAL: "Final file",
@@ -208,12 +209,20 @@ def _take_answers(found: Found, name: str, folder: Path) -> None:
 
 
 def _take_output(found: Found, name: str, path: Path) -> None:
-    """The output of the file at a path: called like it, or, of an optimization and the final file, m3.out."""
+    """The output of the file at a path: called like it, or, of an optimization and the final file, m3.out or, where
+    each batch has its own, that of the largest, m3_10000.out."""
     usual = [path.with_suffix(".out"), *([] if name in BASELINES else [path.with_name(OUTPUT)])]
     usual += [found.folder / "project" / OUTPUT, found.folder / OUTPUT] if name == FINAL else []
+    usual += [] if name in BASELINES else _by_batch(path.parent)
     there = next((one for one in usual if os.path.lexists(one)), None)
     if there and not _untakable(there, _ANSWER_BYTES):
         found.outputs[name] = there
+
+
+def _by_batch(folder: Path) -> list[Path]:
+    """Outputs of one batch each, the largest first."""
+    found = [(int(batch[1]), one) for one in _entries(folder) if (batch := _OF_BATCH.fullmatch(one.name))]
+    return [one for _, one in sorted(found, reverse=True)]
 
 
 def _untakable(path: Path, most_bytes: int) -> str:

@@ -378,6 +378,7 @@ def test_the_whole_network_s_table_is_in_order_of_time_and_its_headline_compares
     assert len(times) >= 5 and times == sorted(times)
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     assert ours.name in view.headline and theirs.name in view.headline and theirs.header.peer
+    assert executive.view(ev).network == view.headline
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     medians = [ev.networks.time(one.name, ev.largest).value for one in (theirs, ours)]
     assert ratio.low <= medians[0] / medians[1] <= ratio.high

@@ -10,7 +10,7 @@ from warpbook.estimates import Estimate
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Figure, Table, numbers, words
+from warpbook.report.views.parts import MOST_SHORT_ROWS, Figure, Table, numbers, words
 
 
 def speedup(paired: bool = True, n: int = 30, verdict: str = "faster") -> Speedup:
@@ -98,9 +98,9 @@ def test_a_table_is_placed_with_its_heads_kinds_and_escaped_cells():
 
 
 def test_a_long_table_may_break_over_pages():
-    rows = tuple((str(place),) for place in range(11))
+    rows = tuple((str(place),) for place in range(MOST_SHORT_ROWS + 1))
     assert not Table("long", "Long.", words("Place"), rows).short
-    assert Table("long", "Long.", words("Place"), rows[:10]).short
+    assert Table("long", "Long.", words("Place"), rows[:-1]).short
 
 
 def test_a_figure_is_placed_with_its_words_and_caption():

@@ -7,7 +7,7 @@ from warpbook import runs, units
 from warpbook.profiling import counters
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells
+from warpbook.report.views import cells, whole_network
 from warpbook.report.views.parts import Cell
 from warpbook.variants import Variant
 
@@ -63,6 +63,7 @@ class Executive:
     tests: Tests | None
     bounds: tuple[tuple[str, str], ...]
     programs: tuple[Program, ...]
+    network: str
     since: str
     caveats: tuple[str, ...]
 
@@ -91,6 +92,7 @@ def view(ev: Evidence) -> Executive | None:
             if variant == best and counters.bound(call.longest)
         ),
         programs=tuple(_programs(ev, best)),
+        network=whole_network.headline(ev),
         since=_since(ev),
         caveats=tuple(_caveats(ev)),
     )

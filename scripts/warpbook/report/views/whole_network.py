@@ -44,7 +44,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
     return WholeNetwork(
         units.count(ev.largest),
         ev.device_name("gpu"),
-        _headline(ev),
+        headline(ev),
         tuple(_idea(ev, one) for one in shown if not one.header.peer),
         Figure(
             "networks-by-size",
@@ -58,8 +58,8 @@ def view(ev: Evidence) -> WholeNetwork | None:
     )
 
 
-def _headline(ev: Evidence) -> str:
-    """The fastest of ours against the fastest library; empty where one is missing."""
+def headline(ev: Evidence) -> str:
+    """A sentence on the fastest of ours and the fastest library; empty where one is missing."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""

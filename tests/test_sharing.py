@@ -293,7 +293,12 @@ TWO_EACH = {0: 0, 1: 1, 2: 2, 3: 3, 4: 0, 5: 1, 6: 2, 7: 3}  # threads 0 and 4 a
 )
 def test_a_gpu_s_cores_are_neighbours_beside_it_both_threads_or_neither(threads, near, expected, monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "CORES", frozenset(threads))
-    monkeypatch.setattr(sharing, "_first_thread", lambda thread: threads[thread])
+    for thread, first in threads.items():
+        topology = tmp_path / "cpu" / f"cpu{thread}" / "topology"
+        topology.mkdir(parents=True)
+        siblings = [str(other) for other, same in threads.items() if same == first]
+        (topology / "thread_siblings_list").write_text(",".join(siblings) + "\n")
+    monkeypatch.setattr(sharing, "TOPOLOGY", tmp_path / "cpu")
     monkeypatch.setattr(sharing, "PCI", tmp_path)
     gpus = [replace(device(number=number), pci=f"0000:{number:02x}:00.0") for number in range(len(near))]
     for gpu, said in zip(gpus, near, strict=True):

@@ -22,7 +22,11 @@ def meanwhile(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
         work(*arguments)
         yield
         return
-    with tempfile.TemporaryDirectory() as folder, _begun(folder, work, arguments) as (process, ours):
+    # WeasyPrint leaves folders of that name where it is killed; what is in this one is its too.
+    with (
+        tempfile.TemporaryDirectory(prefix="weasyprint-") as folder,
+        _begun(folder, work, arguments) as (process, ours),
+    ):
         yield
         try:
             failure = ours.recv()

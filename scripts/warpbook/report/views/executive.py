@@ -92,7 +92,7 @@ def view(ev: Evidence) -> Executive | None:
             if variant == best and counters.bound(call.longest)
         ),
         programs=tuple(_programs(ev, best)),
-        network=whole_network.headline(ev),
+        network=whole_network.headline(ev) if "whole_network" in ev.study.sections else "",
         since=_since(ev),
         caveats=tuple(_caveats(ev)),
     )

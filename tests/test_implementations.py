@@ -1,5 +1,6 @@
 """Implementations of whole networks: their files, and the arithmetic that they prepare, which needs no GPU."""
 
+import importlib.util
 import shutil
 import sys
 
@@ -35,7 +36,6 @@ def copied(tmp_path, monkeypatch):
     monkeypatch.setattr(implementations, "FOLDER", folder)
     monkeypatch.setattr(implementations, "INCLUDED_FROM", (folder, kernels, implementations.INCLUDED_FROM[-1]))
     monkeypatch.setattr(implementations, "IMPORTED_FROM", (folder, kernels))
-    monkeypatch.setattr(sys, "path", [*sys.path])
     return folder
 
 
@@ -214,3 +214,10 @@ def test_the_error_allowed_to_a_network_tells_single_precision_from_tf32(name):
 
 def test_a_launcher_is_found_by_its_name_alone():
     assert implementations.read("folded").module.fused is sys.modules["fused"]
+
+
+def test_a_variant_called_like_a_library_does_not_hide_it_from_who_imported_a_launcher():
+    before = list(sys.path)
+    assert implementations.read("one_by_one").module.split_fp16
+    assert sys.path == before
+    assert importlib.util.find_spec("onnxruntime").origin != str(variants.FOLDER / "onnxruntime.py")

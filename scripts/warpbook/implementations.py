@@ -92,14 +92,16 @@ class Implementation:
     @cached_property
     def module(self) -> Any:
         """The launcher, imported; UserError with the exception's words where it does not import."""
-        for folder in reversed(IMPORTED_FROM):
-            if str(folder) not in sys.path:
-                sys.path.insert(0, str(folder))
+        before = list(sys.path)
+        # Behind libraries, and for this import alone: kernels/ has an onnxruntime.py.
+        sys.path.extend(map(str, IMPORTED_FROM))
         try:
             return importlib.import_module(self.name)
         except Exception as error:  # its code runs here: any exception is its own failure
             words = f"{type(error).__name__}: {error}"
             raise UserError(f"{self.launcher.name}: the launcher does not import: {words}") from error
+        finally:
+            sys.path[:] = before
 
     @property
     def missing(self) -> str:

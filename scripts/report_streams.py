@@ -21,8 +21,8 @@ def main() -> int:
     rows = list(streams.summarised(pd.concat([stream_tables.STREAM_SHARDS.read(path) for path in arguments.shards])))
     stream_tables.STREAMS.write(rows, arguments.out)
     for row in rows:
-        over = f"{row['devices']} {'GPU' if row['device'] == 'gpu' else 'CPU'}{'s' * (row['devices'] > 1)}"
         efficiency = "" if row["efficiency"] is None else f", efficiency {units.percent(row['efficiency'])}"
+        over = streams.devices_of(row)
         print(
             f"{row['network']} {row['variant']}: {row['images']:,} images over {over} in {row['wall_s']:.2f} s: "
             f"{row['images_per_s']:,.0f} a second{efficiency}; past its start {row['streaming_s']:.2f} s: "

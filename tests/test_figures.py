@@ -9,8 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from warpbook import spans
 from warpbook.estimates import Estimate
-from warpbook.report import figures, rendering, traces
+from warpbook.report import figures, rendering
 from warpbook.report.evidence import Speedup
 from warpbook.report.figures import labels, vector
 from warpbook.report.views import cells
@@ -21,8 +22,8 @@ def speedup(value, low, high, paired=True, verdict="faster"):
 
 
 def test_spans_too_close_to_tell_apart_become_one():
-    assert traces.merged([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
-    assert traces.merged([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
+    assert spans.merged([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
+    assert spans.merged([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
 
 
 def test_an_interval_s_axis_holds_every_interval_and_1():

@@ -19,6 +19,7 @@ from warpbook import data, extras
 from warpbook.errors import UserError
 from warpbook.files import written_whole
 from warpbook.networks import Network
+from warpbook.spans import length
 from warpbook.table import Row
 
 if TYPE_CHECKING:
@@ -157,8 +158,9 @@ def summarised(shards: "pd.DataFrame") -> Iterator[Row]:
     rows: list[dict[str, Any]] = []
     for _, one in shards.groupby(IDENTITY, sort=True):
         images, devices = int(one.images.iloc[0]), one.measured_on.nunique()
-        wall_s = _covered_s(zip(one.began_s, one.ended_s, strict=True))
-        streaming_s = _covered_s(zip(one.first_read_s, one.ended_s, strict=True))
+        # Pauses between spans left out: a shard may be done again later.
+        wall_s = length(zip(one.began_s, one.ended_s, strict=True))
+        streaming_s = length(zip(one.first_read_s, one.ended_s, strict=True))
         rows.append(
             {name: one[name].iloc[0] for name in (*IDENTITY, "device", "stream_sha256")}
             | {
@@ -182,14 +184,10 @@ def summarised(shards: "pd.DataFrame") -> Iterator[Row]:
         yield row
 
 
+def devices_of(row: Row) -> str:
+    """How many devices a row of STREAMS is of, in words: 4 GPUs."""
+    return f"{row['devices']} {row['device'].upper()}{'s' * (row['devices'] > 1)}"
+
+
 def _alike(one: Row, other: Row) -> bool:
     return all(one[name] == other[name] for name in ("network", "variant", "images"))
-
-
-def _covered_s(spans: Iterator[tuple[float, float]]) -> float:
-    """Seconds that spans of time cover together, pauses between them left out: a shard may be done again later."""
-    covered, until = 0.0, -math.inf
-    for begin, end in sorted(spans):
-        covered += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return covered

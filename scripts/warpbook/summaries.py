@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from warpbook import bounds, estimates, networks, tables, variants
+from warpbook.spans import covered
 
 CALL = ["job", "variant", "network", "layer", "device", "size", "state"]
 """What samples of one call have in common: of its kernels alone, of the call, and with copies."""
@@ -92,11 +93,8 @@ def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
     measuring = jobs[jobs.alone] if jobs.alone.any() else jobs
     begin, end = measuring.began_s.min(), measuring.ended_s.max()
     rows = []
-    for measured_on, held in jobs.sort_values("began_s").groupby("measured_on"):
-        busy_s, until = 0.0, begin
-        for began_s, ended_s in zip(held.began_s, held.ended_s, strict=True):
-            busy_s += max(0.0, min(ended_s, end) - max(began_s, until))
-            until = max(until, ended_s)
+    for measured_on, held in jobs.groupby("measured_on"):
+        busy_s = covered([(begin, end)], zip(held.began_s, held.ended_s, strict=True))
         cores = " or ".join(sorted(held.cores.unique()))
         rows.append([measured_on, cores, len(held), busy_s, end - begin - busy_s, end - begin])
     return pd.DataFrame(rows, columns=["measured_on", "cores", "jobs", "busy_s", "idle_s", "wall_s"])

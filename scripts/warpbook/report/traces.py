@@ -2,20 +2,17 @@
 agree, and what watching costs."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
 from warpbook import profilers
 from warpbook.profiling.counters import DURATION
 from warpbook.report.evidence import Evidence
+from warpbook.spans import covered, length, united
 from warpbook.variants import Variant
-
-Span = tuple[int, int]
-Point = TypeVar("Point", int, float)  # in time: whole ns, or a share of an axis
 
 AGREE_WITHIN = 0.1
 UNSEEN = 0.01  # a share of a drawn axis
@@ -28,31 +25,9 @@ def kernels_of(ev: Evidence, variant: str, layer: str, size: int, tool: str | No
     return within[within.kind == "kernel"]
 
 
-def spans_of(events: pd.DataFrame) -> list[Span]:
+def spans_of(events: pd.DataFrame) -> list[tuple[int, int]]:
     """(start, end) of each event, ns."""
     return [(int(start), int(end)) for start, end in zip(events.start_ns, events.end_ns, strict=True)]
-
-
-def merged(spans: Iterable[tuple[Point, Point]], gap: float) -> list[tuple[Point, Point]]:
-    """Spans (start, end) in order of start, those less than `gap` apart made one."""
-    joined: list[tuple[Point, Point]] = []
-    for start, end in sorted(spans):
-        if joined and start - joined[-1][1] < gap:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def united(spans: Iterable[Span]) -> list[Span]:
-    """The time that spans of whole ns cover, as spans in order of which none touch."""
-    return merged(spans, gap=1)
-
-
-def covered(spans: Iterable[Span], by: Iterable[Span]) -> int:
-    """How much of the time of `spans`, none of which overlap, lies within `by`, ns."""
-    within = united(by)
-    return sum(max(0, min(end, until) - max(start, since)) for start, end in spans for since, until in within)
 
 
 @dataclass(frozen=True)
@@ -73,7 +48,7 @@ def hidden(events: pd.DataFrame) -> Hidden:
     """How far copies hide behind kernels in a traced program, and kernels behind each other."""
     copies = united(spans_of(events[events.kind.isin(("memcpy_htod", "memcpy_dtoh"))]))
     kernels = spans_of(events[events.kind == "kernel"])
-    busy = sum(end - start for start, end in united(kernels))
+    busy = length(kernels)
     return Hidden(
         copies_ns=sum(end - start for start, end in copies),
         hidden_ns=covered(copies, kernels),
@@ -96,7 +71,7 @@ class Side:
 
     @property
     def busy_ns(self) -> int:
-        return sum(end - start for start, end in united(spans_of(self.kernels)))
+        return length(spans_of(self.kernels))
 
     def one_bar(self, axis_ns: int) -> bool:
         """Whether on an axis so long one kernel is all that can be seen, with no gap before or after it."""

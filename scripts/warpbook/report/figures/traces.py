@@ -21,7 +21,8 @@ from warpbook.report.figures.style import (
     value_axis,
 )
 from warpbook.report.figures.vector import svg
-from warpbook.report.traces import Side, merged, spans_of
+from warpbook.report.traces import Side, spans_of
+from warpbook.spans import merged
 from warpbook.variants import Variant
 
 MOST_DRAWN = 250  # kernels of a layer, each in its place; of more, those of a kind are drawn together

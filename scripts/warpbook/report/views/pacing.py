@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from warpbook import units
 from warpbook.report import traces
 from warpbook.report.evidence import Evidence
+from warpbook.spans import length
 from warpbook.variants import Variant
 
 MANY = 100
@@ -36,7 +37,7 @@ def _pace(ev: Evidence, variant: Variant, layer: str, size: int) -> Pace | None:
     kernels, call = traces.kernels_of(ev, variant.name, layer, size), ev.times.op(variant.name, layer, size)
     if call is None or len(kernels) < MANY:
         return None
-    busy = sum(end - start for start, end in traces.united(traces.spans_of(kernels))) / 1e6 / call.value
+    busy = length(traces.spans_of(kernels)) / 1e6 / call.value
     return Pace(layer, size, len(kernels), call.value / len(kernels), busy) if busy < BUSY else None
 
 

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
+from warpbook import streams, units
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views.parts import Figure, Table, numbers, words
 from warpbook.table import Row
 from warpbook.units import MISSING
-
-DEVICES = {"cpu": ("CPU", "CPUs"), "gpu": ("GPU", "GPUs")}
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ def view(ev: Evidence) -> Streaming | None:
 
 def _over(row: Row) -> str:
     """The devices of a stream, and its shards where they are not one for each."""
-    over = f"{row['devices']} {DEVICES[row['device']][row['devices'] > 1]}"
+    over = streams.devices_of(row)
     return over if row["shards"] == row["devices"] else f"{over}, {row['shards']} shards"
 
 

@@ -25,9 +25,7 @@ def named(side: str, name: str) -> runs.Run:
     if not name:
         raise UserError(f"compare needs two runs, base=<run> and head=<run>, ids or paths: {side} is missing")
     run = runs.open_run(Path(name)) if Path(name).exists() else runs.find_archived(name, side)
-    if run.problem:
-        raise UserError(run.problem)
-    return run
+    return run.checked()
 
 
 def main() -> int:

@@ -28,14 +28,9 @@ def opened(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
     sound, refused = [], []
     for path in paths:
         try:
-            run = runs.open_run(path)
+            sound.append(runs.open_run(path).checked())
         except UserError as error:
             refused.append(str(error))
-            continue
-        if run.problem:
-            refused.append(run.problem)
-        else:
-            sound.append(run)
     return sound, refused
 
 

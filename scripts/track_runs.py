@@ -104,9 +104,7 @@ def main() -> None:
     logged, there = 0, 0
     for path in arguments.archived:
         try:
-            run = runs.open_run(path)
-            if run.problem:
-                raise UserError(run.problem)
+            run = runs.open_run(path).checked()
         except UserError as error:
             print(f"passed over: {error}")
             continue

@@ -44,6 +44,11 @@ class Run:
         gpu: dict[str, Any] | None = self.record["machine"]["gpu"]
         return gpu
 
+    @property
+    def commit(self) -> str:
+        """The commit that it was made from, short; + behind it where the working tree had changes."""
+        return (self.record["commit"] or "unknown")[:12] + ("+" if self.record["dirty"] else "")
+
     def device_name(self, device: str) -> str:
         """The name of the hardware that a device's figures were measured on."""
         machine = self.record["machine"]
@@ -81,6 +86,12 @@ class Run:
         except UserError as error:
             return str(error)
         return ""
+
+    def checked(self) -> "Run":
+        """Itself, every table read; UserError where one is damaged."""
+        if self.problem:
+            raise UserError(self.problem)
+        return self
 
 
 def _in_todays_words(samples: "pd.DataFrame") -> "pd.DataFrame":

@@ -306,8 +306,8 @@ def series_by_place(run: Run, networks: list[str]) -> Iterator[tuple[Place, list
 
 
 def _facts(run: Run) -> Iterator[tuple[str, Any]]:
-    record, machine = run.record, run.record["machine"]
-    yield "commit", (record["commit"] or "unknown")[:12] + ("+" if record["dirty"] else "")
+    machine = run.record["machine"]
+    yield "commit", run.commit
     yield "system", machine["system"]
     yield "CPU", run.device_name("cpu")
     yield "compiler", machine["compiler"]

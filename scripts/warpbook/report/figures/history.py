@@ -49,7 +49,7 @@ def _over_runs(
         if line.step and line.step.speedup and line.step.speedup.verdict in ("faster", "slower"):
             axes.axvline(runs.index(line.run.run_id), color=VERDICTS[line.step.speedup.verdict], lw=0.8, zorder=0)
     every = -(-len(runs) // MOST_NAMED)
-    named = {line.run.run_id: _commit(line) for line in lines}
+    named = {line.run.run_id: line.run.commit[:7] for line in lines}
     axes.set_xticks(range(0, len(runs), every), [named[run] for run in runs[::every]])
     axes.set_xlim(-0.5, len(runs) - 0.5)
     axes.set_ylim(0, 1.12 * axes.dataLim.ymax)
@@ -59,7 +59,3 @@ def _over_runs(
     if len(models) > 1:
         figure.legend(loc="outside upper left", ncols=2)
     return svg(figure)
-
-
-def _commit(line: Headline) -> str:
-    return (line.run.record["commit"] or "unknown")[:7]

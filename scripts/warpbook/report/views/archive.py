@@ -93,7 +93,7 @@ def _runs(runs: Sequence[Run]) -> Table:
         (
             run.run_id,
             str(run.record["ended"])[:10],
-            _commit(run),
+            run.commit,
             run.device_name("gpu"),
             run.device_name("cpu"),
             ", ".join(run.record["studies"]),
@@ -102,10 +102,6 @@ def _runs(runs: Sequence[Run]) -> Table:
         for run in reversed(runs)
     )
     return Table("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
-
-
-def _commit(run: Run) -> str:
-    return (run.record["commit"] or "unknown")[:12] + ("+" if run.record["dirty"] else "")
 
 
 def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> NetworkPage:
@@ -136,7 +132,7 @@ def _history(name: str, lines: Sequence[Headline]) -> Table:
     rows = tuple(
         (
             str(line.run.record["ended"])[:10],
-            _commit(line.run),
+            line.run.commit,
             line.model.name,
             line.best,
             cells.timed(line.time),

@@ -1,7 +1,7 @@
 """Numbers for people: the only place that rounds and rescales."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from warpbook.estimates import Estimate
 
@@ -133,6 +133,12 @@ def scientific(value: float | None) -> str:
 def count(value: int) -> str:
     """A whole number with narrow no-break spaces between thousands, from 10 000 on."""
     return f"{value:,}".replace(",", "\u202f") if value >= 10_000 else str(value)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Names in a line, those beyond so many counted: a, b and 4 more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def quantity(value: float, name: str) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from warpbook import units
 from warpbook.profiling.schema import Profile
 from warpbook.variants import Variant
 
@@ -46,14 +47,15 @@ def mistaken(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -
             others = [name for name, kernels in named.items() if claimed & kernels]
         if others:
             strange = ", ".join(sorted(claimed - expected))
-            return f"its kernels ({strange}) are not in {variant.name}, but in {_listed(others)}"
+            return f"its kernels ({strange}) are not in {variant.name}, but in {units.listed(sorted(others), _SHOWN)}"
     blocks = {row["block"] for row in profile.events if plain_name(row["name"]) == "conv_forward" and row["block"]}
     threads = _threads(variant)
     if threads and blocks and threads not in blocks:
         others = [other.name for other in known.values() if _threads(other) in blocks]
         if others:
             held = ", ".join(sorted(blocks))
-            return f"its conv_forward has blocks of {held} threads, as {_listed(others)}; {variant.name} has {threads}"
+            alike = units.listed(sorted(others), _SHOWN)
+            return f"its conv_forward has blocks of {held} threads, as {alike}; {variant.name} has {threads}"
     return ""
 
 
@@ -61,8 +63,3 @@ def _threads(variant: Variant) -> str:
     """The block that a variant's header launches conv_forward with, as events write it; empty where a launcher does."""
     launch = variant.header.launch
     return "x".join(map(str, launch.threads)) if launch and variant.cuda_source and not variant.launcher else ""
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(sorted(names)[:_SHOWN]) + more

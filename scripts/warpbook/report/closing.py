@@ -18,9 +18,9 @@ def lines(ev: Evidence, pdf: Path) -> list[str]:
     said = [_headline(ev)]
     said += [f"failed: {row.variant}: {_short(str(row.reason))}" for row in failed.itertuples()]
     if stale:
-        said.append(f"stale, left out until measured again: {_named(stale)}")
+        said.append(f"stale, left out until measured again: {units.listed(stale, MOST_NAMED)}")
     if absent:
-        said.append(f"not measured: {_named(absent)}")
+        said.append(f"not measured: {units.listed(absent, MOST_NAMED)}")
     said.append(f"next: {_next(ev, list(failed.variant), bool(stale or absent))}")
     return [f"Report of {ev.name}: {pdf}", *(f"  {line}" for line in said)]
 
@@ -44,11 +44,6 @@ def _headline(ev: Evidence) -> str:
 def _short(reason: str) -> str:
     line = reason.split("\n")[0]
     return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
-
-
-def _named(variants: list[str]) -> str:
-    more = len(variants) - MOST_NAMED
-    return ", ".join(variants[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _next(ev: Evidence, failed: list[str], unmeasured: bool) -> str:

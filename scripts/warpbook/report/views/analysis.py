@@ -15,6 +15,7 @@ from warpbook.units import MISSING
 from warpbook.variants import Variant
 
 NAME_WIDTH = 13
+MOST_NAMED = 8
 SHARES = (counters.SM, counters.MEMORY, counters.DRAM, counters.ACHIEVED, counters.THEORETICAL)
 
 Counted = tuple[Variant, ConvLayer, CountedCall]
@@ -224,9 +225,10 @@ def _notes(ev: Evidence) -> list[str]:
     if ev.counters.unread:
         notes.append(f"Nsight Compute gave no reading of {', '.join(ev.counters.unread)}.")
     start = f"{ev.network.name}-"
-    left_out = [name for name in ev.gpu_run.record.get("reports_left_out", []) if name.startswith(start)]
+    reports = (name for name in ev.gpu_run.record.get("reports_left_out", []) if name.endswith(".ncu-rep"))
+    left_out = [Path(name).stem.removeprefix(start) for name in reports if name.startswith(start)]
     if left_out:
-        named = ", ".join(Path(name).stem.removeprefix(start) for name in left_out)
+        named = units.listed(left_out, MOST_NAMED)
         notes.append(
             f"The run's archive has no room for Nsight Compute's own reports of {named}; their counters it has."
         )

@@ -29,7 +29,7 @@ Measured = tuple[int, list[Row], Row]
 
 def failed(implementation: Implementation, images: int, failure: Failed) -> Measured:
     """What stands for the samples and the check that there are not."""
-    row = {"variant": implementation.name, **timing.NOT_TIMED, "stop_reason": "", **failure.columns}
+    row = {"variant": implementation.name, **timing.not_timed(failure)}
     return images, [row], {**NOT_CHECKED, **failure.columns}
 
 

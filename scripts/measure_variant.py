@@ -113,7 +113,7 @@ def enclosed(
 def failed_row(variant: Variant, layer: ConvLayer, images: int, failure: Failed) -> timing.Row:
     """One row in place of a layer's samples."""
     place = {"variant": variant.name, "layer": layer.name, "size": images}
-    return {**place, **timing.NOT_TIMED, "stop_reason": "", **failure.columns}
+    return {**place, **timing.not_timed(failure)}
 
 
 def timed(

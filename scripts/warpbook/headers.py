@@ -1,5 +1,6 @@
 """What a variant says of itself: the facts of its header, or of the YAML file beside it, read and checked."""
 
+import importlib.util
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -94,6 +95,12 @@ class Header(BaseModel):
         if self.order != "NCHW" and not (self.peer and self.device == "gpu"):
             raise ValueError(f"order: {self.order} is for peers on a GPU; kernels get x, w and y in NCHW order")
         return self
+
+    def missing(self, name: str) -> str:
+        """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
+        if self.requires and importlib.util.find_spec(self.requires) is None:
+            return f"{name} needs the Python package {self.requires}, which is not installed here"
+        return ""
 
     @property
     def launched(self) -> bool:

@@ -14,7 +14,6 @@ has the kernels of the implementation that it imports.
 import ast
 import hashlib
 import importlib
-import importlib.util
 import json
 import re
 import sys
@@ -106,10 +105,7 @@ class Implementation:
     @property
     def missing(self) -> str:
         """Which required package is not installed here; empty when nothing is missing."""
-        package = self.header.requires
-        if package and importlib.util.find_spec(package) is None:
-            return f"{self.name} needs the Python package {package}, which is not installed here"
-        return ""
+        return self.header.missing(self.name)
 
     def unsupported(self, network: Network, images: int) -> str:
         """Why it does not compute a network for so many images; empty where it does."""

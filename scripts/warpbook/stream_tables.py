@@ -1,9 +1,6 @@
 """Tables of streams: of shards, which a run holds, and of whole streams, which follow from those."""
 
-from warpbook.table import Column, Range, Table
-
-COUNT = Range(0)
-POSITIVE = Range(0, open=True)
+from warpbook.table import COUNT, POSITIVE, Column, Table
 
 _STREAM = {
     "network": Column("string", "network whose shapes it is"),

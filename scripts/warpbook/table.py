@@ -54,6 +54,8 @@ class Range:
 
 
 ANY = Range()
+COUNT = Range(0)
+POSITIVE = Range(0, open=True)
 
 
 @dataclass(frozen=True)

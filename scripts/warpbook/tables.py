@@ -6,10 +6,8 @@ A row is one observation; units end the column's name.
 from dataclasses import replace
 
 from warpbook.stream_tables import STREAM_SHARDS
-from warpbook.table import Column, Range, Table
+from warpbook.table import COUNT, POSITIVE, Column, Range, Table
 
-COUNT = Range(0)
-POSITIVE = Range(0, open=True)
 SHARE = Range(0, 1)
 
 _VARIANT = Column("string", "stem of the kernel's file")

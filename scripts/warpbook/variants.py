@@ -172,10 +172,7 @@ class Variant:
     @cached_property
     def missing(self) -> str:
         """Which required package is not installed here; empty when nothing is missing."""
-        package = self.header.requires
-        if package and importlib.util.find_spec(package) is None:
-            return f"{self.name} needs the Python package {package}, which is not installed here"
-        return ""
+        return self.header.missing(self.name)
 
     @cached_property
     def module(self) -> ModuleType:

@@ -46,6 +46,11 @@ NOT_TIMED: Row = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clo
 """What the one row says that stands for samples that there are not."""
 
 
+def not_timed(failure: Failed) -> Row:
+    """The columns of the one row that stands for a series which failed."""
+    return {**NOT_TIMED, "stop_reason": "", **failure.columns}
+
+
 @dataclass(frozen=True)
 class Sample:
     """One sample: its time, and the device's state read right after its round."""

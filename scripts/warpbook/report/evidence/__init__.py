@@ -5,7 +5,6 @@ used only while it is still about the same thing: the variant's sources, the com
 the measuring policy. Everything else is listed with its reason, and is in no table, chart or headline.
 """
 
-from warpbook.errors import UserError
 from warpbook.plan import Plan
 from warpbook.profiling.imported import Imported
 from warpbook.report.evidence.builds import Builds
@@ -62,7 +61,7 @@ class Evidence(Scope):
         self.problems = Problems(self, self.selection, self.builds, self.checks)
         self.times = Times(self, self.selection)
         self.course = CourseTimes(self, self.selection, self.checks)
-        self.networks = NetworkTimes(self)
+        self.networks = NetworkTimes(self, self.selection)
         self.programs = Programs(self, self.selection)
         self.ranking = Ranking(self, self.times)
         self.profiles = Profiles(self, self.selection)
@@ -76,6 +75,4 @@ class Evidence(Scope):
 
 def load(plan: Plan, study: str, local: Run, imported: tuple[Imported, ...] = ()) -> Evidence:
     """The evidence of a study, and profiles imported for it; UserError where the local run is damaged."""
-    if local.problem:
-        raise UserError(local.problem)
-    return Evidence(plan, study, local, imported)
+    return Evidence(plan, study, local.checked(), imported)

@@ -6,16 +6,17 @@ import pandas as pd
 
 from warpbook import estimates, implementations, tables
 from warpbook.estimates import Estimate
-from warpbook.harness import timing
 from warpbook.implementations import Implementation
+from warpbook.report.evidence.remembered import remembered
 from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.selection import Selection
 
 
 class NetworkTimes:
     """Times and checks of the study's network at its sizes, those of sources that changed since left out."""
 
-    def __init__(self, scope: Scope):
-        self._scope = scope
+    def __init__(self, scope: Scope, selection: Selection):
+        self._scope, self._selection = scope, selection
 
     @cached_property
     def _checks(self) -> pd.DataFrame:
@@ -41,26 +42,18 @@ class NetworkTimes:
 
     def stale(self, one: Implementation) -> str:
         """Why the recorded figures of an implementation are no longer about what stands here; empty when they are."""
-        run, network = self._scope.gpu_run, self._scope.network
         rows = self._checks[self._checks.variant == one.name]
-        if run is None or rows.empty:
+        if self._scope.gpu_run is None or rows.empty:
             return ""
-        if set(rows.source_sha256) != {one.source_sha256}:
-            return "its sources changed after it was measured"
-        if run.record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
-            return "the network's shapes changed after it was measured"
-        now = self._scope.config.measuring.model_dump(mode="json")
-        if any(run.record["measuring"][key] != now[key] for key in ("relative_noise", "gpu")):
-            return "the measuring policy changed after it was measured"
-        if run.record["protocol"] != timing.PROTOCOL:
-            return f"it was measured under timing protocol {run.record['protocol']}, this is {timing.PROTOCOL}"
-        return ""
+        recorded = next(iter({*rows.source_sha256} - {one.source_sha256}), one.source_sha256)
+        return self._selection.outdated(self._scope.gpu_run, "gpu", recorded, one.source_sha256)
 
     def check(self, name: str, size: int) -> "pd.Series[str] | None":
         """The row of NETWORK_CHECKS of one size; None where there is none."""
         rows = self._checks[(self._checks.variant == name) & (self._checks["size"] == size)]
         return None if rows.empty else rows.iloc[0]
 
+    @remembered
     def time(self, name: str, size: int, kind: str = "gpu") -> Estimate | None:
         """Median in ms with its interval, the L2 cache overwritten before; None where there is no sound figure."""
         times = self._series(name, name, size, kind)
@@ -73,6 +66,7 @@ class NetworkTimes:
         both = mine.index.intersection(base.index)
         return estimates.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
+    @remembered
     def ratio(self, name: str, over: str, size: int) -> Estimate | None:
         """Times of `over` over those of `name`, taken in two jobs; None where one has no sound figure."""
         mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))

@@ -7,6 +7,7 @@ import pandas as pd
 from warpbook import tables
 from warpbook.harness import building, timing
 from warpbook.report.evidence.scope import Scope
+from warpbook.runs import Run
 from warpbook.table import Table
 from warpbook.variants import Variant
 
@@ -23,22 +24,29 @@ class Selection:
         run, network = self._scope.run_of(variant.device), self._scope.network
         if run is None or variant.name not in run.record["variants"] or network.name not in run.record["networks"]:
             return ""
-        record, policy = run.record, run.record["measuring"]
-        if record["variants"][variant.name]["source_sha256"] != variant.source_sha256:
-            return "its sources changed after it was measured"
-        if record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
-            return "the network's shapes changed after it was measured"
-        now = self._scope.config.measuring.model_dump(mode="json")
-        for key in ("relative_noise", variant.device):
-            if policy[key] != now[key]:
-                return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
-        if record["protocol"] != timing.PROTOCOL:
-            return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
+        recorded = run.record["variants"][variant.name]["source_sha256"]
+        if reason := self.outdated(run, variant.device, recorded, variant.source_sha256):
+            return reason
         builds = run.table(tables.BUILDS)
         builds = builds[builds.variant == variant.name]
         for arch, options in zip(builds.arch, builds.options, strict=True):
             if options != building.options_of(variant, arch):
                 return f"the compile options differ: it was built with `{options}`"
+        return ""
+
+    def outdated(self, run: Run, device: str, recorded_sha256: str, source_sha256: str) -> str:
+        """Why what a run recorded of a source is not what would be measured here; empty when it is."""
+        record, policy, network = run.record, run.record["measuring"], self._scope.network
+        if recorded_sha256 != source_sha256:
+            return "its sources changed after it was measured"
+        if record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
+            return "the network's shapes changed after it was measured"
+        now = self._scope.config.measuring.model_dump(mode="json")
+        for key in ("relative_noise", device):
+            if policy[key] != now[key]:
+                return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
+        if record["protocol"] != timing.PROTOCOL:
+            return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
         return ""
 
     def usable(self, device: str) -> list[str]:

@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import time
 
@@ -112,6 +113,21 @@ def test_a_variant_that_remembers_answers_by_their_inputs_is_refused_after_the_t
     with pytest.raises(Failed, match="on inputs not seen before and took") as raised:
         timing.measure_layer(CpuBench(), [cpu_variant(body, before="kept = {}")], LAYER, 3, QUICK, MEASURING)
     assert raised.value.status == "refused"
+
+
+@pytest.mark.parametrize("peer", [True, False], ids=["a library", "a kernel"])
+def test_only_a_library_may_pack_fresh_weights_before_the_clock_starts(peer, cpu_variant):
+    body = "key = w.tobytes()\nif key not in kept: time.sleep(0.02)\nkept.add(key)\ny[...] = convolve(x, w)"
+    variant = cpu_variant(body, before="import time\nkept = set()", header="peer: true\n" if peer else "")
+    with contextlib.nullcontext() if peer else pytest.raises(Failed, match="must not remember"):
+        timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
+
+
+def test_a_library_that_remembers_answers_is_refused_as_well(cpu_variant):
+    body = "key = x.tobytes()\nif key not in kept: time.sleep(0.02)\nkept.add(key)\ny[...] = convolve(x, w)"
+    variant = cpu_variant(body, before="import time\nkept = set()", header="peer: true\n")
+    with pytest.raises(Failed, match="must not remember"):
+        timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
 
 
 def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_variant, tmp_path):

@@ -129,11 +129,10 @@ def refuse_lazy(variant: Named, returned: Any, y: Any) -> None:
         )
 
 
-def draw_fresh(bench: Bench, x: Any, w: Any, integers: bool = False) -> None:
-    """Fill both inputs with values that nobody has seen before."""
-    seed = secrets.randbits(63)
-    bench.draw(x, seed, integers)
-    bench.draw(w, ~seed & (1 << 63) - 1, integers)
+def draw_fresh(bench: Bench, *inputs: Any, integers: bool = False) -> None:
+    """Fill inputs with values that nobody has seen before."""
+    for values in inputs:
+        bench.draw(values, secrets.randbits(63), integers)
 
 
 def ordinary_word() -> int:
@@ -262,7 +261,7 @@ def check_layer(
             refuse_replacements(variant)
             margin = MARGIN
             for test in tests:
-                draw_fresh(bench, x.values, w.values, test == "integers")
+                draw_fresh(bench, x.values, w.values, integers=test == "integers")
                 if test == "reals":
                     margin = ordinary_word()
                     for words in (*x.margins, *w.margins, *y.margins):

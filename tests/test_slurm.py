@@ -9,16 +9,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
-import yaml
 
-from warpbook import config, runs, tables
-from warpbook.files import PROJECT
+from warpbook import runs, tables
 
 SYSTEM = Path("/etc/slurm")  # where a job's own `srun` looks, whatever the environment says
 CONF = """\
@@ -45,18 +42,26 @@ PartitionName=main Nodes=ALL Default=YES State=UP
 """
 GRES = "Name=gpu File=/dev/null\n"  # Slurm hands out a GPU that the machine does not have
 
-VARIANTS = ["direct", "im2col_blas", "loop_nest"]
-COPIED = (
-    "Snakefile",
-    "kernels",
-    "profiles",
-    "pyproject.toml",
-    "reports",
-    "requirements",
-    "rules",
-    "scripts",
-    "weights",
-)
+SERIES = {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1}
+QUICK = {
+    "measuring": {
+        "relative_noise": 0.5,
+        "same_within": 0.01,
+        "gpu": SERIES,
+        "cpu": SERIES,
+        "programs": {"runs": 1, "patience_s": 1},
+        "timeout_s": 60,
+    },
+    "studies": {
+        "tiny": {
+            "title": "Tiny",
+            "network": "fa17",
+            "sizes": [3],
+            "variants": ["direct", "im2col_blas", "loop_nest"],
+            "sections": ["milestone_1"],
+        }
+    },
+}
 THROUGH_SLURM = [
     "--profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "5",
     "--default-resources", "mem_mb=100", "runtime=5",
@@ -134,89 +139,51 @@ def slurm():
         shutil.rmtree(folder)
 
 
-class Study:
-    """A copy of the project with a tiny study and nothing made yet."""
-
-    def __init__(self, folder: Path, **changes):
-        self.folder = folder
-        folder.mkdir()
-        for name in COPIED:
-            ignored = shutil.ignore_patterns("__pycache__", "out", "runs")
-            path = PROJECT / name
-            if path.is_dir():
-                shutil.copytree(path, folder / name, ignore=ignored)
-            else:
-                shutil.copy(path, folder / name)
-        for path in (folder / "kernels").iterdir():
-            if path.is_dir():  # implementations of whole networks
-                shutil.rmtree(path)
-            elif path.stem not in VARIANTS:
-                path.unlink()
-        (folder / ".venv").symlink_to(sys.prefix)
-        series = {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1}
-        content = yaml.safe_load(config.FILE.read_text())
-        measuring = {**content["measuring"], "gpu": series, "cpu": series, "programs": {"runs": 1, "patience_s": 1}}
-        tiny = {"title": "Tiny", "network": "fa17", "sizes": [3], "variants": VARIANTS, "sections": ["milestone_1"]}
-        values = {"study": "tiny", "gpu": "none", "architectures": ["sm_90"], "measuring": measuring, **changes}
-        (folder / "config.yaml").write_text(yaml.safe_dump({**content, **values, "studies": {"tiny": tiny}}))
-
-    def start(self, *arguments: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "--cores", "2", *arguments],
-            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-
-    def make(self, *arguments: str, fails: bool = False) -> str:
-        process = self.start(*arguments)
-        words, _ = process.communicate(timeout=300)
-        assert bool(process.returncode) == fails, words
-        return words
-
-    def tables(self) -> dict[str, str]:
-        """What its run's tables say, without times."""
-        run = runs.open_run(self.folder / "results" / "run")
-        assert run.problem == ""
-        place = ["variant", "network", "layer", "device", "size", "status"]
-        checks, samples = run.table(tables.CORRECTNESS), run.table(tables.SAMPLES)
-        return {
-            "builds": run.table(tables.BUILDS).to_csv(),
-            "correctness": checks[[*place, "test", "ok", "mismatched_labels"]].to_csv(),
-            "samples": samples[place].drop_duplicates().to_csv(index=False),
-            "programs": run.table(tables.PROGRAMS)[["variant", "size", "accuracy", "status"]].to_csv(),
-        }
+def run_tables(workspace) -> dict[str, str]:
+    """What the tables of a workspace's run say, without times."""
+    run = runs.open_run(workspace.folder / "results" / "run")
+    assert run.problem == ""
+    place = ["variant", "network", "layer", "device", "size", "status"]
+    checks, samples = run.table(tables.CORRECTNESS), run.table(tables.SAMPLES)
+    return {
+        "builds": run.table(tables.BUILDS).to_csv(),
+        "correctness": checks[[*place, "test", "ok", "mismatched_labels"]].to_csv(),
+        "samples": samples[place].drop_duplicates().to_csv(index=False),
+        "programs": run.table(tables.PROGRAMS)[["variant", "size", "accuracy", "status"]].to_csv(),
+    }
 
 
-def test_a_study_through_slurm_cancelled_in_its_midst_and_resumed_is_that_of_a_local_run(slurm, tmp_path):
-    study = Study(tmp_path / "shared")
-    process = study.start("report", *THROUGH_SLURM, "--retries", "0")
+def test_a_study_through_slurm_cancelled_in_its_midst_and_resumed_is_that_of_a_local_run(slurm, fresh):
+    fresh.configure(**QUICK)
+    local = fresh.copy(fresh.folder.parent / "local")
+    process = fresh.start("report", *THROUGH_SLURM, "--retries", "0")
     until = time.monotonic() + 200
-    while not (study.folder / "results" / "parts" / "machine.json").exists():  # the first of what is timed
+    while not (fresh.folder / "results" / "parts" / "machine.json").exists():  # the first of what is timed
         assert time.monotonic() < until and process.poll() is None, process.communicate()[0]
         time.sleep(0.2)
     (timing,) = (job for job, what in slurm.jobs("running").items() if "rule_cpu" in what)
     slurm.said("scancel", timing)
     words, _ = process.communicate(timeout=200)
     assert process.returncode != 0, words
-    assert not (study.folder / "results" / "run").exists()
-    builds = {path: path.stat().st_mtime_ns for path in (study.folder / "results" / "builds").rglob("*.csv")}
+    assert not (fresh.folder / "results" / "run").exists()
+    builds = {path: path.stat().st_mtime_ns for path in (fresh.folder / "results" / "builds").rglob("*.csv")}
 
-    study.make("report", *THROUGH_SLURM)
+    fresh.snakemake("report", *THROUGH_SLURM)
     assert builds == {path: path.stat().st_mtime_ns for path in builds}, "what had been made was made again"
-    assert (study.folder / "reports" / "out" / "tiny.pdf").stat().st_size > 50_000
+    assert (fresh.folder / "reports" / "out" / "tiny.pdf").stat().st_size > 50_000
     groups = re.findall(r"rule_([a-z]+)_", " ".join(slurm.jobs().values()))
     assert sorted(groups) == ["cpu", "cpu", "emulator", "prepare", "report"]
 
-    local = Study(tmp_path / "local")
-    shutil.copytree(study.folder / "results" / "data", local.folder / "results" / "data")
-    local.make("measure")
-    assert study.tables() == local.tables()
+    shutil.copytree(fresh.folder / "results" / "data", local.folder / "results" / "data")
+    local.snakemake("measure")
+    assert run_tables(fresh) == run_tables(local)
 
 
-def test_a_node_without_what_the_target_promises_fails_with_a_sentence(slurm, tmp_path):
-    study = Study(tmp_path / "shared", gpu="auto", target={"arch": "sm_90", "name": "NVIDIA H200"}, profilers=[])
-    study.make("results/parts/machine.json", *THROUGH_SLURM, "--retries", "0", fails=True)
-    (log,) = (study.folder / "logs").glob("probe_machine.log")
-    assert "error: target promises NVIDIA H200, and " in log.read_text()
-    assert "has no GPU to use: no CUDA driver" in log.read_text()
+def test_a_node_without_what_the_target_promises_fails_with_a_sentence(slurm, fresh):
+    fresh.configure(**QUICK, gpu="auto", target={"arch": "sm_90", "name": "NVIDIA H200"}, profilers=[])
+    assert fresh.snakemake("results/parts/machine.json", *THROUGH_SLURM, "--retries", "0", check=False).returncode
+    words = (fresh.folder / "logs" / "probe_machine.log").read_text()
+    assert "error: target promises NVIDIA H200, and " in words
+    assert "has no GPU to use: no CUDA driver" in words
     (number,) = (job for job, what in slurm.jobs().items() if "rule_gpu" in what)
     assert "gpu:1" in slurm.said("scontrol", "show", "job", number)

@@ -33,16 +33,19 @@ def test_a_hang_ends_in_a_failure_that_keeps_what_came_before():
     with pytest.raises(Failed, match=r"still running after 0\.3 s") as raised:
         got.extend(supervised(produce, 0.3))
     assert raised.value.status == "timed_out"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_time_is_counted_anew_for_each_item():
+    limit_s, each_s = 1.5, 0.4  # a busy machine may add a second to each
+
     def produce():
         for number in range(4):
-            time.sleep(0.2)
+            time.sleep(each_s)
             yield number
 
-    assert list(supervised(produce, 0.5)) == [0, 1, 2, 3]
+    assert 4 * each_s > limit_s
+    assert list(supervised(produce, limit_s)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
@@ -131,11 +134,11 @@ def test_nothing_that_a_child_started_outlives_it(sessions, end):
     started = []
     began = time.monotonic()
     try:
-        for pid in supervised(produce, 1):
+        for pid in supervised(produce, 2 if end == "hangs" else 30):
             started.append(pid)  # noqa: PERF402
     except Failed as failure:
         assert failure.status == {"hangs": "timed_out", "dies": "launch_failed"}[end]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     (pid,) = started
     assert not alive(pid)
 
@@ -160,8 +163,8 @@ def test_a_death_is_told_at_once_though_a_grandchild_holds_the_pipe():
 
     began = time.monotonic()
     with pytest.raises(Failed, match="SIGKILL"):
-        list(supervised(produce, 30))
-    assert time.monotonic() - began < 10
+        list(supervised(produce, 60))
+    assert time.monotonic() - began < 30
 
 
 def test_what_a_command_leaves_behind_ends_with_it(tmp_path):
@@ -182,9 +185,8 @@ for _ in supervised(produce, 120):
 """
     subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PROJECT / "scripts")})
     pid = (tmp_path / "pid").read_text()
-    for _ in range(100):
-        if not alive(pid):
-            break
+    until = time.monotonic() + 30
+    while alive(pid) and time.monotonic() < until:
         time.sleep(0.05)
     assert not alive(pid)
 
@@ -251,12 +253,20 @@ def test_a_child_does_not_keep_the_measuring_lock(tmp_path):
 
 
 def test_a_program_ends_with_the_snakemake_that_it_works_for():
-    snakemake = subprocess.Popen(["sleep", "60"])
-    code = "import time; from warpbook.errors import exit_status; exit_status(lambda: time.sleep(60))"
-    environment = {"PYTHONPATH": str(PROJECT / "scripts"), workflow.SNAKEMAKE: str(snakemake.pid)}
-    program = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **environment})
+    snakemake = subprocess.Popen(["sleep", "120"])
+    code = """
+import time
+from warpbook.errors import exit_status
+def main():
+    print("works", flush=True)
+    time.sleep(120)
+exit_status(main)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), workflow.SNAKEMAKE: str(snakemake.pid)}
+    program = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "works\n"
     with pytest.raises(subprocess.TimeoutExpired):
-        program.wait(1)
+        program.wait(0.5)
     snakemake.kill()
     snakemake.wait()
-    assert program.wait(10) == -signal.SIGKILL
+    assert program.wait(30) == -signal.SIGKILL

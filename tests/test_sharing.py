@@ -68,7 +68,7 @@ def start(driver, lock, tmp_path):
     test."""
     started = []
 
-    def begin(part="samples/gpu/fa18/direct", gpus=2, here=3, options=(), lasts_s=0.3, until=lock.parent, **environment):
+    def begin(part="samples/gpu/fa18/direct", gpus=2, here=3, options=(), lasts_s=0.3, until=driver, **environment):
         out = f"results/parts/{part}.csv.gz"
         command = [sys.executable, "-c", JOB, str(lock.parent), out, json.dumps(options), str(until), str(lasts_s)]
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}

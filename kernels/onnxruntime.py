@@ -11,6 +11,7 @@ method:    any
 reference: https://onnxruntime.ai/docs/
 """
 
+import os
 import zlib
 
 import numpy as np
@@ -28,7 +29,11 @@ def _session(nodes, constants, input_shape, output_shape):
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, output_shape)
     graph = helper.make_graph(nodes, "warpbook", [x], [y], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    # Left alone it has a thread for every core of the machine, also of those that this process may not use.
+    if (allowed := len(os.sched_getaffinity(0))) < (os.cpu_count() or allowed):
+        options.intra_op_num_threads = allowed
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def prepare(layer, images):

@@ -1,5 +1,6 @@
 """The program that the course's students know, run as they run it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -115,3 +116,29 @@ def test_chunks_do_not_change_the_labels():
 @pytest.mark.parametrize("variant", ["direct", "constant_weights", "shared_input"])
 def test_gpu_program_predicts_what_the_cpu_does(variant):
     assert "Correctness: 0.91 Model: fa18" in infer("--variant", variant, 100).stdout
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor here: none to keep off")
+@pytest.mark.parametrize(
+    "variant", ["im2col_blas", "loop_nest", "onnxruntime", "register_blocked", "simd", "torch_cpu"]
+)
+def test_a_cpu_variant_keeps_to_the_processors_that_it_is_given(variant):
+    if missing := variants.read(variant).missing:
+        pytest.skip(missing)
+    script = f"""
+import os, sys
+from pathlib import Path
+os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})
+import numpy as np
+from warpbook import networks, variants
+from warpbook.harness import host
+layer = networks.find("fa17").convs[0]
+x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(8), layer.w_shape, layer.y_shape(8)))
+operation = host.prepare(variants.read({variant!r}), layer, 8)
+operation(x, w, y)
+for task in Path("/proc/self/task").iterdir():
+    print(*os.sched_getaffinity(int(task.name)))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert set(done.stdout.splitlines()) == {str(min(os.sched_getaffinity(0)))}, done.stderr

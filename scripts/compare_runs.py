@@ -35,12 +35,12 @@ def main() -> int:
     parser.add_argument("--head", required=True, help="the run that may be better or worse")
     parser.add_argument("--tolerance", type=float, default=0.02, help="least change that is called one")
     parser.add_argument("--markdown", type=Path, default=FOLDER / "compare.md")
-    parser.add_argument("--notes", action="store_true", help="print at most three regressions as GitHub's notes, alone")
+    parser.add_argument("--notes", action="store_true", help="print the worst of it alone, a few lines of Markdown")
     parser.add_argument("--pdf", type=Path, default=FOLDER / "compare.pdf")
     arguments = parser.parse_args()
     compared = Comparison(named("base", arguments.base), named("head", arguments.head), arguments.tolerance)
     if arguments.notes:
-        print("".join(f"{note}\n" for note in notes(compared)), end="")
+        print(notes(compared), end="")
         return compared.outcome
     markdown, document = rendering.comparison_text(compared), rendering.comparison_html(compared)
     with written_whole(arguments.markdown) as text, written_whole(arguments.pdf) as pdf:

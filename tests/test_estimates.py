@@ -81,6 +81,22 @@ def test_verdicts_follow_from_the_interval(low, high, expected):
     assert estimates.verdict(Estimate(1.0, low, high, 10), same_within=0.01) == expected
 
 
+@pytest.mark.parametrize(("value", "expected"), [(0.96, "slower"), (0.995, "same"), (1.01, "same"), (1.05, "faster")])
+def test_so_many_samples_more_decide_and_few_less_do_not(value, expected):
+    def verdict(samples):
+        half = 0.04 * (50 / samples) ** 0.5
+        return estimates.verdict(Estimate(value, value - half, value + half, samples), 0.02, 0.03)
+
+    assert verdict(50) == "ambiguous"
+    needed = estimates.samples_deciding(Estimate(value, value - 0.04, value + 0.04, 50), 0.02, 0.03)
+    assert (verdict(needed - 5), verdict(needed + 1)) == ("ambiguous", expected)
+
+
+@pytest.mark.parametrize("value", [0.975, 1.025])
+def test_no_number_of_samples_decides_where_runs_of_the_same_code_differ_as_much(value):
+    assert estimates.samples_deciding(Estimate(value, value - 0.01, value + 0.01, 50), 0.02, 0.03) is None
+
+
 def test_a_sum_of_short_series_is_no_surer_than_its_parts():
     series = [np.array([10.0, 11.0, 9.0]), np.array([20.0, 19.0, 21.0])]
     parts = [estimates.median(samples) for samples in series]

@@ -1,4 +1,4 @@
-"""Regressions between two archived runs as notes on a change: the worst first, three at most, none for noise."""
+"""What is said of two archived runs on a change: the worst first, three lines at most, nothing for noise."""
 
 import copy
 import os
@@ -39,34 +39,49 @@ def slowed(run: runs.Run, **factors: float) -> runs.Run:
 
 
 def test_what_is_faster_or_the_same_makes_no_note(base):
-    assert notes(Comparison(base, base, TOLERANCE)) == []
-    assert notes(Comparison(base, slowed(base, fft=0.8, coarsened=1.0), TOLERANCE)) == []
+    assert notes(Comparison(base, base, TOLERANCE)) == ""
+    assert notes(Comparison(base, slowed(base, fft=0.8, coarsened=1.0), TOLERANCE)) == ""
 
 
 def test_the_noise_between_two_gpus_makes_no_note():
     older, newer = (runs.open_run(RUNS / f"{name}.zip") for name in (OLDER, NEWER))
-    assert notes(Comparison(older, newer, TOLERANCE)) == []
+    assert notes(Comparison(older, newer, TOLERANCE)) == ""
 
 
 def test_the_worst_three_are_told_worst_first_and_how_many_more_there_are(base):
-    told = notes(Comparison(base, slowed(base, fft=1.5, coarsened=1.2, fp16=2.0, block_1d=1.3), TOLERANCE))
-    named = [re.match(r"::warning title=Regression::(\w+) on fa18", note)[1] for note in told]
-    assert named == ["fp16", "fft", "block_1d"]
-    assert "0.500× [" in told[0]
-    assert told[-1].endswith("(and 1 more: compare the runs)")
+    words = notes(Comparison(base, slowed(base, fft=1.5, coarsened=1.2, fp16=2.0, block_1d=1.3), TOLERANCE))
+    assert words.startswith("**Regressions**\n\n- `fp16` on `fa18` (gpu), ")
+    assert re.findall(r"^- `(\w+)` on `fa18`|^- (and 1 more)$", words, re.MULTILINE) == [
+        ("fp16", ""), ("fft", ""), ("block_1d", ""), ("", "and 1 more")
+    ]  # fmt: skip
+    assert "0.500× [" in words.splitlines()[2]
+    assert f"compare --config base={base.run_id} head={base.run_id}`" in words
 
 
-def test_what_is_no_longer_right_stands_before_what_is_slower_and_its_words_are_no_command(base):
+def test_what_is_no_longer_right_stands_before_what_is_slower_and_its_words_are_code(base):
     head = slowed(base, fft=1.5)
     checks = head.table(tables.CORRECTNESS).copy()
     wrong = (checks.variant == "coarsened") & (checks.network == "fa18")
     checks.loc[wrong, "status"] = "wrong_result"
-    checks.loc[wrong, "reason"] = "50 % wrong\n::error::mine"
+    checks.loc[wrong, "reason"] = "50 % wrong, ask @somebody\n- [x](http://elsewhere) `ls`"
     broken = runs.Run(head.path, head.record, {**head.loaded, tables.CORRECTNESS.name: checks})
-    first, second = notes(Comparison(base, broken, TOLERANCE))
-    assert first.endswith("wrong_result: 50 %25 wrong%0A::error::mine")
-    assert "\n" not in first
-    assert "fft" in second
+    first, second = notes(Comparison(base, broken, TOLERANCE)).splitlines()[2:4]
+    assert first.endswith(": `` wrong_result: 50 % wrong, ask @somebody - [x](http://elsewhere) `ls` ``")
+    assert second.startswith("- `fft`")
+
+
+@pytest.mark.parametrize(
+    ("factor", "decides"),
+    [
+        (1.01, "73 samples of each layer instead of 65 would decide it"),
+        (1.02, "more samples decide little: keep the old"),
+    ],
+    ids=["within the limit", "at the limit"],
+)
+def test_what_may_be_slower_comes_with_what_would_decide_it(base, factor, decides):
+    words = notes(Comparison(base, slowed(base, fft=factor), TOLERANCE))
+    assert words.startswith("**Not decided**\n\n- `fft` on `fa18` (gpu), 10 images: ")
+    assert decides in words
 
 
 def git(folder: Path, *arguments: str):
@@ -92,12 +107,31 @@ def test_the_workflow_holds_the_newest_run_of_a_change_against_that_of_what_it_i
     (archives / "20261122-b.profiles.zip").write_bytes(b"")
     git(tmp_path, "add", "--all", "reports/runs")
     git(tmp_path, "commit", "--quiet", "-m", "head")
+    summary, output = tmp_path / "summary.md", tmp_path / "output"
     command = step["run"].replace("--notes", "--notes --tolerance 0.0001")
     done = subprocess.run(
         ["bash", "-e", "-c", command], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "RUNNER_TEMP": str(tmp_path)},
+        env={
+            **os.environ, "RUNNER_TEMP": str(tmp_path), "GITHUB_SHA": "4c01ceb", "GITHUB_OUTPUT": str(output),
+            "GITHUB_STEP_SUMMARY": str(summary),
+        },
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "base.zip").read_bytes() == (RUNS / f"{NEWER}.zip").read_bytes()
-    assert 1 <= len(done.stdout.splitlines()) <= 3  # the one GPU is slower by more than that tolerance
-    assert all(line.startswith("::warning title=Regression::") for line in done.stdout.splitlines())
+    words = summary.read_text()
+    assert words.startswith("**Regressions**\n\n- ")  # the one GPU is slower by more than that tolerance
+    assert output.read_text() == f"notes<<4c01ceb\n{words}4c01ceb\n"
+
+
+def test_the_comment_is_made_where_there_is_something_to_say_and_the_right_to_say_it():
+    jobs = yaml.safe_load((PROJECT / ".github" / "workflows" / "report.yml").read_text())["jobs"]
+    comment = jobs["comment"]
+    assert (comment["needs"], comment["permissions"]) == ("report", {"pull-requests": "write"})
+    assert "needs.report.outputs.notes != ''" in comment["if"]
+    assert all("permissions" not in job for name, job in jobs.items() if name != "comment")
+    (step,) = comment["steps"]
+    script = step["run"].split(" | ")[0]
+    said = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env={"NOTES": "- `x` $(id) %s", "RUN": "https://run"}
+    )
+    assert said.stdout == "- `x` $(id) %s\nThe report is [an artifact of this run](https://run).\n"

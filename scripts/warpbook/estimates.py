@@ -144,6 +144,24 @@ def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
     return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
+def samples_deciding(speedup: Estimate, same_within: float, beyond: float) -> int | None:
+    """How many samples, where `speedup.n` gave its interval, would narrow that until `verdict` is not ambiguous.
+
+    An interval narrows with the square root of their number. None where no number would do: the value itself lies
+    where runs of the same code do.
+    """
+    below, above = speedup.value - speedup.low, speedup.high - speedup.value
+    if not math.isfinite(below) or not math.isfinite(above):
+        return None
+    if speedup.value < 1 - beyond:
+        scale = (1 - beyond - speedup.value) / above
+    elif speedup.value > 1 + beyond:
+        scale = (speedup.value - 1 - beyond) / below
+    else:
+        scale = min((speedup.value - 1 + same_within) / below, (1 + same_within - speedup.value) / above)
+    return math.ceil(speedup.n / scale**2) if scale > 0 else None
+
+
 def verdict(speedup: Estimate, same_within: float, beyond: float = 0.0) -> str:
     """The verdict on a speedup (baseline's time over the variant's): faster, slower, same or ambiguous.
 

@@ -277,9 +277,12 @@ class Comparison:
                 judgements.append((verdict, drift.ratio))
         if self.lost or any(verdict == "slower" for verdict, _ in judgements):
             return REGRESSION
-        # What is ambiguous between same and faster is no regression either way.
-        doubtful = any(verdict == "ambiguous" and not speedup.low > 1 for verdict, speedup in judgements)
-        return AMBIGUOUS if doubtful else NO_REGRESSION
+        return AMBIGUOUS if any(is_doubtful(verdict, speedup) for verdict, speedup in judgements) else NO_REGRESSION
+
+
+def is_doubtful(verdict: str, speedup: Estimate) -> bool:
+    """Whether it may be a regression. What is ambiguous between same and faster is none either way."""
+    return verdict == "ambiguous" and not speedup.low > 1
 
 
 def table_of(run: Run, table: Table, networks: list[str]) -> pd.DataFrame:

@@ -16,6 +16,7 @@
 What is made is decided in scripts/warpbook/plan.py and targets.py, what a rule depends on in dependencies.py.
 """
 
+import gc
 import json
 import os
 import sys
@@ -32,6 +33,9 @@ from warpbook.harness import sandbox
 from warpbook.profiling import counters
 from warpbook.targets import Targets, WholeNetworks, rendered_reports, site_templates
 
+# What is read here stays: looking through it for garbage again and again would take a tenth of the time.
+gc.set_threshold(100_000)
+
 
 configfile: "config.yaml"
 
@@ -42,8 +46,9 @@ if workflow.is_main_process:
 # The programs read the networks of config.yaml, or what the command line set over them.
 os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})
 try:
-    CONFIG = configuration.load(config, list(variants.discover()))
-    PLAN = plan.make(CONFIG)
+    KNOWN = variants.discover()
+    CONFIG = configuration.load(config, list(KNOWN))
+    PLAN = plan.make(CONFIG, KNOWN)
     PLAN.gpu_sources
     GPUS = PLAN.gpus
     SUBMITTED = submissions.submitted(CONFIG)

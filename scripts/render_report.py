@@ -23,7 +23,8 @@ def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path,
     profiles: the folder of the profiles that were imported for the study. The supplement of `<study>.pdf` is
     `<study>-supplement.pdf` beside it.
     """
-    planned = plan.make(config.load(values, list(variants.discover())))
+    known = variants.discover()
+    planned = plan.make(config.load(values, list(known)), known)
     ev = evidence.load(planned, study, runs.open_run(run), imported.of_study(profiles) if profiles else ())
     commit, dirty = provenance.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.

@@ -18,7 +18,8 @@ from warpbook.report.pdf import paged, write_strangers_pdf
 
 def render(values: dict[str, Any], run: Path, out: Path) -> None:
     """Write report.pdf, report.html and report.csv into the folder `out`."""
-    planned = plan.make(config.load(values, list(variants.discover())))
+    known = variants.discover()
+    planned = plan.make(config.load(values, list(known)), known)
     ev = evidence.load(planned, planned.config.study, runs.open_run(run))
     commit, dirty = provenance.commit()
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)

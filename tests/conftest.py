@@ -152,8 +152,8 @@ def cuda_variant(tmp_path):
 
 @pytest.fixture(scope="session")
 def newest_archive() -> Path:
-    """The newest archived run: the committed file, not to be changed."""
-    return runs.archived(PROJECT / runs.ARCHIVES)[-1]
+    """The newest archived run with a GPU: the committed file, not to be changed."""
+    return runs.on_gpus(PROJECT / runs.ARCHIVES)[-1].path
 
 
 @pytest.fixture

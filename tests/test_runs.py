@@ -128,15 +128,13 @@ def test_a_corrupt_newest_archive_is_passed_over_and_said(tmp_path):
     assert "99991231-broken-000000.zip is damaged" in refused[0]
 
 
-def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatch, tmp_path, rewritten):
+def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatch, archive, tmp_path, rewritten):
     monkeypatch.chdir(tmp_path)
-    path = tmp_path / ARCHIVES[-1].name
-    shutil.copy(ARCHIVES[-1], path)
     first, _ = runs.newest_archived("fa18", tmp_path)
     second, _ = runs.newest_archived("fa18", tmp_path)
     assert "problem" in vars(first)
     assert "problem" not in vars(second), "read again"
-    rewritten(path, "builds.csv", lambda content: content.replace(b"variant,", b"variants,", 1))
+    rewritten(archive, "builds.csv", lambda content: content.replace(b"variant,", b"variants,", 1))
     found, refused = runs.newest_archived("fa18", tmp_path)
     assert found is None
     assert "lacks the column 'variant'" in refused[0]

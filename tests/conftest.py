@@ -1,5 +1,6 @@
 """What tests share: the GPU mark, variants written for a test, and archived runs, whole or changed."""
 
+import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from warpbook import config, devices, machine, plan, runs, variants
+from warpbook import config, devices, locks, machine, plan, runs, variants
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
 from warpbook.report.evidence import Evidence
@@ -35,6 +36,17 @@ TRIED = pytest.StashKey[dict[str, str]]()
 def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true", help="fail GPU tests where there is no GPU")
     parser.addoption("--page", type=Path, help="page whose table of what was tried is written anew where all passed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def measuring_lock(tmp_path_factory):
+    """A measuring lock of this worker's own: what tests time on a CPU is no figure, so two workers take no turns.
+    On a GPU they do: its figures are refused where another process computes there."""
+    if isinstance(machine.gpu(), devices.Device):
+        return
+    folder = tmp_path_factory.mktemp("locks")
+    folder.chmod(0o1777)
+    os.environ[locks.GIVEN] = str(folder)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,8 @@ def test_the_harness_catches_a_cpu_variant_that(attack, tmp_path):
 
 def test_a_replay_is_caught_though_its_calls_are_so_slow_that_a_usual_series_would_lose_patience(tmp_path):
     name = "replays an answer once it is called often"
-    slow = "import time; time.sleep(1.3 if len(x) == 100 else 0)"
+    images = attacks.TIMED_IMAGES["cpu"]
+    slow = f"import time; time.sleep(0.5 if len(x) == {images} else 0)"
     attack = ATTACKS[name]
     attack = replace(attack, launcher=attack.launcher.replace("    launch(", f"    {slow}; launch("))
     failure = attacks.failure_of(attack, "cpu", tmp_path)

@@ -38,7 +38,16 @@ def test_tmpdir_does_not_make_a_second_lock(tmp_path):
     assert done.stdout.strip() == str(locks.place())
 
 
+def test_a_folder_that_the_environment_names_holds_the_lock_where_everybody_may_write(tmp_path, monkeypatch):
+    monkeypatch.setenv(locks.GIVEN, str(tmp_path))
+    with pytest.raises(UserError, match=f"none of {tmp_path} is writable for all and sticky"):
+        locks.place()
+    tmp_path.chmod(0o1777)
+    assert locks.place() == tmp_path / "warpbook-measuring.lock"
+
+
 def test_a_folder_that_not_everybody_may_write_to_is_no_place_for_it(tmp_path, monkeypatch):
+    monkeypatch.delenv(locks.GIVEN)
     ours, everybody_s = tmp_path / "ours", tmp_path / "everybody_s"
     ours.mkdir(mode=0o755)
     everybody_s.mkdir()

@@ -27,18 +27,17 @@ A, B, C = (letter * 64 for letter in "abc")
 JOB = """
 import json, os, sys, time
 from pathlib import Path
-from warpbook import devices, locks, machine, sharing
+from warpbook import devices, machine, sharing
 
-locks.FOLDERS = (Path(sys.argv[1]),)
 try:
-    with sharing.held("gpu", Path(sys.argv[2]), *json.loads(sys.argv[3])):
+    with sharing.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])):
         seen = devices.visible()
         assert machine.gpu() == seen[0] and len(seen) == (1 if os.environ[sharing.GPUS] != "1" else len(seen))
         cores, described = sorted(os.sched_getaffinity(0)), machine.cpu()["cores"]
         print(json.dumps([os.environ.get(machine.VISIBLE), seen[0].selector, cores, described]), flush=True)
-        while not Path(sys.argv[4]).exists():
+        while not Path(sys.argv[3]).exists():
             time.sleep(0.02)
-        time.sleep(float(sys.argv[5]))
+        time.sleep(float(sys.argv[4]))
 except Exception as error:
     print(json.dumps(str(error)))
 """
@@ -70,8 +69,9 @@ def start(driver, lock, tmp_path):
 
     def begin(part="samples/gpu/fa18/direct", gpus=2, here=3, options=(), lasts_s=0.3, until=driver, **environment):
         out = f"results/parts/{part}.csv.gz"
-        command = [sys.executable, "-c", JOB, str(lock.parent), out, json.dumps(options), str(until), str(lasts_s)]
+        command = [sys.executable, "-c", JOB, out, json.dumps(options), str(until), str(lasts_s)]
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
+        given[locks.GIVEN] = str(lock.parent)
         given |= {sharing.GPUS: str(gpus), "WARPBOOK_SIMULATED": str(here), **environment}
         process = subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
         started.append(process)

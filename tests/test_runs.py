@@ -134,6 +134,10 @@ def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatc
     second, _ = runs.newest_archived("fa18", tmp_path)
     assert "problem" in vars(first)
     assert "problem" not in vars(second), "read again"
+    with monkeypatch.context() as patch:
+        patch.setattr(tables.BUILDS.__class__, "read", lambda *_, **__: pytest.fail("checked again"))
+        for sound in (second, runs.open_run(archive).checked()):
+            pd.testing.assert_frame_equal(sound.table(tables.BUILDS), first.table(tables.BUILDS), check_exact=True)
     rewritten(archive, "builds.csv", lambda content: content.replace(b"variant,", b"variants,", 1))
     found, refused = runs.newest_archived("fa18", tmp_path)
     assert found is None

@@ -2,6 +2,7 @@ import gzip
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +68,20 @@ def test_any_text_float_and_integer_survives_writing_and_reading(tmp_path_factor
     assert [None if value is None or str(value) == "<NA>" else int(value) for value in frame.registers] == [
         row["registers"] for row in rows
     ]
+    pd.testing.assert_frame_equal(SMALL.read_again(path.read_bytes()), frame, check_exact=True)
+
+
+@pytest.mark.parametrize("name", ["small.csv", "small.csv.gz"])
+def test_a_file_known_to_be_in_order_gives_the_same_frame_unchecked(tmp_path, name):
+    later = {"launches": Column("Int64", "how many", later=True), "note": Column("string", "what", later=True)}
+    newer = replace(SMALL, name=name, columns={**SMALL.columns, **later})
+    for rows in ([], [ROW, {**FAILED, "name": 'nan, "b"\n'}, {**ROW, "name": "", "number": 3, "time_ms": 5e-324}]):
+        SMALL.write(rows, tmp_path / name)
+        checked, content = newer.read(tmp_path / name), (tmp_path / name).read_bytes()
+        pd.testing.assert_frame_equal(newer.read_again(content), checked, check_exact=True)
+        older = replace(newer, columns={word.replace("share", "part"): of for word, of in newer.columns.items()})
+        renamed = older.read_again(content, {"share": "part"})
+        pd.testing.assert_frame_equal(renamed.rename(columns={"part": "share"}), checked, check_exact=True)
 
 
 DECEPTIVE = ["1\n", "\n1", " 1", "+1", "1_0", "\u0661", "\ud800", "0" * 19 + "1", "9" * 19, ".5", "1.", "1e5", "1e999",

@@ -231,9 +231,11 @@ class Plan:
                 f"the newest archived run of {study.network}, for there is no GPU here ({self.probed})",
                 refused,
             )
-        run = runs.find_archived(gpu, "gpu", words=("auto", "live", "none"))
-        if run.problem:
-            raise UserError(f"gpu: {run.problem}")
+        found = runs.find_archived(gpu, "gpu", words=("auto", "live", "none"))
+        try:
+            run = found.checked()
+        except UserError as error:
+            raise UserError(f"gpu: {error}") from error
         if study.network not in run.record["networks"]:
             held = ", ".join(run.record["networks"])
             raise UserError(f"gpu: the archived run {gpu} holds {held}, not {study.network}")

@@ -4,7 +4,7 @@
 import hashlib
 import io
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -29,11 +29,13 @@ _FORMER = {1: {tables.OP_TIMES: {"bound_ms": "method_bound_ms"}}}
 
 @dataclass(frozen=True)
 class Run:
-    """A run at `path`, a folder or a zip; `record` is its run.json. Its tables are read when asked for."""
+    """A run at `path`, a folder or a zip; `record` is its run.json. Its tables are read when asked for; those of a
+    `sound` one were read before and found in order."""
 
     path: Path
     record: dict[str, Any]
     loaded: dict[str, "pd.DataFrame"] = field(default_factory=dict, repr=False, compare=False)
+    sound: bool = field(default=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -69,13 +71,19 @@ class Run:
             if table.optional:
                 return table.empty()
             raise
+        if self.sound:
+            return self._in_todays_words(table, table.read_again(content, self._renamed(table)))
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
         return self._read_table(table, io.BytesIO(content), origin)
 
     def _read_table(self, table: Table, source: Path | IO[bytes], origin: str) -> "pd.DataFrame":
-        form = self.record["format"]
-        frame = table.read(source, origin, renamed=_FORMER.get(form, {}).get(table))
-        return _in_todays_words(frame) if form == 1 and table is tables.SAMPLES else frame
+        return self._in_todays_words(table, table.read(source, origin, renamed=self._renamed(table)))
+
+    def _renamed(self, table: Table) -> dict[str, str] | None:
+        return _FORMER.get(self.record["format"], {}).get(table)
+
+    def _in_todays_words(self, table: Table, frame: "pd.DataFrame") -> "pd.DataFrame":
+        return _in_todays_words(frame) if self.record["format"] == 1 and table is tables.SAMPLES else frame
 
     @cached_property
     def problem(self) -> str:
@@ -88,10 +96,11 @@ class Run:
         return ""
 
     def checked(self) -> "Run":
-        """Itself, every table read; UserError where one is damaged."""
-        if self.problem:
+        """Itself, every table read now or, of an archive, before; UserError where one is damaged."""
+        proven = _proven(self) if self.path.is_file() else None
+        if proven is None and self.problem:
             raise UserError(self.problem)
-        return self
+        return proven or self
 
 
 def _in_todays_words(samples: "pd.DataFrame") -> "pd.DataFrame":
@@ -155,8 +164,8 @@ def of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run
         name, held = other.device_name("gpu"), other.record["networks"].get(network)
         if name == run.device_name("gpu") or name in found or not held or held["shapes_sha256"] != shapes:
             continue
-        if other.record["protocol"] == run.record["protocol"] and _known_sound(other):
-            found[name] = other
+        if other.record["protocol"] == run.record["protocol"] and (proven := _proven(other)):
+            found[name] = proven
     return list(found.values())
 
 
@@ -164,8 +173,8 @@ def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, 
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
     usable, refused = _holding(network, folder)
     for run in usable:
-        if _known_sound(run):
-            return run, refused
+        if proven := _proven(run):
+            return proven, refused
         refused.append(run.problem)
     return None, refused
 
@@ -173,7 +182,7 @@ def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, 
 def archived_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
     """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
     older = [one for one in _holding(network, folder)[0] if one.record["ended"] < run.record["ended"]]
-    return next((one for one in older if _known_sound(one)), None)
+    return next((proven for one in older if (proven := _proven(one))), None)
 
 
 def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:
@@ -190,19 +199,19 @@ def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:
     return sorted(usable, key=lambda run: run.record["ended"], reverse=True), refused
 
 
-def _known_sound(run: Run) -> bool:
-    """Whether an archive can be used.
+def _proven(run: Run) -> Run | None:
+    """An archive that can be used; None where it cannot.
 
-    To read it whole takes seconds. It is done once, not by every command: a mark stands for the archive's bytes and the
-    code that reads them.
+    To read it whole and check it takes seconds. It is done once, not by every command: a mark stands for the archive's
+    bytes and the code that reads them.
     """
     code = (Path(__file__).with_name(name) for name in ("members.py", "record.py", "runs.py", "table.py", "tables.py"))
     mark = SOUND / hashlib.sha256(b"".join(path.read_bytes() for path in (run.path, *code))).hexdigest()
     if mark.exists():
-        return True
+        return replace(run, sound=True)
     if run.problem:
-        return False
+        return None
     with suppress(OSError):  # a folder that cannot be written: the next command reads the archive again
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
-    return True
+    return run

@@ -14,7 +14,7 @@ from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.profiling import imported
 from warpbook.report import closing, evidence, rendering
-from warpbook.report.pdf import write_pdf
+from warpbook.report.pdf import weasyprint, write_pdf
 
 
 def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path, profiles: Path | None = None) -> None:
@@ -31,6 +31,7 @@ def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path,
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
     documents = rendering.documents(ev, ended, commit, dirty)
     supplement = pdf.with_name(f"{pdf.stem}-supplement.pdf")
+    weasyprint()  # once for both processes
     with (
         written_whole(html) as temporary_html,
         written_whole(pdf) as temporary_pdf,

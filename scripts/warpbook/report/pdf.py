@@ -112,26 +112,62 @@ def _finish(_: Any, pdf: Any) -> None:
     metadata = pdf.objects[int(pdf.catalog["Metadata"].split()[0])]
     metadata.stream = [part.replace(b"</rdf:RDF>", PDF_UA) for part in metadata.stream]
     metadata.compress = False  # PDF/A wants it to be found by programs that read no PDF
+    # Nothing changes them from here on.
+    pdf.objects = [_Finished(one) if one.free == "n" and one.compressible else one for one in pdf.objects]
 
 
 @cache
-def _end_streams_plainly() -> None:
+def weasyprint() -> Any:
+    """WeasyPrint, its PDF writer mended; loaded once where a process is forked after this. UserError without Pango."""
+    try:
+        import weasyprint
+    except OSError as error:
+        raise UserError(
+            f"WeasyPrint cannot load Pango ({error}); install it with: "
+            "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
+        ) from error
+    _mend_pydyf()
+    return weasyprint
+
+
+def _mend_pydyf() -> None:
     """Have every stream of a PDF end in CR LF, not LF: where data end in CR, readers take that for the line's end too.
 
-    One stream in 256 is such, and seems longer than it is to who counts what stands between, as PDF/A wants.
+    One stream in 256 is such, and seems longer than it is to who counts what stands between, as PDF/A wants. And have
+    nothing made twice: pydyf compresses a stream when it is written and again for the file's identifier, and names all
+    pages for each of ten thousand tags.
     """
     import pydyf
 
-    content = pydyf.Stream.data.fget
+    content, references = pydyf.Stream.data.fget, pydyf.PDF.page_references.fget
 
     def data(stream: Any) -> bytes:
-        return bytes(content(stream).removesuffix(b"\nendstream") + b"\r\nendstream")
+        if hasattr(stream, "_written"):
+            return bytes(stream._written)
+        made = bytes(content(stream).removesuffix(b"\nendstream") + b"\r\nendstream")
+        if stream.offset:  # it has its place in the file, and changes no more
+            stream._written = made
+        return made
 
-    pydyf.Stream.data = property(data)
+    def page_references(pdf: Any) -> Any:
+        if len(vars(pdf).get("_references", ())) != pdf.pages["Count"]:
+            pdf._references = references(pdf)
+        return pdf._references
+
+    pydyf.Stream.data, pydyf.PDF.page_references = property(data), property(page_references)
 
 
-def _pages(weasyprint: Any, document: str) -> Any:
-    page = weasyprint.HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
+class _Finished:
+    """An object of a PDF that is no stream, as bytes: pydyf asks for them as it asks for a stream's."""
+
+    free, generation, compressible, offset = "n", 0, True, 0
+
+    def __init__(self, one: Any):
+        self.number, self.data = one.number, one.data
+
+
+def _pages(document: str) -> Any:
+    page = weasyprint().HTML(string=document, base_url=str(REPORTS / "style") + "/", url_fetcher=_fetcher())
     return page.render(pdf_variant=VARIANT)
 
 
@@ -140,8 +176,8 @@ def laid_out(document: str) -> Any:
 
     Raises UserError where Pango is missing or WeasyPrint found something wrong.
     """
-    with _heard() as weasyprint:
-        return _pages(weasyprint, document)
+    with _heard():
+        return _pages(document)
 
 
 def paged(document: str) -> str:
@@ -171,34 +207,27 @@ def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
 
     Raises UserError where Pango is missing or WeasyPrint found something wrong.
     """
-    _end_streams_plainly()
-    with _heard() as weasyprint:
-        pages = _pages(weasyprint, document)
+    with _heard():
+        pages = _pages(document)
         pages.write_pdf(target, finisher=_finish, pdf_variant=VARIANT, attachments=attachments(cited))
 
 
 @contextmanager
-def _heard() -> Iterator[Any]:
-    """WeasyPrint, whose complaints end the block in a UserError."""
+def _heard() -> Iterator[None]:
+    """WeasyPrint's complaints end the block in a UserError."""
     complaints: list[str] = []
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             complaints.append(record.getMessage())
 
-    try:
-        import weasyprint
-    except OSError as error:
-        raise UserError(
-            f"WeasyPrint cannot load Pango ({error}); install it with: "
-            "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
-        ) from error
     handler = Collector(logging.WARNING)
-    weasyprint.LOGGER.addHandler(handler)
+    logger = weasyprint().LOGGER
+    logger.addHandler(handler)
     try:
-        yield weasyprint
+        yield
     finally:
-        weasyprint.LOGGER.removeHandler(handler)
+        logger.removeHandler(handler)
     lacked = [re.fullmatch(r"\.notdef glyph .*\(U\+([0-9A-F]+)\)", line, re.DOTALL) for line in complaints]
     if complaints and all(lacked):
         raise Undrawable({chr(int(found[1], 16)) for found in lacked if found})

@@ -57,6 +57,18 @@ def test_words_of_a_chart_are_text_that_begins_where_it_was_measured_to():
     assert up.attrib["transform"].endswith(" rotate(-90)") and "font-weight" not in up.attrib
 
 
+def test_a_chart_has_attributes_for_styles_and_each_marker_where_it_stands():
+    figure = Figure(figsize=(1, 1))
+    figure.add_axes((0, 0, 1, 1)).plot([0, 1, 2], [0, 1, 2], "s-", color="#0b5cad", linewidth=1.25)
+    svg = vector.svg(figure)
+    drawn = ElementTree.fromstring(svg)
+    assert drawn.attrib["stroke-linejoin"] == "round"
+    paths = [one.attrib for one in drawn.iter("{http://www.w3.org/2000/svg}path")]
+    assert sum(path.get("fill") == "none" and path.get("stroke-width") == "1.25" for path in paths) == 1
+    assert sum(path.get("fill") == "#0b5cad" for path in paths) == 3
+    assert not re.search(r"style|<use|\.\d{4}", svg)
+
+
 def test_in_a_page_for_browsers_a_chart_is_an_element_with_its_words_and_ids_of_its_own():
     svg = '<svg width="1pt"><path id="p1"/><use xlink:href="#p1" clip-path="url(#p1)"/><text>10</text></svg>'
     picture = f'<img src="{cells.data_uri(svg)}" alt="Bars &amp; lines">'

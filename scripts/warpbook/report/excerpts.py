@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
+from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments.lexers.c_cpp import CppLexer
 from pygments.lexers.c_like import CudaLexer
 from pygments.lexers.python import PythonLexer
@@ -168,15 +169,20 @@ def coloured(text: str, ending: str) -> tuple[Markup, ...]:
 
     Indentation stays as it is written, before any span.
     """
-    lines: list[Markup] = [Markup("")]
+    lines = [""]
     for kind, value in _LEXERS[ending](stripnl=False, ensurenl=False).get_tokens(text):
+        shown = _class_of(kind)
         for place, piece in enumerate(value.split("\n")):
             if place:
-                lines.append(Markup(""))
-            if any(kind in shown for shown in _SHOWN):
-                blank = piece[: len(piece) - len(piece.lstrip())]
-                said = Markup('<span class="{}">{}</span>').format(STANDARD_TYPES[kind], piece.lstrip())
-                lines[-1] += blank + (said if piece.strip() else "")
-            else:
-                lines[-1] += piece
-    return tuple(lines)
+                lines.append("")
+            said = piece.lstrip()
+            lines[-1] += piece[: len(piece) - len(said)]
+            words = str(escape(said))
+            lines[-1] += f'<span class="{shown}">{words}</span>' if shown and said else words
+    return tuple(map(Markup, lines))
+
+
+@cache
+def _class_of(kind: Any) -> str:
+    """Pygments' class of a kind of token; empty where it is shown as any text."""
+    return STANDARD_TYPES[kind] if any(kind in shown for shown in _SHOWN) else ""

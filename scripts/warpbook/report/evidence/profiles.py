@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from warpbook import profilers, tables
@@ -196,13 +197,21 @@ class Profiles:
 def within_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
     """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
     of start; nothing without one."""
-    ranges = events[(events.kind == "range") & (events.name == f"{layer} {variant}")].iloc[:1]
-    if ranges.empty:
-        return ranges
-    began, ended = ranges.start_ns.iloc[0], ranges.end_ns.iloc[0]
-    calls = events[events.kind.isin(API_KINDS) & events.start_ns.between(began, ended)]
-    work = events[events.kind.isin(GPU_KINDS) & events.correlation.isin(calls.correlation)]
-    return pd.concat([ranges, calls, work]).sort_values("start_ns")
+    kinds: Any = events.kind.to_numpy()
+    starts = events.start_ns.to_numpy()
+    held = np.flatnonzero(kinds == "range")
+    ranges = held[events.name.to_numpy()[held] == f"{layer} {variant}"][:1]
+    if not len(ranges):
+        return events.iloc[:0]
+    began, ended = starts[ranges[0]], events.end_ns.iloc[ranges[0]]
+    calls = np.flatnonzero((began <= starts) & (starts <= ended))
+    calls = calls[np.isin(kinds[calls], API_KINDS)]
+    numbers = events.correlation.to_numpy("int64", na_value=-1)
+    work = np.flatnonzero(np.isin(numbers, numbers[calls]))
+    work = work[np.isin(kinds[work], GPU_KINDS)]
+    places = np.concatenate([ranges, calls, work])
+    within: pd.DataFrame = events.take(places)
+    return within.sort_values("start_ns")
 
 
 def most_of(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:

@@ -35,14 +35,17 @@ class Trust:
         """A variant against its own copy: variant, network, layer, size, state, kind, value, low, high, verdict,
         measured_on. Whatever is called faster or slower is an error."""
         columns = ["variant", "network", "layer", "size", "state", "kind", "value", "low", "high", "verdict"]
+        samples, series = self._aa_samples, ["job", *columns[1:6]]
+        copies, own = samples.variant.str.endswith(":aa"), samples.variant == samples.job.str.split(":").str[1]
+        beside = samples.loc[own, [*series, "sample", "sound_ms"]]
+        pairs = samples[copies].merge(beside, on=[*series, "sample"], suffixes=("_aa", ""))
+        pairs = pairs[pairs.sound_ms.notna() & pairs.sound_ms_aa.notna()]
         rows = []
-        for key, group in self._aa_samples.groupby(["job", *columns[1:6]], sort=False):
-            name = str(key[0]).split(":")[1]
-            sides = group.pivot(index="sample", columns="variant", values="sound_ms").dropna()
-            if sides.shape[1] == 2 and len(sides):
-                ratio = estimates.paired_ratio(sides[f"{name}:aa"].to_numpy(), sides[name].to_numpy())
-                verdict = estimates.verdict(ratio, self._scope.config.measuring.same_within)
-                rows.append([name, *key[1:], ratio.value, ratio.low, ratio.high, verdict, group.measured_on.iloc[0]])
+        for key, group in pairs.groupby(series, sort=False):
+            ratio = estimates.paired_ratio(group.sound_ms_aa.to_numpy(), group.sound_ms.to_numpy())
+            verdict = estimates.verdict(ratio, self._scope.config.measuring.same_within)
+            place = [str(key[0]).split(":")[1], *key[1:]]
+            rows.append([*place, ratio.value, ratio.low, ratio.high, verdict, group.measured_on.iloc[0]])
         return pd.DataFrame(rows, columns=[*columns, "measured_on"])
 
     @cached_property

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
-from warpbook import runs, units
+from warpbook import runs, tables, units
 from warpbook.report.evidence import Evidence
 from warpbook.report.history import Headline, History, Measured, Model
 from warpbook.report.views import cells
@@ -21,12 +23,14 @@ APART = (
 
 @dataclass(frozen=True)
 class Devices:
-    """A study's network on the GPU of its figures and on others. pairs: a table for each other model."""
+    """A study's network on the GPU of its figures and on others. pairs: a table for each other model. constants: the
+    best of swept variants on each; None where no variant was swept on two."""
 
     ours: str
     others: tuple[str, ...]
     limits: Table
     pairs: tuple[Table, ...]
+    constants: Table | None
 
 
 def view(ev: Evidence) -> Devices | None:
@@ -53,7 +57,48 @@ def beside(ev: Evidence, others: Sequence[Run]) -> Devices | None:
     if not pairs:
         return None
     models = [ours, *(line.model for line in lines)]
-    return Devices(ours.name, tuple(model.name for model in models[1:]), _limits(history, models), tuple(pairs))
+    names = tuple(model.name for model in models[1:])
+    constants = best_constants(ev, [line.run for line in lines])
+    return Devices(ours.name, names, _limits(history, models), tuple(pairs), constants)
+
+
+def best_constants(ev: Evidence, others: Sequence[Run]) -> Table | None:
+    """The fastest configuration of each swept variant on the GPU of a study's figures and on those of other runs, and
+    what ours would cost there. Of the same sources and at the same place alone."""
+    place = ["variant", "network", "layer", "size"]
+    here = _fastest(ev.trust.sweep, place)
+    rows: list[tuple[Cell, ...]] = []
+    for run in others:
+        swept = run.table(tables.SWEEP)
+        swept = swept[(swept.network == ev.network.name) & (swept.status == "ok")]
+        both = here.merge(_fastest(swept, place), on=place, suffixes=("", "_there"))
+        tried = swept[[*place, "configuration", "time_ms"]].rename(columns={"time_ms": "time_ms_with_ours"})
+        row: Any
+        for row in both.merge(tried, on=[*place, "configuration"], how="left").itertuples():
+            recorded = run.record["variants"].get(row.variant, {}).get("source_sha256")
+            if recorded != ev.plan.variants[row.variant].source_sha256:
+                continue
+            rows.append(
+                (
+                    row.variant,
+                    f"{row.layer}, {units.count(row.size)} images",
+                    run.device_name("gpu"),
+                    row.configuration,
+                    row.configuration_there,
+                    units.time(row.time_ms_there),
+                    units.ratio(row.time_ms_with_ours / row.time_ms_there),
+                )
+            )
+    head = words("Variant", "Where", "Other GPU", "Best constants here", "Best constants there")
+    head += numbers("its time there", "times as long with ours")
+    caption = "The fastest constants of each swept variant, and what another GPU loses with those that are best here."
+    return Table("best-constants", caption, head, tuple(rows), "dense") if rows else None
+
+
+def _fastest(sweep: pd.DataFrame, place: list[str]) -> pd.DataFrame:
+    """The fastest configuration at each place."""
+    ordered = sweep.sort_values("time_ms", kind="stable")
+    return ordered.drop_duplicates(place)[[*place, "configuration", "time_ms"]]
 
 
 def side_by_side(history: History) -> tuple[Table, ...]:

@@ -1,11 +1,13 @@
 """Files of the course since 2020, taken as they are: recognised, run with their host code on the CPU, judged."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from warpbook import course, variants
-from warpbook.harness import building, checking, coursework, emulator, nvcc
+from warpbook.errors import UserError
+from warpbook.harness import building, checking, coursework, emulator, host, nvcc
 from warpbook.harness.isolated import IsolatedBench
 
 FILES = Path(__file__).parent / "data" / "course"
@@ -202,3 +204,47 @@ def test_a_file_that_keeps_the_memory_of_its_first_batch_is_right_at_the_course_
         row for rows in coursework.check(variants.read("kept", tmp_path), False, tmp_path / "built") for row in rows
     ]
     assert {(row["size"], row["status"]) for row in rows} == {(3, "ok"), (100, "ok")}
+
+
+@pytest.fixture
+def counted_compiler(tmp_path, monkeypatch):
+    """The calls of a compiler that makes empty files, where it can; nothing of the emulator is kept yet."""
+    calls = tmp_path / "calls"
+    calls.touch()
+    program = tmp_path / "compiler"
+    lines = ("#!/bin/sh", '[ "$1" = --version ] && exit', f'echo "$*" >> {calls}', "sleep 0.05", "for last; do :; done")
+    program.write_text("\n".join([*lines, ': > "$last"\n']))
+    program.chmod(0o755)
+    monkeypatch.setenv("CXX", str(program))
+    monkeypatch.setattr(emulator, "CODE", tmp_path / "code")
+    monkeypatch.setattr(host, "LIBRARIES", tmp_path / "libraries")
+    return lambda: calls.read_text().splitlines()
+
+
+def test_what_the_emulator_does_itself_is_compiled_once_though_several_ask_at_a_time(tmp_path, counted_compiler):
+    with ThreadPoolExecutor(4) as pool:
+        (place,) = set(pool.map(emulator.itself, [tmp_path / "scratch"] * 4))
+    assert place.parent == tmp_path / "code" / "results" / "libraries"
+    assert len(counted_compiler()) == 1 + len(emulator.OWN)
+    assert (place / "emulator_host.h.gch").exists()
+
+
+def test_where_nothing_can_be_kept_the_emulator_is_compiled_beside_the_source(tmp_path, counted_compiler):
+    for place in ("code", "libraries"):
+        (tmp_path / place).write_text("no folder")
+    assert emulator.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
+    assert emulator.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
+    assert len(counted_compiler()) == 1 + len(emulator.OWN)
+
+
+def test_a_compiler_that_fails_leaves_nothing_of_the_emulator(tmp_path, counted_compiler):
+    (tmp_path / "compiler").write_text("#!/bin/sh\necho 'error: no more memory' >&2; exit 1\n")
+    with pytest.raises(UserError, match="the emulator does not compile: error: no more memory"):
+        emulator.itself(tmp_path / "scratch")
+    assert [path for path in (tmp_path / "code").rglob("*") if path.name.startswith("emulator-")] == []
+
+
+def test_with_another_option_the_emulator_is_compiled_anew(tmp_path, counted_compiler, monkeypatch):
+    before = emulator.itself(tmp_path / "scratch")
+    monkeypatch.setattr(emulator, "FLAGS", (*emulator.FLAGS, "-O2"))
+    assert emulator.itself(tmp_path / "scratch") != before

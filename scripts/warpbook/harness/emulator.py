@@ -3,18 +3,21 @@
 For machines without a GPU, CI's among them: a wrong kernel is caught there too, and a wrong file of the course, whose
 host code runs with it. What a source uses that is not here, inline PTX for one, is beyond the emulator, which says
 nothing about the source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer
-developed), so headers beside this module supply CUDA: `emulator.h` blocks and their threads, `emulator_device.h` what
-device code calls, `emulator_host.h` the runtime.
+developed), so files beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads,
+`emulator_device.h` what device code calls, `emulator_host.h` and `.cpp` the runtime. They are compiled once, and each
+source with them.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import functools
+import hashlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ import numpy as np
 
 from warpbook import course, devices, sources
 from warpbook.errors import UserError
+from warpbook.files import written_whole
 from warpbook.harness import building, host, translation
 from warpbook.harness.supervision import Failed
 from warpbook.networks import ConvLayer
@@ -30,10 +34,14 @@ from warpbook.variants import Variant
 HEADER = Path(__file__).with_name("emulator_host.h")
 INCLUDED = ("emulator.h", "emulator_device.h", "emulator_host.h")
 """All that a translated source includes of ours."""
+OWN = ("emulator.cpp", "emulator_host.cpp")
+"""All that it is linked with of ours."""
+CODE = Path(__file__).resolve().parents[3]
+"""The project whose code this is: those whose `scripts/` is a link to it share what it keeps."""
 MATRIX_PRODUCT = Path(__file__).with_name("matmul.h")
 COURSE_ENTRY, NOTED = "warpbook_course", "warpbook_noted"
 FLAGS = (
-    "-std=gnu++17", "-O1", "-g1", "-shared", "-fPIC", "-w", "-fno-omit-frame-pointer",
+    "-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
     # What the address sanitizer finds too, or what no access follows from.
     "-fno-sanitize=vptr,null,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute",
@@ -57,7 +65,7 @@ def beyond(variant: Variant) -> str:
 
 
 def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> str:
-    """A variant's source as C++ for the host.
+    """A variant's source as C++ for the host, to be compiled behind HEADER.
 
     The kernels, by their names in the source, get a C entry each; a file of the course gets a driver instead. `own` are
     headers that stand for the course's, by name.
@@ -67,7 +75,7 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     body = translation.to_host(building.checked_source(variant), name, own)
     declared = variant.course.declaration if variant.course else ""
     entries = _driver(variant.course) if variant.course else "".join(map(_entry, kernels))
-    return f'#include "{HEADER}"\n{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{entries}'
+    return f'{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{entries}'
 
 
 def _entry(kernel: str) -> str:
@@ -117,14 +125,65 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     product.write_text(translation.to_host(MATRIX_PRODUCT.read_text(), product.name, {}))
     path.write_text(to_host(variant, list(kernels), {product.name: str(product)}))
     library = folder / f"{variant.name}.so"
-    command = [str(compiler()), *FLAGS, *_halves(), *variant.defines, str(path), "-o", str(library)]
+    own = itself(folder)
+    # Ours first: memory that its own variables begin with is there before the source's.
+    files = ["-include", own / HEADER.name, *(own / f"{name}.o" for name in OWN), path, "-o", library]
+    command = [str(compiler()), "-shared", *_options(), *variant.defines, *map(str, files)]
     try:
-        host.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator")
+        host.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own])
     except host.Refused as error:
         if reason := lacking(error.words, variant.cuda_source.name):
             raise Failed("unsupported", f"{variant.name}: {reason}") from None
         raise
     return library
+
+
+def itself(scratch: Path) -> Path:
+    """The folder of what is the same for every source: HEADER, read by the compiler already, and OWN compiled.
+
+    Kept under the hash of all that decides it. Nothing of a variant goes into it, and no variant's process can write
+    there. Where nothing can be kept, it is made in `scratch`.
+    """
+    texts = [HEADER.with_name(name).read_text() for name in (*INCLUDED, *OWN)]
+    said = subprocess.run([str(compiler()), "--version"], capture_output=True, text=True, errors="replace").stdout
+    identity = hashlib.sha256("\0".join([*texts, *_options(), str(compiler()), said, str(HEADER)]).encode())
+    name = f"emulator-{identity.hexdigest()[:16]}"
+    for folder in (CODE / "results" / "libraries", host.LIBRARIES, scratch):
+        try:
+            with _alone(folder / f".{name}.lock"):
+                if not (folder / name).exists():
+                    with written_whole(folder / name) as made:
+                        _make(made)
+            return folder / name
+        except host.Refused:
+            raise
+        except (UserError, OSError):
+            if folder == scratch:
+                raise
+    raise AssertionError
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock's file: of several processes that want the same made, one makes it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir()
+    (folder / HEADER.name).write_text(f'#include "{HEADER}"\n')  # for a compiler that cannot take what it read before
+    jobs = [["-x", "c++-header", str(HEADER), "-o", str(folder / f"{HEADER.name}.gch")]]
+    jobs += [["-c", str(HEADER.with_name(name)), "-o", str(folder / f"{name}.o")] for name in OWN]
+    for job in jobs:
+        host.compiled([str(compiler()), *_options(), *job], folder, False, "the emulator does not compile")
+
+
+def _options() -> tuple[str, ...]:
+    """What sources, and what they are linked with, are compiled with."""
+    return (*FLAGS, *_halves())
 
 
 @functools.cache

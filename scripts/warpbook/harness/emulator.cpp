@@ -1,0 +1,367 @@
+// A grid's blocks and their threads, which are fibers; shared memory, and memory that nobody has written.
+#include "emulator.h"
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace emulator {
+
+constexpr size_t STACK_BYTES = 256 << 10;
+constexpr size_t SHARED_MAX = 48 << 10;  // what CUDA gives a block's arrays of fixed size
+
+[[noreturn]] void stop(const char* words, int line)
+{
+    std::fflush(stdout);
+    std::fprintf(stderr, "\nemulator: %s at line %d\n", words, line);
+    std::abort();
+}
+
+[[noreturn]] void beyond(const char* what, int line)
+{
+    std::fflush(stdout);
+    std::fprintf(stderr, "\nbeyond the emulator: %s, line %d\n", what, line);
+    std::abort();
+}
+
+std::string noted;
+void note(const std::string& words, int line)
+{
+    if (noted.empty()) noted = words + " at line " + std::to_string(line);
+}
+
+// Memory that nobody has written, by the number that its NaN bears: arithmetic keeps it, and half precision the upper part.
+static std::vector<std::string> unwritten(1, "memory");
+
+unsigned unwritten_word(const std::string& what, int line)
+{
+    constexpr size_t MOST = 48;
+    const std::string named = line ? what + " at line " + std::to_string(line) : what;
+    size_t place = std::find(unwritten.begin(), unwritten.end(), named) - unwritten.begin();
+    if (place == unwritten.size()) {
+        if (place < MOST) unwritten.push_back(named);
+        else place = 0;
+    }
+    return 0x7FC07F80 | unsigned(place << 16 | place);  // either half of it is a NaN of half precision too
+}
+
+// The number in a NaN that was such a word, or half of one, before arithmetic; 0 for any other.
+static unsigned unwritten_place(unsigned word)
+{
+    if ((word & 0x7FC00000) != 0x7FC00000) return 0;
+    const unsigned upper = word >> 16 & 63, kept = word >> 13 & 511;
+    unsigned place = 0;
+    if ((word & 0xFFFF) == (0x7F80 | upper)) place = upper;
+    else if (word & 0x1FFF) return 0;
+    else if (kept >> 6 >= 6) place = kept & 63;  // one half, read as such
+    else if ((kept & 7) == 3 || (kept & 7) == 4) place = kept >> 3;  // cut off, or rounded
+    return place < unwritten.size() ? place : 0;
+}
+
+// Note where the first such NaN of an output comes from.
+EMULATOR_UNWATCHED void explain(const float* y, size_t count)
+{
+    for (size_t i = 0; i < count; ++i) {
+        unsigned word;
+        std::memcpy(&word, y + i, 4);
+        if (const unsigned place = unwritten_place(word)) {
+            if (noted.empty()) noted = "what nobody had written reached the output, from " + unwritten[place];
+            return;
+        }
+    }
+}
+
+// Whether threads may return before a barrier that others wait at: CUDA counts those that have not, since Volta.
+bool may_return_early = false;
+
+Fiber fibers[MOST_THREADS];
+static std::vector<char*> stacks;  // those that are free
+static void* scheduler;
+Fiber* current;
+unsigned threads;
+static unsigned live, ready;
+static unsigned ready_in[MOST_THREADS / WARP];  // of each warp
+static void (*body)(void*);
+static void* body_given;
+
+// Changes stacks: what a function must keep for its caller is saved on the one that is left.
+#if defined(__x86_64__)
+extern "C" void emulator_switch(void** left, void* taken);
+asm(R"(
+    .pushsection .text
+    .weak emulator_switch
+    .hidden emulator_switch
+    .type emulator_switch, @function
+emulator_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+    .size emulator_switch, .-emulator_switch
+    .popsection
+)");
+EMULATOR_UNWATCHED static void* fresh(char* stack, void (*entry)())
+{
+    void** top = reinterpret_cast<void**>(stack + STACK_BYTES - 64);
+    *--top = nullptr;  // where the entry would return to
+    *--top = reinterpret_cast<void*>(entry);
+    for (int saved = 0; saved < 6; ++saved) *--top = nullptr;
+    return top;
+}
+#else
+void emulator_switch(void** left, void* taken)
+{
+    ucontext_t mine;
+    *left = &mine;
+    swapcontext(&mine, static_cast<ucontext_t*>(taken));
+}
+EMULATOR_UNWATCHED static void* fresh(char* stack, void (*entry)())
+{
+    auto* context = reinterpret_cast<ucontext_t*>(stack + STACK_BYTES - sizeof(ucontext_t) - 64);
+    getcontext(context);
+    context->uc_stack.ss_sp = stack;
+    context->uc_stack.ss_size = STACK_BYTES - sizeof(ucontext_t) - 128;
+    context->uc_link = nullptr;
+    makecontext(context, entry, 0);
+    return context;
+}
+#endif
+
+static unsigned position;  // in a pass over the threads
+bool backwards = false;
+
+EMULATOR_UNWATCHED static Fiber& at(unsigned place) { return fibers[backwards ? threads - 1 - place : place]; }
+
+// The next thread of this pass that can run; none where the pass is over.
+EMULATOR_UNWATCHED static Fiber* upcoming()
+{
+    for (++position; position < threads; ++position)
+        if (at(position).state == State::READY) return &at(position);
+    return nullptr;
+}
+
+EMULATOR_UNWATCHED static void taken(Fiber* fiber)
+{
+    current = fiber;
+    threadIdx = fiber->index;
+}
+
+EMULATOR_UNWATCHED static unsigned& ready_beside(const Fiber& fiber) { return ready_in[unsigned(&fiber - fibers) / WARP]; }
+
+EMULATOR_UNWATCHED static void made_ready(Fiber& fiber)
+{
+    fiber.state = State::READY;
+    ++ready, ++ready_beside(fiber);
+}
+
+static void fiber_main();
+
+// Leave what runs for a thread, on its own stack, or where there is none for the scheduler.
+EMULATOR_UNWATCHED static void leave_for(Fiber* next, void** left)
+{
+    if (!next) return emulator_switch(left, scheduler);
+    if (!next->stack_pointer) {
+        next->stack = stacks.back();
+        stacks.pop_back();
+        next->stack_pointer = fresh(next->stack, fiber_main);
+    }
+    taken(next);
+    emulator_switch(left, next->stack_pointer);
+}
+
+// Threads that never wait follow one another on one stack.
+EMULATOR_UNWATCHED static void fiber_main()
+{
+    for (;;) {
+        body(body_given);
+        current->state = State::DONE;
+        --live, --ready, --ready_beside(*current);
+        char* const stack = current->stack;
+        Fiber* const next = upcoming();
+        if (next && !next->stack_pointer) {
+            next->stack = stack;
+            next->stack_pointer = stack;  // it has begun
+            taken(next);
+            continue;
+        }
+        stacks.push_back(stack);
+        void* never;
+        leave_for(next, &never);
+    }
+}
+
+EMULATOR_UNWATCHED static void wait(State state, int line)
+{
+    Fiber* const mine = current;
+    mine->state = state;
+    mine->line = line;
+    --ready, --ready_beside(*mine);
+    leave_for(upcoming(), &mine->stack_pointer);
+}
+
+void barrier(int line) { wait(State::BARRIER, line); }
+
+EMULATOR_UNWATCHED unsigned lanes_of(unsigned first, bool (*is)(const Fiber&))
+{
+    unsigned bits = 0;
+    for (unsigned i = 0; i < WARP && first + i < threads; ++i) bits |= unsigned(is(fibers[first + i])) << i;
+    return bits;
+}
+
+// Does what lanes of a warp wait for, where all that are asked have come; whether it was done.
+EMULATOR_UNWATCHED static bool all_have_come(const Fiber& last)
+{
+    const unsigned number = unsigned(&last - fibers), first = number / WARP * WARP;
+    const unsigned alive = lanes_of(first, [](const Fiber& each) { return each.state != State::DONE; });
+    unsigned come = 1u << number % WARP;
+    for (unsigned i = 0; i < WARP && first + i < threads; ++i) {
+        const Fiber& other = fibers[first + i];
+        if (other.state == State::WARP && other.mask == last.mask && other.line == last.line) come |= 1u << i;
+    }
+    if ((come & last.mask & alive) != (last.mask & alive)) return false;
+    last.work(Lanes{fibers + first, come}, last.line);
+    for (unsigned i = 0; i < WARP && first + i < threads; ++i)
+        if (come >> i & 1 && fibers[first + i].state == State::WARP) made_ready(fibers[first + i]);
+    return true;
+}
+
+// Wait for the lanes of a mask. Whoever comes last does `work` for all. Lanes that left the kernel are not waited for.
+void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line))
+{
+    if (!(mask >> lane() & 1)) stop("a lane takes part in a warp's operation whose mask leaves it out", line);
+    current->mask = mask;
+    current->given = given;
+    current->line = line;
+    current->work = work;
+    const bool early = mask == ~0u && ready_beside(*current) > 1;  // others of the warp are yet to run
+    if (early || !all_have_come(*current)) wait(State::WARP, line);
+}
+
+unsigned long block_number;
+static size_t shared_total;  // of the running block
+
+static void poisoned(char* memory, size_t bytes, unsigned word)
+{
+    for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(memory + i, &word, 4);
+}
+
+// A declaration's memory for another block.
+void renewed(char*& memory, unsigned& word, size_t bytes, int line)
+{
+    shared_total += bytes;
+    if (shared_total > SHARED_MAX) {
+        std::fprintf(stderr, "\nemulator: shared arrays of %zu bytes a block, and CUDA allows %zu; take smaller tiles\n", shared_total, SHARED_MAX);
+        std::abort();
+    }
+    if (!memory) {
+        memory = static_cast<char*>(std::malloc(bytes));
+        word = unwritten_word("shared memory declared", line);
+    }
+    poisoned(memory, bytes, word);
+}
+
+char* dynamic_base;
+static size_t dynamic_bytes;
+int launch_line;  // where the host launches; 0 where a driver does
+
+char* dynamic_shared(int line)
+{
+    if (!dynamic_bytes) stop("dynamic shared memory is used, and the launch asks for none (`shared_bytes`)", line);
+    return dynamic_base;
+}
+
+static void new_dynamic()
+{
+    static size_t bytes;
+    if (bytes != dynamic_bytes) {
+        std::free(dynamic_base);
+        dynamic_base = dynamic_bytes ? static_cast<char*>(std::malloc(dynamic_bytes)) : nullptr;
+        bytes = dynamic_bytes;
+    }
+    if (dynamic_bytes) poisoned(dynamic_base, dynamic_bytes, unwritten_word("dynamic shared memory of the launch", launch_line));
+}
+
+EMULATOR_UNWATCHED static uint3 index_of(unsigned thread)
+{
+    return {thread % blockDim.x, thread / blockDim.x % blockDim.y, thread / blockDim.x / blockDim.y};
+}
+
+// Nobody can go on: all that are left wait at one barrier, or something is wrong.
+EMULATOR_UNWATCHED static void release()
+{
+    const Fiber* one = nullptr;
+    // Lanes that a mask names may have left since.
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::WARP && all_have_come(fibers[i])) return;
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::WARP) stop("lanes of a warp wait for others that do not come", fibers[i].line);
+    for (unsigned i = 0; i < threads; ++i) {
+        if (fibers[i].state != State::BARRIER) continue;
+        if (one && fibers[i].line != one->line) {
+            std::string words = "threads of one block wait at different barriers, at line " + std::to_string(one->line) + " and";
+            stop(words.c_str(), fibers[i].line);
+        }
+        one = &fibers[i];
+    }
+    if (live < threads) {
+        const char* words = "some threads wait at a barrier that others have returned before";
+        if (!may_return_early) stop(words, one->line);
+        note(words, one->line);
+    }
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::BARRIER) made_ready(fibers[i]);
+}
+
+EMULATOR_UNWATCHED static void run_block()
+{
+    ++block_number;
+    shared_total = 0;
+    new_dynamic();
+    live = threads, ready = 0;
+    std::memset(ready_in, 0, sizeof ready_in);
+    for (unsigned i = 0; i < threads; ++i) {
+        made_ready(fibers[i]);
+        fibers[i].index = index_of(i);
+        fibers[i].stack_pointer = nullptr;
+    }
+    while (live) {
+        if (!ready) release();
+        position = ~0u;
+        leave_for(upcoming(), &scheduler);
+    }
+}
+
+EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given)
+{
+    if (stacks.empty()) {
+        const size_t bytes = STACK_BYTES * (MOST_THREADS + 1);
+        void* all = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (all == MAP_FAILED) std::perror("emulator: no memory for stacks"), std::abort();
+        // Not all at the same place of a page: they would displace each other in the processor's cache.
+        for (unsigned i = MOST_THREADS; i-- > 0;) stacks.push_back(static_cast<char*>(all) + (i + 1) * STACK_BYTES - i % 32 * 448);
+    }
+    gridDim = grid;
+    blockDim = block;
+    dynamic_bytes = shared_bytes;
+    body = kernel;
+    body_given = given;
+    threads = block.x * block.y * block.z;
+    const size_t blocks = (size_t)grid.x * grid.y * grid.z;
+    for (size_t i = 0; i < blocks; ++i) {
+        const size_t b = backwards ? blocks - 1 - i : i;
+        blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
+        run_block();
+    }
+}
+
+}  // namespace emulator

@@ -1,0 +1,264 @@
+// What CUDA's runtime does for host code, and what it refuses: memory of either side, copies, launches, and cuBLAS's product.
+#include "emulator_host.h"
+
+namespace emulator {
+
+struct Region { size_t bytes; bool reachable; };  // reachable from both sides: pinned or managed
+static std::map<char*, Region> device_memory, host_arrays;
+static cudaError_t last_error = cudaSuccess;
+static size_t allowed_shared = 48 << 10;
+
+const char* words_of(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInvalidSymbol: return "invalid device symbol";
+    case cudaErrorInvalidMemcpyDirection: return "invalid copy direction for memcpy";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+    case cudaErrorHostMemoryAlreadyRegistered: return "part or all of the requested memory range is already mapped";
+    case cudaErrorHostMemoryNotRegistered: return "pointer does not correspond to a registered memory region";
+    default: return "unspecified error";
+    }
+}
+
+cudaError_t refused(cudaError_t error, const std::string& what, int line)
+{
+    last_error = error;
+    note(what + " (" + words_of(error) + ")", line);
+    return error;
+}
+
+static std::pair<char* const, Region>* holding(std::map<char*, Region>& regions, const void* address)
+{
+    auto after = regions.upper_bound(static_cast<char*>(const_cast<void*>(address)));
+    if (after == regions.begin()) return nullptr;
+    auto& found = *std::prev(after);
+    return static_cast<const char*>(address) < found.first + std::max<size_t>(found.second.bytes, 1) ? &found : nullptr;
+}
+
+static void closed(std::map<char*, Region>& regions, bool close)
+{
+    for (auto& [begin, region] : regions) {
+        if (region.reachable) continue;
+        if (close) ASAN_POISON_MEMORY_REGION(begin, region.bytes);
+        else ASAN_UNPOISON_MEMORY_REGION(begin, region.bytes);
+    }
+}
+
+// While one lives the device's memory is open and the host's closed.
+struct OnDevice {
+    OnDevice() { closed(device_memory, false), closed(host_arrays, true); }
+    ~OnDevice() { closed(host_arrays, false), closed(device_memory, true); }
+};
+
+EMULATOR_UNWATCHED static void copied(char* to, const char* from, size_t bytes)
+{
+    if (to < from || to >= from + bytes)
+        for (size_t i = 0; i < bytes; ++i) { to[i] = from[i]; asm volatile("" ::: ); }
+    else
+        for (size_t i = bytes; i-- > 0;) to[i] = from[i];
+}
+
+EMULATOR_UNWATCHED static void filled(char* to, int value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; ++i) { to[i] = char(value); asm volatile("" ::: ); }
+}
+
+EMULATOR_UNWATCHED static void filled_with_nan(char* to, size_t bytes, unsigned word)
+{
+    for (size_t i = 0; i + 4 <= bytes; i += 4) *reinterpret_cast<volatile unsigned*>(to + i) = word;
+}
+
+// Why a range cannot be one side of a copy; empty where it can.
+static std::string beyond_ends(const void* address, size_t bytes, bool device, const char* role)
+{
+    if (!address) return std::string(role) + " is no memory";
+    auto* found = holding(device_memory, address);
+    if (device) {
+        if (!found) return std::string(role) + " is no memory of the device";
+        const size_t left = found->first + found->second.bytes - static_cast<const char*>(address);
+        if (bytes > left) return std::string(role) + " has " + std::to_string(left) + " bytes left, of " + std::to_string(bytes);
+        return "";
+    }
+    if (found && !found->second.reachable) return std::string(role) + " is memory of the device";
+    // Only a sanitizer knows the ends of the host's memory.
+    if (bytes && __asan_region_is_poisoned(const_cast<void*>(address), bytes)) return std::string(role) + " is shorter than the " + std::to_string(bytes) + " bytes";
+    return "";
+}
+
+// The same of a source. Where it is the device's and the call says that it is the host's, CUDA finds it all the same.
+static std::string beyond_source(const char* name, const void* from, size_t bytes, bool device, int line)
+{
+    auto* found = holding(device_memory, from);
+    if (!device && found && !found->second.reachable) {
+        note(std::string(name) + " is told that its source is the host's, and it is the device's", line);
+        device = true;
+    }
+    return beyond_ends(from, bytes, device, "the source");
+}
+
+cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, int line)
+{
+    if (!bytes) return cudaSuccess;
+    const auto on_device = [](const void* address) { return holding(device_memory, address) != nullptr; };
+    const bool to_device = kind == cudaMemcpyDefault ? on_device(to) : kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    const bool from_device = kind == cudaMemcpyDefault ? on_device(from) : kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    std::string reason = beyond_ends(to, bytes, to_device, "the destination");
+    if (reason.empty()) reason = beyond_source(name, from, bytes, from_device, line);
+    if (!reason.empty()) {
+        // Past the ends of the host's memory a copy is no refused call but a fault.
+        if (reason.find("is shorter than") != std::string::npos) stop((std::string(name) + ": " + reason).c_str(), line);
+        return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
+    }
+    copied(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+    return cudaSuccess;
+}
+
+cudaError_t allocate(void** address, size_t bytes, bool device, int line)
+{
+    if (bytes > (size_t)6 << 30) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
+    if (!bytes) { *address = nullptr; return cudaSuccess; }
+    char* memory = static_cast<char*>(std::malloc(bytes));
+    if (!memory) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
+    filled_with_nan(memory, bytes, unwritten_word("memory allocated", line));
+    device_memory[memory] = {bytes, !device};
+    if (device) ASAN_POISON_MEMORY_REGION(memory, bytes);
+    *address = memory;
+    return cudaSuccess;
+}
+
+cudaError_t release(void* address, int line)
+{
+    if (!address) return cudaSuccess;
+    auto found = device_memory.find(static_cast<char*>(address));
+    if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
+    ASAN_UNPOISON_MEMORY_REGION(found->first, found->second.bytes);
+    device_memory.erase(found);
+    std::free(address);
+    return cudaSuccess;
+}
+
+void launch_called(const Config& config, void (*kernel)(void*), void* given)
+{
+    const auto& [line, grid, block, shared] = config;
+    std::string reason;
+    const auto extents = [](dim3 e) { return std::to_string(e.x) + " x " + std::to_string(e.y) + " x " + std::to_string(e.z); };
+    if ((uint64_t)block.x * block.y * block.z - 1 >= 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) reason = "blocks of " + extents(block) + " threads";
+    else if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535) reason = "a grid of " + extents(grid) + " blocks";
+    else if (shared > allowed_shared) reason = std::to_string(shared) + " bytes of dynamic shared memory";
+    if (!reason.empty()) {
+        refused(cudaErrorInvalidConfiguration, "a launch with " + reason, line);
+        return;
+    }
+    OnDevice open;
+    launch_line = line;
+    run_grid(grid, block, shared, kernel, given);
+}
+
+cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, int line)
+{
+    const char* name = to_symbol ? "cudaMemcpyToSymbol" : "cudaMemcpyFromSymbol";
+    if (offset + bytes > size)
+        return refused(cudaErrorInvalidValue, std::string(name) + ": the symbol has " + std::to_string(size) + " bytes, and the copy ends at " + std::to_string(offset + bytes), line);
+    const bool device = kind == cudaMemcpyDeviceToDevice || (kind == cudaMemcpyDefault && holding(device_memory, other));
+    if (kind == (to_symbol ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice)) return refused(cudaErrorInvalidMemcpyDirection, name, line);
+    auto reason = to_symbol ? beyond_source(name, other, bytes, device, line) : beyond_ends(other, bytes, device, "the destination");
+    if (bytes && !reason.empty()) {
+        if (reason.find("is shorter than") != std::string::npos) stop((std::string(name) + ": " + reason).c_str(), line);
+        return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
+    }
+    if (to_symbol) copied(symbol + offset, static_cast<const char*>(other), bytes);
+    else copied(static_cast<char*>(const_cast<void*>(other)), symbol + offset, bytes);
+    return cudaSuccess;
+}
+
+// C (m, n) = alpha op(A) op(B) + beta C, column-major.
+EMULATOR_UNWATCHED static void gemm(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc)
+{
+    std::vector<float> column(m);
+    for (int j = 0; j < n; ++j) {
+        float* sums = column.data();
+        for (int i = 0; i < m; ++i) sums[i] = 0;
+        for (int p = 0; p < k; ++p) {
+            const float factor = tb ? b[(size_t)p * ldb + j] : b[(size_t)j * ldb + p];
+            if (ta) for (int i = 0; i < m; ++i) sums[i] += factor * a[(size_t)i * lda + p];
+            else for (int i = 0; i < m; ++i) sums[i] += factor * a[(size_t)p * lda + i];
+        }
+        for (int i = 0; i < m; ++i) c[(size_t)j * ldc + i] = alpha * sums[i] + (beta ? beta * c[(size_t)j * ldc + i] : 0);
+    }
+}
+
+void host_array(const void* address, size_t bytes) { host_arrays[static_cast<char*>(const_cast<void*>(address))] = {bytes, false}; }
+void forget_host_arrays() { host_arrays.clear(); }
+void begin_course(bool reversed)
+{
+    backwards = reversed;
+    may_return_early = true;
+    noted.clear();
+    last_error = cudaSuccess;
+}
+
+void reachable(void* symbol, size_t bytes) { device_memory[static_cast<char*>(symbol)] = {bytes, true}; }
+cudaError_t allow_shared(int bytes, int line)
+{
+    if (bytes > 227 << 10) return refused(cudaErrorInvalidValue, "cudaFuncSetAttribute: " + std::to_string(bytes) + " bytes of shared memory", line);
+    allowed_shared = std::max<size_t>(allowed_shared, bytes);
+    return cudaSuccess;
+}
+
+}  // namespace emulator
+
+cudaError_t cudaHostRegister(const void* address, size_t bytes, unsigned, int line)
+{
+    if (auto* found = emulator::holding(emulator::host_arrays, address)) {
+        if (found->second.reachable) return emulator::last_error = cudaErrorHostMemoryAlreadyRegistered;
+        const size_t left = found->first + found->second.bytes - static_cast<const char*>(address);
+        if (bytes > left + 4096) return emulator::refused(cudaErrorInvalidValue, "more memory is registered than there is", line);
+        found->second.reachable = true;
+    }
+    return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(const void* address)
+{
+    if (auto* found = emulator::holding(emulator::host_arrays, address)) {
+        if (!found->second.reachable) return emulator::last_error = cudaErrorHostMemoryNotRegistered;
+        found->second.reachable = false;
+    }
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, int line)
+{
+    for (size_t row = 0; row < height; ++row)
+        if (auto error = emulator::copy("cudaMemcpy2D", (char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind, line)) return error;
+    return cudaSuccess;
+}
+cudaError_t cudaMemset(void* to, int value, size_t bytes, int line)
+{
+    auto reason = emulator::beyond_ends(to, bytes, true, "the destination");
+    if (bytes && !reason.empty()) return emulator::refused(cudaErrorInvalidValue, "cudaMemset: " + reason, line);
+    emulator::filled(static_cast<char*>(to), value, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return emulator::last_error; }
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, int line)
+{
+    const auto failed = [line](const std::string& why) {
+        emulator::refused(cudaErrorInvalidValue, "cuBLAS's product of matrices: " + why, line);
+        return CUBLAS_STATUS_INVALID_VALUE;
+    };
+    if (m < 0 || n < 0 || k < 0 || count < 0 || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m) return failed("a leading dimension is too small");
+    if (!m || !n || !count) return CUBLAS_STATUS_SUCCESS;
+    const auto bytes = [count](int ld, int columns, int rows, long long stride) { return (size_t)(4 * ((long long)ld * (columns - 1) + rows + stride * (count - 1))); };
+    const std::pair<const void*, size_t> sides[] = {{a, k ? bytes(lda, ta ? m : k, ta ? k : m, stride_a) : 0}, {b, k ? bytes(ldb, tb ? k : n, tb ? n : k, stride_b) : 0}, {c, bytes(ldc, n, m, stride_c)}};
+    for (int i = 0; i < 3; ++i) {
+        const char* names[] = {"A", "B", "C"};
+        auto reason = emulator::beyond_ends(sides[i].first, sides[i].second, true, names[i]);
+        if (!reason.empty()) emulator::stop(("cuBLAS's product of matrices: " + reason).c_str(), line);
+    }
+    for (int i = 0; i < count; ++i) emulator::gemm(ta, tb, m, n, k, *alpha, a + i * stride_a, lda, b + i * stride_b, ldb, *beta, c + i * stride_c, ldc);
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,5 +1,6 @@
 """What tests share: the GPU mark, variants written for a test, and archived runs, whole or changed."""
 
+import gc
 import os
 import shutil
 import zipfile
@@ -21,6 +22,9 @@ from warpbook.runs import Run
 from warpbook.variants import Variant
 
 pytest_plugins = ["databases", "rendered", "workspaces"]
+
+# Runs and reports are read once for many tests and stay: looking for garbage among them would take a fifth of the time.
+gc.set_threshold(100_000)
 
 HEADER = """\
 title: A variant made for a test

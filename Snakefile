@@ -41,7 +41,7 @@ configfile: "config.yaml"
 
 
 if workflow.is_main_process:
-    console.shorten()
+    console.shorten(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
 
 # The programs read the networks of config.yaml, or what the command line set over them.
 os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})

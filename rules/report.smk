@@ -14,6 +14,7 @@ rule render_report:
         html="reports/out/{study}.html",
         pdf="reports/out/{study}.pdf",
         supplement="reports/out/{study}-supplement.pdf",
+        said="results/said/{study}.txt",
     log:
         "logs/render_report/{study}.log",
     group:
@@ -26,7 +27,8 @@ rule render_report:
         "Rendering the report of {wildcards.study}"
     shell:
         "python3 {input.program:q} --study {wildcards.study:q} --config {params.config:q} --run {input.run:q}"
-        " --imported results/imported/{wildcards.study} --html {output.html:q} --pdf {output.pdf:q} 2> >(tee {log:q} >&2)"
+        " --imported results/imported/{wildcards.study} --html {output.html:q} --pdf {output.pdf:q}"
+        " --said {output.said:q} 2> >(tee {log:q} >&2)"
 
 
 rule site:

@@ -17,11 +17,19 @@ from warpbook.report import closing, evidence, rendering
 from warpbook.report.pdf import weasyprint, write_pdf
 
 
-def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path, profiles: Path | None = None) -> None:
+def render(
+    study: str,
+    values: dict[str, Any],
+    run: Path,
+    html: Path,
+    pdf: Path,
+    profiles: Path | None = None,
+    said: Path | None = None,
+) -> None:
     """Write the report of `study` under a configuration's values, with this machine's run at `run`.
 
-    profiles: the folder of the profiles that were imported for the study. The supplement of `<study>.pdf` is
-    `<study>-supplement.pdf` beside it.
+    profiles: the folder of the profiles that were imported for the study. said: a file for what the console is told of
+    the report. The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it.
     """
     known = variants.discover()
     planned = plan.make(config.load(values, list(known)), known)
@@ -40,7 +48,11 @@ def render(study: str, values: dict[str, Any], run: Path, html: Path, pdf: Path,
     ):
         temporary_html.write_text(rendering.standalone(documents.whole))
         write_pdf(documents.report, temporary_pdf, ev.cited)
-    print("\n".join(closing.lines(ev, pdf)))
+    words = "\n".join(closing.lines(ev, pdf, html))
+    if said:
+        with written_whole(said) as temporary:
+            temporary.write_text(f"{words}\n")
+    print(words)
 
 
 def main() -> None:
@@ -51,9 +63,18 @@ def main() -> None:
     parser.add_argument("--imported", type=Path, help="folder of the profiles that were imported for the study")
     parser.add_argument("--html", type=Path, required=True)
     parser.add_argument("--pdf", type=Path, required=True)
+    parser.add_argument("--said", type=Path, help="file for the last words on the console")
     arguments = parser.parse_args()
     gc.disable()  # all objects live until the document is written: collecting garbage would take a seventh of the time
-    render(arguments.study, arguments.config, arguments.run, arguments.html, arguments.pdf, arguments.imported)
+    render(
+        arguments.study,
+        arguments.config,
+        arguments.run,
+        arguments.html,
+        arguments.pdf,
+        arguments.imported,
+        arguments.said,
+    )
 
 
 if __name__ == "__main__":

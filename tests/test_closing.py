@@ -8,12 +8,13 @@ import pandas as pd
 
 from warpbook.report import closing
 
-PDF = Path("reports/out/fa18.pdf")
+PDF, HTML = Path("reports/out/fa18.pdf"), Path("reports/out/fa18.html")
 
 
 def test_last_lines_name_the_pdf_and_the_best_variant_with_its_interval(ev):
-    first, headline, *_ = closing.lines(ev, PDF)
+    first, others, headline, *_ = closing.lines(ev, PDF, HTML)
     assert first == "Report of fa18: reports/out/fa18.pdf"
+    assert "reports/out/fa18.html" in others and "fa18-supplement.pdf" in others
     best, naive = ev.ranking.best, ev.ranking.naive
     assert f"best: {best.name}, " in headline
     assert "±" in headline
@@ -30,7 +31,7 @@ def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of
             record["variants"][name]["source_sha256"] = "0" * 64
         return json.dumps(record).encode()
 
-    said = closing.lines(evidence_of(rewritten(archive, "run.json", change)), PDF)
+    said = closing.lines(evidence_of(rewritten(archive, "run.json", change)), PDF, HTML)
     stale = next(line for line in said if line.strip().startswith("stale"))
     assert all(name in stale for name in names)
 
@@ -43,7 +44,7 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
         rows.loc[broken, "log"] = "error 3: no such word\nand more"
         return rows.to_csv(index=False).encode()
 
-    said = closing.lines(evidence_of(rewritten(archive, "builds.csv", change)), PDF)
+    said = closing.lines(evidence_of(rewritten(archive, "builds.csv", change)), PDF, HTML)
     failed = next(line for line in said if line.strip().startswith("failed"))
     assert "shared_input" in failed
     assert failed.endswith("error 3: no such word")

@@ -79,6 +79,22 @@ def test_who_asks_snakemake_for_more_gets_all_of_it(snakemake):
     assert "This was a dry-run" in planned.stdout + planned.stderr
 
 
+def test_where_nothing_is_to_be_done_what_was_asked_for_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    console.SAID.mkdir(parents=True)
+    (console.SAID / "mine.txt").write_text("Report of mine: mine.pdf\n  best: none\n")
+    reports = [f"reports/out/mine{ending}" for ending in (".pdf", "-supplement.pdf", ".html")]
+    stream = io.StringIO()
+    handler = console.Console(stream, logging.Formatter("%(message)s"), lambda: [*reports, *map(str, range(7))])
+    handler.handle(logging.makeLogRecord({"levelno": logging.INFO, "msg": "Nothing to be done (all are present)."}))
+    assert stream.getvalue().splitlines() == [
+        "Nothing to be done (all are present).",
+        "Report of mine: mine.pdf",
+        "  best: none",
+        "here: 0, 1, 2, 3, 4 and 2 more",
+    ]
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -34,7 +34,12 @@ def test_nothing_changed_means_nothing_done_in_a_few_seconds(made):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = made.snakemake("report", cores=1)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert "Nothing to be done" in done.stdout + done.stderr
+    _, _, left = done.stderr.partition("Nothing to be done")
+    _, first, others, headline, *_ = left.splitlines()
+    assert first == "Report of tiny: reports/out/tiny.pdf"
+    assert "reports/out/tiny.html" in others and "tiny-supplement.pdf" in others
+    assert headline.startswith("  best: ")
+    assert (made.folder / "results" / "said" / "tiny.txt").read_text() in left
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20  # of the processor: others may work
 
 

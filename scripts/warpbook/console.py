@@ -3,6 +3,7 @@
 import logging
 import shutil
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,6 +13,7 @@ EVERY_S = 30
 """Where no terminal is, a line is written for the first job of a rule, and for another after so many seconds."""
 BAR = 24
 LAST_LINES = 5
+MOST_NAMED = 5
 CHATTER = (
     "Assuming unrestricted shared filesystem",
     "Building DAG of jobs",
@@ -38,6 +40,9 @@ SHOWN_AS_PROGRESS = (
     "progress",
 )
 FAILED = "At least one job did not complete"
+NOTHING = "Nothing to be done"
+SAID = Path("results/said")
+"""What was said last on each study's report, for who asks for it again: `<study>.txt`."""
 
 
 class Console(logging.Handler):
@@ -46,10 +51,10 @@ class Console(logging.Handler):
     A terminal has one line that is written over; elsewhere a line stands for each stage.
     """
 
-    def __init__(self, stream: TextIO, words: logging.Formatter | None):
+    def __init__(self, stream: TextIO, words: logging.Formatter | None, wanted: Callable[[], Iterable[str]] = list):
         super().__init__()
         self.setFormatter(words)
-        self.stream, self.live = stream, stream.isatty()
+        self.stream, self.live, self.wanted = stream, stream.isatty(), wanted
         self.done, self.total = 0, 0
         self.messages: dict[int, str] = {}
         self.failed: set[int] = set()
@@ -82,7 +87,7 @@ class Console(logging.Handler):
             if record.levelno >= logging.ERROR and FAILED in text:
                 self._line(self._outcome())
             elif text.strip() not in ("", "None") and not text.lstrip().startswith(CHATTER):
-                self._line(text)
+                self._line("\n".join([text, *(standing(self.wanted()) if text.startswith(NOTHING) else [])]))
 
     def _begins(self, record: Any) -> None:
         if not record.rule_msg:  # a rule without work of its own
@@ -151,8 +156,26 @@ def _end(log: Path) -> list[str]:
         return [f"cannot be read: {error.strerror}"]
 
 
-def shorten() -> None:
-    """Have Snakemake say less on the console, unless it was asked for more or for another logger."""
+def standing(wanted: Iterable[str]) -> list[str]:
+    """Where files are that were made before: of a study's report what was said then, of any other its path."""
+    said: dict[Path, list[str]] = {}
+    others = []
+    for file in wanted:
+        words = SAID / f"{Path(file).stem.removesuffix('-supplement')}.txt"
+        if words.exists():
+            said[words] = words.read_text().splitlines()
+        else:
+            others.append(str(file))
+    lines = [line for words in said.values() for line in words]
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    return [*lines, *([f"here: {', '.join(others[:MOST_NAMED])}{more}"] if others else [])]
+
+
+def shorten(wanted: Callable[[], Iterable[str]] = list) -> None:
+    """Have Snakemake say less on the console, unless it was asked for more or for another logger.
+
+    wanted: the files that its command is about; where none is to be made, they are named.
+    """
     logger = logging.getLogger(SNAKEMAKE)
     for default in logger.handlers:
         asked: Any = default.filters[0] if default.filters else None
@@ -160,7 +183,7 @@ def shorten() -> None:
             continue
         if any(getattr(asked, more, False) for more in ("verbose", "printshellcmds", "debug_dag", "dryrun")):
             continue
-        console = Console(default.stream, default.formatter)
+        console = Console(default.stream, default.formatter, wanted)
         console.filters = default.filters  # `--quiet` holds
         logger.removeHandler(default)
         logger.addHandler(console)

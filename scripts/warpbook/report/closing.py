@@ -9,13 +9,13 @@ MOST_NAMED = 5
 MOST_CHARACTERS = 160
 
 
-def lines(ev: Evidence, pdf: Path) -> list[str]:
+def lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     """The last words on a study's report, in plain text."""
     problems = ev.problems.table[ev.problems.table.status != "unsupported"].drop_duplicates("variant")
     stale = list(problems[problems.status == "stale"].variant)
     absent = list(problems[problems.status == "not_measured"].variant)
     failed = problems[~problems.status.isin(["stale", "not_measured"])]
-    said = [_headline(ev)]
+    said = [f"{html} for a browser, and {pdf.stem}-supplement.pdf beside with all that it rests on", _headline(ev)]
     said += [f"failed: {row.variant}: {_short(str(row.reason))}" for row in failed.itertuples()]
     if stale:
         said.append(f"stale, left out until measured again: {units.listed(stale, MOST_NAMED)}")

@@ -1,5 +1,7 @@
 """Files of the course since 2020, taken as they are: recognised, run with their host code on the CPU, judged."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -248,3 +250,20 @@ def test_with_another_option_the_emulator_is_compiled_anew(tmp_path, counted_com
     before = emulator.itself(tmp_path / "scratch")
     monkeypatch.setattr(emulator, "FLAGS", (*emulator.FLAGS, "-O2"))
     assert emulator.itself(tmp_path / "scratch") != before
+
+
+def test_the_process_of_an_emulated_file_loads_nothing_but_the_standard_library():
+    asks = "import sys, warpbook.harness.coursed; print(*{name.partition('.')[0] for name in sys.modules})"
+    scripts = Path(coursework.__file__).parents[2]
+    done = subprocess.run([sys.executable, "-S", "-c", asks], cwd=scripts, capture_output=True, text=True, check=True)
+    beyond = set(done.stdout.split()) - sys.stdlib_module_names
+    assert {name for name in beyond if not name.startswith("_")} == {"warpbook"}
+
+
+@needs_compiler
+def test_a_function_that_a_file_calls_and_nobody_defines_is_named(verdict):
+    changes = [
+        ("#define TILE 16", "#define TILE 16\nvoid absent(int);"),
+        ("    float *y, *x, *k;\n", "    float *y, *x, *k; absent(1);\n"),
+    ]
+    assert "compile_failed: absent is called and defined nowhere" in verdict("one_call", *changes)

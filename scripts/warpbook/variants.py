@@ -204,9 +204,6 @@ class Variant:
         if self.cuda_source is None:
             operation = self.module.prepare(layer, images)
             return operation
-        if self.course:
-            operation = kernels.course(layer, images)
-            return operation
         launch = self._declared_launch(layer, images, kernels) if self.header.launched else None
         if self.launcher is None:
             assert launch is not None

@@ -12,13 +12,13 @@ import numpy as np
 
 from warpbook import reference
 from warpbook.harness import host
+from warpbook.harness.handed import GUARD_WORDS
 from warpbook.networks import ConvLayer
 from warpbook.variants import Operation, Variant
 
 # Quiet NaNs with payloads of their own: one for outputs not yet written, one for the margins around every buffer. A
 # result that was computed from a margin is NaN too, but not the NaN of an output that was never written.
 POISON, MARGIN = 0x7FC0DEAD, 0x7FC0BEEF
-GUARD_WORDS = 1 << 14  # 64 KiB on either side; keeps the alignment that allocators give
 
 # CPU variants are given at most so many images a call, so that ten thousand images need no more memory than a hundred.
 CPU_CHUNK = 100

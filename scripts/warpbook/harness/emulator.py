@@ -26,9 +26,8 @@ import numpy as np
 from warpbook import course, devices, sources
 from warpbook.errors import UserError
 from warpbook.files import written_whole
-from warpbook.harness import building, host, translation
+from warpbook.harness import building, coursed, host, translation
 from warpbook.harness.supervision import Failed
-from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
 
 HEADER = Path(__file__).with_name("emulator_host.h")
@@ -39,7 +38,6 @@ OWN = ("emulator.cpp", "emulator_host.cpp")
 CODE = Path(__file__).resolve().parents[3]
 """The project whose code this is: those whose `scripts/` is a link to it share what it keeps."""
 MATRIX_PRODUCT = Path(__file__).with_name("matmul.h")
-COURSE_ENTRY, NOTED = "warpbook_course", "warpbook_noted"
 FLAGS = (
     "-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
@@ -88,7 +86,7 @@ def _entry(kernel: str) -> str:
 
 def _driver(interface: course.Interface) -> str:
     return f"""
-extern "C" void {COURSE_ENTRY}(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
+extern "C" void {coursed.ENTRY}(float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
 {{
     emulator::begin_course(reversed);
     emulator::host_array(x, sizeof(float) * B * C * H * W);
@@ -102,7 +100,7 @@ extern "C" void {COURSE_ENTRY}(float* x, float* w, float* y, int B, int M, int C
     emulator::forget_host_arrays();
     emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
 }}
-extern "C" const char* {NOTED}() {{ return emulator::noted.c_str(); }}
+extern "C" const char* {coursed.NOTED}() {{ return emulator::noted.c_str(); }}
 """
 
 
@@ -230,9 +228,9 @@ class Kernels:
         try:
             self._library = ctypes.CDLL(str(library))
         except OSError as error:
-            if not (missing := re.search(r"undefined symbol: _Z(?:N12GPUInterface)?(\d+)(\w+)", str(error))):
+            if not (reason := coursed.undefined(error)):
                 raise
-            raise UserError(f"{missing[2][: int(missing[1])]} is called and defined nowhere") from None
+            raise UserError(reason) from None
         self.constants = constants
         self._reversed = reversed_order
 
@@ -251,24 +249,6 @@ class Kernels:
             entry(*extents, shared_bytes, pointers, len(held), int(self._reversed))
 
         return call
-
-    def course(self, layer: ConvLayer, images: int) -> Callable[..., None]:
-        """The driver of a file of the course, as an operation on x, w and y."""
-        extents = (images, layer.M, layer.C, layer.H, layer.W, layer.K, int(self._reversed))
-
-        def call(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
-            getattr(self._library, COURSE_ENTRY)(*(ctypes.c_void_p(array.ctypes.data) for array in (x, w, y)), *extents)
-
-        return call
-
-    @property
-    def noted(self) -> str:
-        """What happened in the last call of a file of the course that may explain a wrong result."""
-        if not hasattr(self._library, NOTED):
-            return ""
-        ask = getattr(self._library, NOTED)
-        ask.restype = ctypes.c_char_p
-        return (ask() or b"").decode(errors="replace")
 
     def has(self, name: str) -> bool:
         """Whether there is a kernel of that name."""

@@ -20,7 +20,8 @@ from cupy.cuda.runtime import deviceSynchronize
 from warpbook import devices, sources
 from warpbook.errors import UserError
 from warpbook.harness import building, checking, clocks, genuine
-from warpbook.harness.bench import GUARD_WORDS, HOT_WITHIN, MARGIN, Guarded, Timers
+from warpbook.harness.bench import HOT_WITHIN, MARGIN, Guarded, Timers
+from warpbook.harness.handed import GUARD_WORDS
 from warpbook.harness.supervision import Failed
 from warpbook.networks import ConvLayer
 from warpbook.reference import Difference

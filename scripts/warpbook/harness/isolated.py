@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.harness import emulator, host, sandbox, worker
+from warpbook.harness import coursed, emulator, handed, host, sandbox, worker
 from warpbook.harness.bench import CpuBench
 from warpbook.harness.supervision import Failed, leave_with
 from warpbook.networks import ConvLayer, Network
@@ -61,7 +61,7 @@ class IsolatedBench(CpuBench):
             self._process.wait()
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
-        places, size = worker.layout(layer, images)
+        places, size = handed.layout(layer, images)
         handle, memory = _shared(size)
         self._ask(handle, do="prepare", layer=astuple(layer), images=images, reverse=self.reversed_order)
         y_shape = layer.y_shape(images)
@@ -127,7 +127,7 @@ class IsolatedBench(CpuBench):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
             # Not the socket alone: what the variant started may hold its end.
             wait([self._socket, self._death])
-            content = self._socket.recv(worker.ANSWER_BYTES, socket.MSG_DONTWAIT)
+            content = self._socket.recv(handed.ANSWER_BYTES, socket.MSG_DONTWAIT)
         if handle is not None:
             os.close(handle)
         if not content:
@@ -156,6 +156,8 @@ class IsolatedBench(CpuBench):
             readable = [source, self._library]
         elif self._folder:
             library = self._library or emulator.compile_host(self._variant, self._folder, self._sandboxed)
+            if self._variant.course:
+                command = [sys.executable, "-m", coursed.__name__, str(other.fileno())]
             command.append(str(library))
             readable, extra = [source, self._folder], emulator.sanitizing()
         elif self._variant.cpp_source:

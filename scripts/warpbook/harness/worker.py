@@ -2,40 +2,22 @@
 
 It maps the memory that it is handed, calls the variant on the arrays there, and answers that it did. What it answers is
 believed in nothing: the judge draws the inputs, keeps them to itself and compares what lies in the memory afterwards.
-A request and its answer are one JSON object each.
 """
 
-import json
 import math
 import mmap
-import os
-import socket
 import sys
 from pathlib import Path
-from time import process_time  # by name: a launcher may replace it in its module
 from typing import Any
 
 import numpy as np
 
 from warpbook import variants
 from warpbook.harness import checking, emulator, host, inference, nvcc
-from warpbook.harness.bench import GUARD_WORDS
+from warpbook.harness.handed import GUARD_WORDS, layout, serve, shapes
 from warpbook.harness.supervision import Failed
 from warpbook.networks import ConvLayer, Description, Network
 from warpbook.variants import Operation, Variant
-
-ANSWER_BYTES = 128 << 10
-PAGE_WORDS = 1 << 10
-
-
-def layout(layer: ConvLayer, images: int) -> tuple[list[int], int]:
-    """The words where x, w, y with their margins and a returned array begin in the memory, and the bytes of it all."""
-    places = [0]
-    for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)):
-        words = math.prod(shape) + 2 * GUARD_WORDS
-        places.append(places[-1] + -(-words // PAGE_WORDS) * PAGE_WORDS)
-    return places, 4 * places[-1] + 8 * math.prod(layer.y_shape(images))
-
 
 HOST, EMULATED, DRIVEN = "host", "emulated", "driven"
 """What a variant's code runs on: the host; the host though it is CUDA C++; or, a file of the course, on a GPU."""
@@ -54,23 +36,23 @@ class Worker:
         self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
         checking.refuse_replacements(self._variant)
         places, _ = layout(self._layer, images)
-        shapes = (self._layer.x_shape(images), self._layer.w_shape, self._layer.y_shape(images))
+        extents = shapes(self._layer, images)
         begins = [4 * (place + GUARD_WORDS) for place in places[:3]]
         self._shared = [
             np.frombuffer(memory, np.float32, math.prod(shape), begin).reshape(shape)
-            for shape, begin in zip(shapes, begins, strict=True)
+            for shape, begin in zip(extents, begins, strict=True)
         ]
-        self._returned = np.frombuffer(memory, np.float64, math.prod(shapes[2]), 4 * places[3]).reshape(shapes[2])
+        self._returned = np.frombuffer(memory, np.float64, math.prod(extents[2]), 4 * places[3]).reshape(extents[2])
         if self._emulated:
             # They have exactly their size, so that the sanitizer knows their ends.
-            self._called = [emulator.allocated(shape) for shape in shapes]
+            self._called = [emulator.allocated(shape) for shape in extents]
         elif self._driver:
             # Ordinary memory, as the course's program has, and not pages that two processes share.
-            self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _wholes(places, shapes)]
+            self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _wholes(places, extents)]
             self._own = [words.copy() for words in self._whole]
             self._called = [
                 words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape)
-                for words, shape in zip(self._own, shapes, strict=True)
+                for words, shape in zip(self._own, extents, strict=True)
             ]
         else:
             self._called = self._shared
@@ -88,7 +70,6 @@ class Worker:
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 called[...] = shared
-        began = process_time()
         with checking.faults_named(self._variant, "called"):
             result = self._operation(*self._called)
             checking.refuse_lazy(self._variant, result, self._called[2])
@@ -99,7 +80,7 @@ class Worker:
             for called, shared in zip(self._called, self._shared, strict=True):
                 shared[...] = called
         if result is None:
-            return {"noted": self._kernels.noted, "spent_s": process_time() - began} if self._emulated else {}
+            return {}
         if result.shape == self._returned.shape:
             self._returned[...] = result
         return {"shape": list(result.shape)}
@@ -128,8 +109,8 @@ class Worker:
             if not self._emulated:
                 return host.prepare(self._variant, layer, images, self._library)
             assert self._library
-            self._kernels = emulator.Kernels(self._library, self._variant.header.constants, reverse)
-            return self._variant.prepare(layer, images, self._kernels)
+            kernels = emulator.Kernels(self._library, self._variant.header.constants, reverse)
+            return self._variant.prepare(layer, images, kernels)
 
 
 def _wholes(places: list[int], shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
@@ -141,22 +122,16 @@ def main() -> None:
     """Answer requests until there are no more. Arguments: the socket, what it runs on, the variant, its folder, its
     library if any."""
     number, how, name, folder, *library = sys.argv[1:]
-    judge = socket.socket(fileno=int(number))
-    judge.set_inheritable(False)
     worker = Worker(variants.read(name, Path(folder)), how, Path(library[0]) if library else None)
-    while True:
-        content, handed, _, _ = socket.recv_fds(judge, ANSWER_BYTES, 1)
-        if not content:
-            return
-        request = json.loads(content)
-        if handed:
-            request["memory"] = mmap.mmap(handed[0], 0)
-            os.close(handed[0])
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
         try:
-            answer = getattr(worker, request.pop("do"))(**request)
+            answered: dict[str, Any] = getattr(worker, request.pop("do"))(**request)
         except Failed as failure:
-            answer = {"fault": [failure.status, str(failure)]}
-        judge.send(json.dumps(answer).encode())
+            return {"fault": [failure.status, str(failure)]}
+        return answered
+
+    serve(int(number), answer)
 
 
 if __name__ == "__main__":

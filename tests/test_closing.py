@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from warpbook import units
 from warpbook.report import closing
 
 PDF, HTML = Path("reports/out/fa18.pdf"), Path("reports/out/fa18.html")
@@ -49,3 +50,34 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
     assert "shared_input" in failed
     assert failed.endswith("error 3: no such word")
     assert said[-1] == "  next: mend kernels/shared_input.*, then snakemake --cores 1 check"
+
+
+def of_few(evidence_of, few_variants, path, *names, **changes):
+    """The evidence of fa18 with some variants."""
+    studies = few_variants["studies"]
+    return evidence_of(path, studies={**studies, "fa18": {**studies["fa18"], "variants": list(names)}}, **changes)
+
+
+def test_where_a_library_leads_the_headline_says_so_and_what_is_next_is_to_beat_it(
+    evidence_of, few_variants, newest_archive
+):
+    ev = of_few(evidence_of, few_variants, newest_archive, "direct", "cudnn_fp32")
+    said = closing.lines(ev, PDF, HTML)
+    assert said[2].startswith("  best of ours: direct, ")
+    library = units.time(ev.times.total("cudnn_fp32", ev.largest).value)
+    assert f"; the library cudnn_fp32 takes {library}" in said[2]
+    assert said[-1].startswith(f"  next: a kernel that beats cudnn_fp32's {library}: kernels/<name>.cu (README, Add")
+    wide = {**few_variants["studies"], "all": {**few_variants["studies"]["fa18"], "variants": []}}
+    ev.config = ev.config.model_copy(update={"studies": evidence_of(newest_archive, studies=wide).config.studies})
+    assert closing.lines(ev, PDF, HTML)[-1].endswith("--config study=all, which compares every kernel on this network")
+    ours = of_few(evidence_of, few_variants, newest_archive, "direct", "cudnn_fp32", "split_fp16")
+    assert "a kernel that beats" not in closing.lines(ours, PDF, HTML)[-1]
+    assert closing.lines(ours, PDF, HTML)[2].startswith("  best: split_fp16, ")
+
+
+def test_what_is_next_is_for_the_device_whose_figures_are_lacking(evidence_of, few_variants, newest_archive):
+    ev = of_few(evidence_of, few_variants, newest_archive, "direct", "loop_nest", cpu="none")
+    assert closing.lines(ev, PDF, HTML)[-1].endswith("study=fa18 cpu=live, for figures of this machine's CPU")
+    ev = of_few(evidence_of, few_variants, newest_archive, "direct", "loop_nest", gpu="none")
+    ev.gpu_run = None
+    assert closing.lines(ev, PDF, HTML)[-1].endswith("study=fa18 gpu=auto, for figures of a GPU")

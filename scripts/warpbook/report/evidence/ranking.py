@@ -59,6 +59,11 @@ class Ranking:
         return self._least(self.measured("cpu"))
 
     @cached_property
+    def best_own_cpu(self) -> Variant | None:
+        """The fastest CPU code of ours."""
+        return self._least(self.measured("cpu", peers=False))
+
+    @cached_property
     def best_peer(self) -> Variant | None:
         """The fastest FP32 library on the GPU: what our FP32 variants compete with."""
         return self._least([peer for peer in self.measured("gpu", peers=True) if peer.header.precision == "fp32"])

@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+# As Snakemake has it for a job of one core: the threads of products too small to share only wait for each other, and
+# take half of the processor.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from warpbook import config, devices, locks, machine, plan, runs, variants
 from warpbook.files import PROJECT
 from warpbook.plan import Plan

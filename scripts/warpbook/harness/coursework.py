@@ -14,7 +14,7 @@ from warpbook.harness.supervision import Failed
 from warpbook.networks import ConvLayer
 from warpbook.variants import Variant
 
-LONG_S = 1.5
+LONG_S = 1.1
 """Of a processor, for one layer: where the course's batch is expected to take longer, one that most tilings divide as
 well is computed instead, and the course's where that is not right."""
 BACKWARDS = "the threads run from the last to the first"

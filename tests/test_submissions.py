@@ -451,7 +451,7 @@ class Workspace:
         for path in (files.PROJECT / "reports").iterdir():
             if path.name not in ("out", "runs"):
                 (folder / "reports" / path.name).symlink_to(path)
-        settings = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 40}}
+        settings = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 30}}
         (folder / "config.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
@@ -488,7 +488,8 @@ def workspace(tmp_path_factory) -> Workspace:
     )
     (mixed / "project" / "m3" / "op_3").mkdir()
     (mixed / "project" / "m3" / "op_0" / "answers.md").write_text("## 2\nOne *fetch* for all threads.\n")
-    hand_in(every / "hangs", op_0=code.replace(first, f"{first}    for (volatile int i = 0; i < 1;);\n"))
+    waits = code.replace(first, f"{first}    for (volatile int i = 0; i < 1;) usleep(10000);\n")
+    hand_in(every / "hangs", op_0=f"#include <unistd.h>\n{waits}")
     (every / ODD).mkdir()
     (every / ODD / "project").symlink_to("/")
     done = made.snakemake("grade", "--config", f"submissions={every}", "study=sp25")

@@ -69,12 +69,9 @@ class Study:
         found = [path for name in ("results", "logs", "archives") for path in (self.folder / name).rglob(".*")]
         found += (self.folder / "reports" / "out").rglob(".*")
         found += (self.folder / "tmp").iterdir()
-        return [
-            str(path.relative_to(self.folder))
-            for path in found
-            # Two libraries leave folders of their own in TMPDIR when they are killed.
-            if path.name not in kept and not path.match("tmp/snakemake*") and not path.match("tmp/weasyprint-*")
-        ]
+        # Two libraries leave folders of their own in TMPDIR when they are killed.
+        found = [path for path in found if not path.match("tmp/snakemake*") and not path.match("tmp/weasyprint-*")]
+        return [str(path.relative_to(self.folder)) for path in found if not path.name.endswith(kept)]
 
     def results(self) -> dict[str, object]:
         """What a run and its report say, without times."""

@@ -18,10 +18,10 @@ SAME = ["stream_sha256", "labels_sum", "mismatched_labels"]
 
 
 @pytest.fixture(scope="module")
-def streaming(fresh_for_all):
+def streaming(workspace_for_all):
     """A copy of the project that streams by a small variant."""
-    fresh_for_all.configure(stream=SMALL)
-    return fresh_for_all
+    workspace_for_all.configure(stream=SMALL)
+    return workspace_for_all
 
 
 def shards_of(workspace, shards, images=IMAGES):

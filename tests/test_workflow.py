@@ -230,8 +230,8 @@ def test_a_mistake_in_the_configuration_ends_with_a_clear_error_before_any_job(m
 
 
 def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(workspace):
-    for part in ("samples", "programs"):
-        shutil.rmtree(workspace.folder / "results" / "parts" / part)
+    for part in ("samples/cpu/fa18/im2col_blas.csv.gz", "programs/cpu/fa18/im2col_blas.csv"):
+        (workspace.folder / "results" / "parts" / part).unlink()
     shutil.rmtree(workspace.folder / "results" / "run")
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "measure"]
     process = subprocess.Popen(
@@ -248,16 +248,17 @@ def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(worksp
     assert runs.open_run(workspace.folder / "results" / "run").problem == ""
 
 
-def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the_first_is_left_alone(fresh):
-    fresh.configure(measuring={**TINY["measuring"], "timeout_s": 300})
-    path, ends = fresh.folder / "kernels" / "loop_nest.py", fresh.folder / "kernels" / ".ends"
+def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the_first_is_left_alone(workspace):
+    workspace.configure(measuring={**TINY["measuring"], "timeout_s": 300})
+    path, ends = workspace.folder / "kernels" / "loop_nest.py", workspace.folder / "kernels" / ".ends"
     waits = f"import os, time\n\nwhile not os.path.exists({str(ends)!r}):\n    time.sleep(0.05)\n"
     path.write_text(path.read_text().replace('"""\n\n', f'"""\n\n{waits}', 1))
     checked = "results/parts/correctness/cpu/fa18/loop_nest.csv"
+    (workspace.folder / checked).unlink()
     command = [sys.executable, "-m", "snakemake", "--cores", "1", checked]
-    first = subprocess.Popen(command, cwd=fresh.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    first = subprocess.Popen(command, cwd=workspace.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert any("Checking loop_nest" in line for line in first.stdout)
-    second = fresh.snakemake(checked, check=False)
+    second = workspace.snakemake(checked, check=False)
     ended = first.poll() is not None
     ends.touch()
     words = second.stdout + second.stderr
@@ -265,10 +266,10 @@ def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the
     assert not ended, "the first ended before the second did: nothing was tested"
     assert "error: another snakemake works in this folder (results/.lock); wait for it to end" in words
     assert "Traceback" not in words
-    assert fresh.jobs(second) == set()
+    assert workspace.jobs(second) == set()
     first.communicate(timeout=200)
     assert first.returncode == 0
-    assert fresh.snakemake(checked, "--forcerun", "check_variant").returncode == 0
+    assert workspace.snakemake(checked, "--forcerun", "check_variant").returncode == 0
 
 
 def test_a_disk_too_full_for_an_output_is_named_and_loses_nothing(workspace):

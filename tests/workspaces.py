@@ -115,9 +115,8 @@ class Workspace:
 
     def leftovers(self) -> list[Path]:
         """Temporary files that a job should have taken away."""
-        return [
-            path for path in (self.folder / "results").rglob(".*") if path.name not in (".lock", ".snakemake_timestamp")
-        ]
+        hidden = (self.folder / "results").rglob(".*")
+        return [path for path in hidden if not path.name.endswith((".lock", ".snakemake_timestamp"))]
 
 
 def copy_of_project(folder: Path) -> Workspace:
@@ -166,12 +165,6 @@ def fresh(tmp_path) -> Workspace:
     return copy_of_project(tmp_path / "project")
 
 
-@pytest.fixture(scope="module")
-def fresh_for_all(tmp_path_factory) -> Workspace:
-    """The same, one for all tests of a module."""
-    return copy_of_project(tmp_path_factory.mktemp("fresh") / "project")
-
-
 @pytest.fixture(scope="session")
 def made(tmp_path_factory) -> Workspace:
     """A workspace in which the report was made once. Tests copy it."""
@@ -187,3 +180,9 @@ def made(tmp_path_factory) -> Workspace:
 def workspace(made, tmp_path) -> Workspace:
     """A copy of `made`, to be changed."""
     return made.copy(tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def workspace_for_all(made, tmp_path_factory) -> Workspace:
+    """The same, one for all tests of a module."""
+    return made.copy(tmp_path_factory.mktemp("workspace") / "project")

@@ -1,5 +1,6 @@
-"""The report in a browser, Chromium without a window: its cover, its widths and its tables."""
+"""The report in a browser, Chromium without a window: its cover, its widths, its tables and its timelines."""
 
+import hashlib
 import html
 import json
 import re
@@ -9,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from warpbook.files import PROJECT
+from warpbook.report import rendering
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+
+PANZOOM_4_6_2 = "3ce354ef7b493efb62a4d4acaaf86fa2d6027eb629857a4e144041de1a112c1e"
 
 # Chromium makes no window narrower than 500 pixels: the report is shown in a frame, and tells what it measured.
 FRAME = """<iframe src="report.html" style="width: {width}px; height: 900px; border: 0"></iframe>
@@ -25,7 +31,42 @@ const column = () => [...table.tBodies[0].rows].map((row) => row.cells[2].textCo
 table.tHead.rows[0].cells[2].click();
 const ascending = column();
 table.tHead.rows[0].cells[2].click();
-parent.postMessage(JSON.stringify({ width: innerWidth, outside, ascending, descending: column(),
+const sorted = column();
+const stage = document.querySelector("#m3-timeline-figure .stage"), picture = stage.querySelector("svg");
+const place = stage.getBoundingClientRect();
+const [x, y] = [place.left + place.width / 2, place.top + place.height / 2];
+const zooms = {};
+globalThis.requestAnimationFrame = (draw) => setTimeout(draw, 1);  // where no window is, frames are seldom drawn
+async function after(name, act) {
+  act();
+  await new Promise((done) => setTimeout(done, 50));
+  const shown = picture.getBoundingClientRect();
+  zooms[name] = { scale: shown.width / place.width, left: place.left - shown.left, right: shown.right - place.right,
+    told: stage.nextElementSibling.querySelector("output").textContent };
+}
+const point = (kind, pointerId, clientX, clientY) => (kind === "pointerdown" ? picture : document).dispatchEvent(
+  new PointerEvent(kind, { pointerId, clientX, clientY, bubbles: true, cancelable: true }));
+const wheel = (deltaY, ctrlKey) => picture.dispatchEvent(
+  new WheelEvent("wheel", { deltaY, ctrlKey, clientX: x, clientY: y, bubbles: true, cancelable: true }));
+const press = (key) => stage.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const buttons = [...stage.nextElementSibling.querySelectorAll("button")];
+await after("a wheel that passes", () => { zooms.scrolls = wheel(-100, false); });
+await after("a wheel with Ctrl", () => wheel(-100, true));
+await after("a drag", () => {
+  point("pointerdown", 1, x, y); point("pointermove", 1, x + 20, y); point("pointerup", 1, x + 20, y);
+});
+await after("all", () => buttons[2].click());
+await after("two fingers", () => {
+  point("pointerdown", 1, x - 20, y); point("pointerdown", 2, x + 20, y); point("pointermove", 2, x + 80, y);
+  point("pointerup", 1, x, y); point("pointerup", 2, x, y);
+});
+await after("zero", () => press("0"));
+await after("+", () => press("+"));
+await after("an arrow", () => press("ArrowLeft"));
+await after("a button", () => buttons[0].click());
+await after("zoomed out", () => { for (let n = 0; n < 9; n++) press("-"); });
+zooms.names = buttons.map((button) => button.ariaLabel);
+parent.postMessage(JSON.stringify({ width: innerWidth, outside, ascending, descending: sorted, zooms,
   rows: [...document.querySelectorAll(".cover dd")].map((row) => row.getBoundingClientRect().bottom),
   words: box(".cover .words").bottom, subtitle: box(".cover .subtitle").bottom, summary: box("#summary").top,
 }), "*");
@@ -66,3 +107,29 @@ def test_on_a_phone_and_on_a_desk_the_cover_is_whole_nothing_is_cut_and_tables_s
     ascending, descending = numbers(measured["ascending"]), numbers(measured["descending"])
     assert ascending == sorted(ascending) != descending
     assert descending == sorted(descending, reverse=True)
+
+
+def test_a_timeline_zooms_by_wheel_fingers_keys_and_buttons_and_never_leaves_its_frame(measured):
+    zooms = measured["zooms"]
+    assert zooms.pop("names") == ["Zoom in", "Zoom out", "Show all"]
+    assert zooms.pop("scrolls")  # nobody took the wheel from the page
+    for act in zooms.values():
+        assert float(act["told"].removesuffix("\N{MULTIPLICATION SIGN}")) == pytest.approx(act["scale"], abs=0.06)
+        assert min(act["left"], act["right"]) > -1
+    whole = [name for name, act in zooms.items() if act["scale"] == pytest.approx(1)]
+    assert whole == ["a wheel that passes", "all", "zero", "zoomed out"]
+    assert zooms["a drag"]["scale"] == zooms["a wheel with Ctrl"]["scale"]
+    assert zooms["a drag"]["left"] == pytest.approx(zooms["a wheel with Ctrl"]["left"] - 20, abs=1)
+    assert zooms["an arrow"]["left"] < zooms["+"]["left"] - 20
+    assert zooms["a button"]["scale"] == pytest.approx(zooms["+"]["scale"] * 1.5)
+
+
+def test_the_page_holds_what_zooms_its_timelines_with_its_licence_and_without_a_timeline_neither(report):
+    upstream = (PROJECT / "reports" / "panzoom" / "panzoom.min.js").read_bytes()
+    assert hashlib.sha256(upstream).hexdigest() == PANZOOM_4_6_2
+    assert upstream.decode() in report.html
+    assert "Permission is hereby granted, free of charge" in report.html
+    assert 'class="credits"' in report.html
+    assert "Panzoom" not in rendering.standalone("<html><body><p>Text</p>\n</body>\n</html>")
+    unscripted = re.sub(r"<script.*?</script>", "", report.html, flags=re.DOTALL)
+    assert '<figure id="m3-timeline-figure" class="timeline"><svg ' in unscripted and "<button" not in unscripted

@@ -222,7 +222,7 @@ class Targets:
     def templates(self) -> list[str]:
         """What a report is rendered with besides code: templates, styles, narratives, published figures."""
         words = ("narrative/*.md", "published/*.csv", "answers/*.*", "answers/*/*.*")
-        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", *words)
+        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "panzoom/*", *words)
         files = (path for ending in endings for path in (PROJECT / "reports").glob(ending))
         return sorted(
             str(path.relative_to(PROJECT)) for path in files if not path.name.startswith(("compare.", "site."))

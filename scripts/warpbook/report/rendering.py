@@ -25,6 +25,10 @@ from warpbook.terms import Term
 
 FOLDER = PROJECT / "reports"
 
+CREDITS = """<p class="credits">Within this page: Panzoom 4.6.2, by Timmy Willison and other contributors, MIT licence,
+which zooms its timelines; IBM Plex, by IBM, SIL Open Font License.</p>
+"""
+
 COLUMN_CHARACTERS = 42
 """Of a heading that one line of the contents holds."""
 
@@ -192,15 +196,15 @@ def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> st
 
 
 # As `macros.html.j2` places a figure.
-_CHART = re.compile(r'<figure id="([^"]+)"><img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)">')
+_CHART = re.compile(r'<figure id="([^"]+)"([^>]*)><img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)">')
 
 
 def _as_element(chart: re.Match[str]) -> str:
     """A chart's picture as an element of the document, its ids told apart from those of other charts."""
-    id, picture, alt = chart.groups()
+    id, rest, picture, alt = chart.groups()
     svg = base64.b64decode(picture).decode()
     svg = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{id}-", svg.strip())
-    return f'<figure id="{id}">{svg.replace("<svg ", f"""<svg role="img" aria-label="{alt}" """, 1)}'
+    return f'<figure id="{id}"{rest}>{svg.replace("<svg ", f"""<svg role="img" aria-label="{alt}" """, 1)}'
 
 
 def comparison_text(compared: Comparison, figure: str = "") -> str:
@@ -242,7 +246,8 @@ def of_site(title: str, overview: Overview) -> dict[str, str]:
 
 
 def standalone(document: str) -> str:
-    """HTML with its fonts and the sorting of its tables inside, so that the file can be sent alone.
+    """HTML with its fonts, the sorting of its tables and the zooming of its timelines inside, so that the file can be
+    sent alone.
 
     Charts stand in it as elements, as a browser shows the words of a picture's file in fonts of its own.
     """
@@ -250,5 +255,13 @@ def standalone(document: str) -> str:
     for path in sorted((FOLDER / "fonts").glob("*.ttf")):
         font = base64.b64encode(path.read_bytes()).decode()
         document = document.replace(f'url("../fonts/{path.name}")', f'url("data:font/ttf;base64,{font}")')
-    script = (FOLDER / "sorting.js").read_text()
-    return document.replace("</body>\n</html>", f'<script type="module">\n{script}</script>\n</body>\n</html>')
+    scripts = [(FOLDER / "sorting.js").read_text()]
+    if ' class="timeline"><svg ' in document:
+        panzoom = FOLDER / "panzoom"
+        terms = (panzoom / "MIT-License.txt").read_text()
+        scripts.append(
+            f"{(panzoom / 'panzoom.min.js').read_text()}\n/*\n{terms}*/\n{(FOLDER / 'zooming.js').read_text()}"
+        )
+    within = "".join(f'<script type="module">\n{script}</script>\n' for script in scripts)
+    credits = CREDITS if len(scripts) > 1 else ""
+    return document.replace("</body>\n</html>", f"{credits}{within}</body>\n</html>")

@@ -140,6 +140,7 @@ def _timelines(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iter
                 "largest copy to the device's last work.",
                 f"Imported: the program with {one.record.variant} at {units.count(one.record.size)} images on "
                 f"{_device(one)}, as {NAMES[tool]} saw it: above all of it, below the part in which the device works.",
+                "timeline",
             )
 
 

@@ -233,6 +233,7 @@ def _timeline(ev: Evidence, naive: Variant) -> Timeline:
             "device works. NVTX ranges are the program's marks of its steps; a box too narrow for its name has none. "
             "They and API calls are the host's time, copies and kernels the device's, which may still run when the "
             "host has gone on. What lies closer than the page can show is one bar; the legend sums each kernel.",
+            "timeline",
         ),
         copies=units.time(hidden.copies_ns / 1e6),
         hidden=units.percent(hidden.share, 1),

@@ -50,12 +50,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, its words for those who do not see it, and its caption."""
+    """A picture, its words for those who do not see it, and its caption. classes: `timeline` for one that a browser
+    zooms."""
 
     id: str
     svg: str
     alt: str
     caption: str
+    classes: str = ""
 
 
 @dataclass(frozen=True)

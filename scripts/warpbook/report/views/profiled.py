@@ -130,4 +130,5 @@ def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Fig
         f"Rows of bars over time: API calls, copies and kernels of {layer} under {before} and under {after}.",
         f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call: above "
         f"with {before}, whose kernels take {busy[before]}, below with {after}, whose kernels take {busy[after]}.",
+        "timeline",
     )

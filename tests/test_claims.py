@@ -168,3 +168,15 @@ def test_the_chapter_counts_every_claim_once(ev):
     total = claims_view.view(ev).tally
     assert total.claims == len(ev.claims.judged)
     assert sum(int(part.split()[0]) for part in total.verdicts.split(", ")) == total.claims
+
+
+def test_words_of_which_two_tests_were_made_are_told_with_the_test_and_others_alone(ev):
+    repeated = []
+    for variant in {one.variant for one in ev.claims.judged}:
+        told = [words for each in claims_view.of(ev, variant) for words in each.words]
+        assert len(told) == len(set(told)) == len(ev.claims.of(variant))
+        for claim in (one.claim for one in ev.claims.of(variant)):
+            alone = sum(one.claim.says == claim.says for one in ev.claims.of(variant)) == 1
+            assert (f"“{claim.says}”" in told) == (alone and bool(claim.says))
+            repeated += [variant] * (not alone and bool(claim.says))
+    assert repeated

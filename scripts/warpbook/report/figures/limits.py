@@ -1,5 +1,7 @@
 """What the hardware allows: the roofline, multiples of the lower bound."""
 
+from collections.abc import Collection
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -11,6 +13,7 @@ from warpbook.report.figures.style import (
     INK,
     MARKERS,
     MUTED,
+    RULE,
     WIDTH_IN,
     as_ratio,
     log_axis,
@@ -70,10 +73,11 @@ def _times_bound(ev: Evidence, axes: Axes, shown: list[Variant]) -> None:
             note(axes, units.ratio(times), (times, place), (side, 0), ha=align, fontsize=6, color=MUTED, bbox=box)
 
 
-def roofline(ev: Evidence) -> str:
+def roofline(ev: Evidence, named: Collection[str]) -> str:
     """Rate against arithmetic intensity of each counted call, a panel for each layer.
 
-    A point's number is its variant's in `ev.counters.counted`, counted from 1. Operations are the layer's own, whatever
+    The points of variants that are `named` have a number, their variant's in `ev.counters.counted`, counted from 1;
+    others are small and grey. Operations are the layer's own, whatever
     a call does for them: padding is no use, and a tensor core's product is. Points of variants that do fewer, or not
     in FP32, are hollow: this roof is not theirs.
     """
@@ -89,7 +93,7 @@ def roofline(ev: Evidence) -> str:
     heights, numbered = [peak], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
-            (*place, direct_in_fp32(variant), numbers[variant.name], look_of(ev, variant))
+            (*place, direct_in_fp32(variant), numbers[variant.name], look_of(ev, variant), variant.name in named)
             for variant, of, call in ev.counters.counted
             if of == layer and (place := call.on_roofline(layer.flops(call.images)))
         ]
@@ -111,9 +115,10 @@ def roofline(ev: Evidence) -> str:
         value_axis(axes, "both")
         axes.set_title(f"{layer.name}: {layer}")
         axes.set_xlabel("Useful FLOP for each byte of DRAM traffic")
-        for x, y, filled, _, (colour, marker) in points:
-            axes.plot(x, y, marker, color=colour, markerfacecolor=colour if filled else "white")
-        numbered.append([(x, y, str(number)) for x, y, _, number, _ in points])
+        for x, y, filled, _, (colour, marker), shown in sorted(points, key=lambda point: point[-1]):
+            look = {"color": colour} if shown else {"color": RULE, "markersize": 3}
+            axes.plot(x, y, marker, **look, markerfacecolor=look["color"] if filled else "white")
+        numbered.append([(x, y, str(number)) for x, y, _, number, _, shown in points if shown])
     number_points(list(zip(panels, numbered, strict=True)))
     panels[0].set_ylabel("Useful TFLOP/s")
     return svg(figure)

@@ -50,7 +50,7 @@ def op_times(ev: Evidence) -> str:
         bound = ev.times.fp32_bound_ms(layer, size)
         assert bound is not None  # of what was measured on a GPU
         axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
-        note(axes, f"lower bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
+        note(axes, f"FP32 bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
         axes.set_title(f"{layer.name}: {layer}")
         axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times))
         axes.set_xlabel("Op time, ms")
@@ -70,7 +70,7 @@ def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
             line(axes, sound, look_of(ev, variant), variant.name)
         if bound and ev.times.fp32_bound_ms(layer, ev.largest):
             bounds = [ev.times.fp32_bound_ms(layer, size) for size in ev.sizes]
-            axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="lower bound (GPU)")
+            axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="FP32 bound (GPU)")
         axes.set_title(f"{layer.name}: {layer}")
         size_axis(axes, ev.sizes)
         axes.set_yscale("log")

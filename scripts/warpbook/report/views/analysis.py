@@ -98,11 +98,12 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
     )
     return Figure(
         "analysis-roofline",
-        figures.limits.roofline(ev),
+        figures.limits.roofline(ev, _named(ev)),
         "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
-        f"of each variant's call, not the longest alone; numbered as below and in the supplement. {_roof(ev)} "
+        f"of each variant's call, not the longest alone; numbered are the variants of the table "
+        f"below; the small grey points are the others, whose figures are in the supplement. {_roof(ev)} "
         f"Operations are the useful ones, those of the direct method on the layer, whatever a call does for "
         f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope.",
     )
@@ -199,11 +200,15 @@ def _bounds(counted: list[Counted], labels: dict[str, str]) -> Table:
     )
 
 
-def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
+def _named(ev: Evidence) -> list[str]:
+    """The first kernel, each step from it to the best, the best of rounded operands, and the fastest library."""
     ranking = ev.ranking
     named = [ranking.naive, *(ranking.chain(ranking.best) if ranking.best else []), ranking.best_rounded]
-    names = dict.fromkeys(one.name for one in [*named, ranking.best_peer] if one)
-    places = {name: place for place, name in enumerate(names)}
+    return list(dict.fromkeys(one.name for one in [*named, ranking.best_peer] if one))
+
+
+def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
+    places = {name: place for place, name in enumerate(_named(ev))}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return Table(
         "analysis-few",
@@ -228,7 +233,8 @@ def _notes(ev: Evidence) -> list[str]:
     reports = (name for name in ev.gpu_run.record.get("reports_left_out", []) if name.endswith(".ncu-rep"))
     left_out = [Path(name).stem.removeprefix(start) for name in reports if name.startswith(start)]
     if left_out:
-        named = units.listed(left_out, MOST_NAMED)
+        every = len(left_out) == len({one.name for one, *_ in ev.counters.counted})
+        named = "any variant" if every else units.listed(left_out, MOST_NAMED)
         notes.append(
             f"The run's archive has no room for Nsight Compute's own reports of {named}; their counters it has."
         )

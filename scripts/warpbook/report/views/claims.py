@@ -26,9 +26,11 @@ class Tally:
 
 @dataclass(frozen=True)
 class Claims:
-    """The chapter. failed: claims refuted or held in part, with their figures; those of all are in the supplement."""
+    """The chapter. failed: claims refuted or held in part, with their figures; those of all are in the supplement.
+    still: the share within which two times are the same."""
 
     tally: Tally
+    still: str
     failed: Table | None
 
 
@@ -48,7 +50,8 @@ def view(ev: Evidence) -> Claims | None:
     failed = [one for one in ev.claims.judged if one.verdict in ("refuted", "partly")]
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
-    return Claims(total, _listed("claims-failed", caption, failed) if failed else None)
+    still = units.percent(ev.config.measuring.same_within, 0)
+    return Claims(total, still, _listed("claims-failed", caption, failed) if failed else None)
 
 
 def in_full(ev: Evidence) -> Table | None:
@@ -70,11 +73,19 @@ def tally(ev: Evidence) -> Tally | None:
 def of(ev: Evidence, variant: str) -> tuple[Told, ...]:
     """A variant's claims by verdict, those that failed first; none where it makes none."""
     judged = ev.claims.of(variant)
+    said = Counter(one.claim.says for one in judged)
+
+    def words_of(one: Judged) -> str:
+        """What was expected, and how that was tested where more than one test was made of it."""
+        if one.claim.says and said[one.claim.says] == 1:
+            return _expected(one)
+        return f"{_expected(one)}: {tested(one.claim)}".removeprefix(": ")
+
     by_verdict = {
-        verdict: tuple(_expected(one) or tested(one.claim) for one in judged if one.verdict == verdict)
+        verdict: tuple(words_of(one) for one in judged if one.verdict == verdict)
         for verdict in ("refuted", "partly", "held", "not testable")
     }
-    return tuple(Told(cells.claim_verdict(verdict), said) for verdict, said in by_verdict.items() if said)
+    return tuple(Told(cells.claim_verdict(verdict), claims) for verdict, claims in by_verdict.items() if claims)
 
 
 def _listed(id: str, caption: str, judged: list[Judged]) -> Table:

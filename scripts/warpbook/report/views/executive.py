@@ -50,7 +50,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Executive:
-    """What bounds the best kernel is told a layer a sentence; since: what changed since the run before."""
+    """What bounds the best kernel is told a layer a sentence. largest: of the steps from the naive kernel to the best;
+    spread: how long the programs of all variants take; since: what changed since the run before."""
 
     layers: str
     images: str
@@ -63,6 +64,7 @@ class Executive:
     tests: Tests | None
     bounds: tuple[tuple[str, str], ...]
     programs: tuple[Program, ...]
+    spread: str
     network: str
     since: str
     caveats: tuple[str, ...]
@@ -76,6 +78,8 @@ def view(ev: Evidence) -> Executive | None:
     tried = [one for one in ranking.measured("gpu", peers=False) if one.header.builds_on]
     gains = {one.name: found for one in tried if (found := ev.times.total_speedup(one.name, ev.largest))}
     steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
+    chain = {one.name for one in ranking.chain(best)}
+    taken = [one for one in steps if one.name in chain]
     return Executive(
         layers=" and ".join(ev.layer_names),
         images=units.count(ev.largest),
@@ -83,7 +87,7 @@ def view(ev: Evidence) -> Executive | None:
         time=cells.timed(ev.times.total(best.name, ev.largest)),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
-        largest=_gain(ev, steps[-1], steps[-1].header.builds_on) if steps else None,
+        largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
         tests=_tests(ev, best),
         bounds=tuple(
@@ -92,6 +96,7 @@ def view(ev: Evidence) -> Executive | None:
             if variant == best and counters.bound(call.longest)
         ),
         programs=tuple(_programs(ev, best)),
+        spread=_spread(ev),
         network=whole_network.headline(ev) if "whole_network" in ev.study.sections else "",
         since=_since(ev),
         caveats=tuple(_caveats(ev)),
@@ -134,6 +139,23 @@ def _programs(ev: Evidence, best: Variant) -> Iterator[Program]:
         yield Program(variant, units.time(elapsed * 1e3, 3), len(found), share)
 
 
+def _spread(ev: Evidence) -> str:
+    """How long whole programs take with any of our GPU kernels, and how much of that is convolution; empty for one."""
+    times, shares = [], []
+    for variant in ev.ranking.measured("gpu", peers=False):
+        found, op = ev.programs.runs(variant.name, ev.largest), ev.times.total(variant.name, ev.largest)
+        if not found.empty and op:
+            times.append(float(found.elapsed_s.median()))
+            shares.append(op.value / 1e3 / times[-1])
+    if len(times) < 2:
+        return ""
+    return (
+        f"With any of {len(times)} GPU variants it takes {units.time(min(times) * 1e3, 3)} to "
+        f"{units.time(max(times) * 1e3, 3)}, of which convolution calls are {units.percent(min(shares))} to "
+        f"{units.percent(max(shares))}; start-up, copies and the other layers are the rest"
+    )
+
+
 def _since(ev: Evidence) -> str:
     """The GPU's run held against the one archived before it."""
     assert ev.gpu_run is not None  # of which the best kernel is
@@ -153,7 +175,11 @@ def _since(ev: Evidence) -> str:
 def _caveats(ev: Evidence) -> Iterator[str]:
     apart = ev.gpu_run is not ev.local
     if apart and ev.ranking.best_cpu:
-        yield f"GPU and CPU figures come from two machines: {ev.device_name('gpu')}, and {ev.device_name('cpu')}"
+        host = ev.gpu_run.record["machine"]["cpu"] if ev.gpu_run else {}
+        yield (
+            f"GPU and CPU figures come from two machines: {ev.device_name('gpu')}, in a host with {host['model']}, "
+            f"{host['cores']} cores, and {ev.device_name('cpu')}"
+        )
     if ev.ranking.best_peer:
         yield "ratios marked † compare times that were not taken in turn; drift between jobs is not in their intervals"
     limited = ev.problems.table.status == "unsupported"

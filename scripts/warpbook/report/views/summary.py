@@ -121,7 +121,12 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
     naive, cpu, peer = ev.ranking.naive, ev.ranking.best_cpu, ev.ranking.best_peer
     over_cpu, over_peer = _over(ev, best, cpu), _over(ev, best, peer)
     return (
-        Fact("Best of our FP32 kernels", best.name, cells.timed(ev.times.total(best.name, ev.largest)) + where, "name"),
+        Fact(
+            "Best of ours at FP32 accuracy",
+            best.name,
+            cells.timed(ev.times.total(best.name, ev.largest)) + where,
+            "name",
+        ),
         _over_naive(ev, best, naive),
         headlines.fact(_named("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"),
         headlines.fact(_named("Over cuDNN", peer), over_peer, "not measured"),
@@ -175,7 +180,8 @@ def _gpu_figure(ev: Evidence) -> Figure:
         f"Op time on each layer of {shown}{units.count(ev.largest)} images on {ev.device_name('gpu')}. Markers are "
         "medians with 95 % intervals, which mostly lie within the marker; dashed: the least time that the hardware "
         "allows the direct method in FP32. Of the calls alone: without host-device copies, the L2 cache overwritten "
-        "before each. A speedup is the other's time over ours, its 95 % interval in brackets; below 1 it is a loss.",
+        "before each. A speedup is the other's time over ours, its 95 % interval in brackets; below 1 it is a loss. "
+        "± is half an interval's width, n the number of samples.",
     )
 
 

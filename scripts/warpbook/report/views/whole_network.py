@@ -59,18 +59,31 @@ def view(ev: Evidence) -> WholeNetwork | None:
 
 
 def headline(ev: Evidence) -> str:
-    """A sentence on the fastest of ours and the fastest library; empty where one is missing."""
+    """On the fastest of ours, the fastest library, and ours that is slower than that; empty where one is missing."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""
     time, other = (ev.networks.time(one.name, ev.largest) for one in (ours, theirs))
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     assert time and other and ratio
-    return (
-        f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} and {units.time(other.value)} "
-        f"by {theirs.name}, the fastest of the libraries whose scores were right: {units.ratio_within(ratio)} "
-        f"{units.ratio_interval(ratio)}, timed in two processes."
+    slower = [_behind(ev, one, theirs) for one in ev.networks.recorded if not one.header.peer and one != ours]
+    return " ".join(
+        [
+            f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} and "
+            f"{units.time(other.value)} by {theirs.name}, the fastest of the libraries whose scores were right: "
+            f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)}, timed in two processes.",
+            *filter(None, slower),
+        ]
     )
+
+
+def _behind(ev: Evidence, one: Implementation, library: Implementation) -> str:
+    """A sentence on an implementation that is slower than a library; empty where it is not."""
+    time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, library.name, ev.largest)
+    if not time or not ratio or ratio.high >= 1:
+        return ""
+    speed = f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)} as fast as the library"
+    return f"{one.name}, {one.title[0].lower()}{one.title[1:]}, takes {units.time(time.value)}: {speed}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:

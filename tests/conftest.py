@@ -84,11 +84,17 @@ LONGEST = (
     "test_workflow",
     "test_report",
     "test_attacks",
-    "test_kills",
+    "test_submissions",
     "test_faults",
+    "test_kills",
+    "test_sandbox",
     "test_building",
+    "test_streaming",
+    "test_section_views",
     "test_strangers_kernels",
     "test_course_files",
+    "test_strangers_texts",
+    "test_runs",
 )
 # Files that look at the same report: one worker takes them together, and renders it once.
 TOGETHER = dict.fromkeys(("test_browser", "test_deliverables", "test_layout"), "test_report")

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +12,9 @@ import yaml
 from pypdf import PdfReader
 
 import render_report
-from warpbook import config, runs
+from warpbook import config, plan, runs, variants
+from warpbook.report import rendering
+from warpbook.report.evidence import Evidence
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +31,28 @@ def rendered(newest_archive, sharing_tables) -> Callable[..., tuple[str, PdfRead
         return html.read_text(), PdfReader(pdf)
 
     return render
+
+
+@pytest.fixture(scope="session")
+def documents_with(newest_archive, opened) -> Callable[..., rendering.Documents]:
+    """Make the HTML documents of a study under other values of some keys, with the archived run in the place of this
+    machine's."""
+    run = opened(newest_archive)
+
+    def make(study: str, **changes) -> rendering.Documents:
+        values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
+        ev = Evidence(plan.make(config.load(values | changes, list(variants.discover()))), study, run)
+        if ev.gpu_run:
+            ev.gpu_run = run  # whose tables are read once for all studies
+        return rendering.documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def documents(documents_with) -> Callable[[str], rendering.Documents]:
+    """The same under no other values, made once for each study."""
+    return cache(documents_with)
 
 
 @pytest.fixture(scope="session")

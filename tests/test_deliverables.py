@@ -1,40 +1,17 @@
 """The deliverables of each study: each in its report, with a link, or the report is not rendered."""
 
 import re
-from datetime import UTC, datetime
 
 import pytest
 import yaml
 from markupsafe import Markup
 
-from warpbook import config, plan, runs, variants
+from warpbook import config
 from warpbook.errors import UserError
-from warpbook.report import rendering
-from warpbook.report.evidence import Evidence
 from warpbook.report.views import deliverables
 
 VALUES = yaml.safe_load(config.FILE.read_text())
 STUDIES = [name for name, study in VALUES["studies"].items() if "course" not in study]
-
-
-@pytest.fixture(scope="module")
-def run(newest_archive, opened) -> runs.Run:
-    return opened(newest_archive)
-
-
-@pytest.fixture(scope="module")
-def document(run):
-    """Render the HTML of a study's report, with the archived run in the place of this machine's."""
-
-    def render(study: str, **changes) -> str:
-        values = VALUES | {"study": study, "measuring": run.record["measuring"]} | changes
-        planned = plan.make(config.load(values, list(variants.discover())))
-        ev = Evidence(planned, study, run)
-        if ev.gpu_run:
-            ev.gpu_run = run  # whose tables are read once for all studies
-        return rendering.to_html(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
-
-    return render
 
 
 def check_list(document: str) -> list[tuple[str, str, str]]:
@@ -45,8 +22,8 @@ def check_list(document: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_deliverable_of_a_study_is_in_its_report_where_the_last_page_says(document, report, study):
-    text = report.html if study == "fa18" else document(study)
+def test_every_deliverable_of_a_study_is_in_its_report_where_the_last_page_says(documents, report, study):
+    text = report.html if study == "fa18" else documents(study).whole
     listed = check_list(text)
     assert [name for name, *_ in listed] == list(VALUES["studies"][study]["deliverables"])
     ids = set(re.findall(r'<[a-z0-9]+ [^<>]*?\bid="([^"]+)"', text))
@@ -56,19 +33,19 @@ def test_every_deliverable_of_a_study_is_in_its_report_where_the_last_page_says(
     assert last == "deliverables" and supplement
 
 
-def test_a_deliverable_that_the_report_lacks_fails_the_rendering_with_its_name_and_place(document):
+def test_a_deliverable_that_the_report_lacks_fails_the_rendering_with_its_name_and_place(documents_with):
     studies = {**VALUES["studies"], "fa18-m1": {**VALUES["studies"]["fa18-m1"], "deliverables": {
         "Framework on the GPU": "m1-gpu", "List of kernels": "m1-kernel"}}}  # fmt: skip
     with pytest.raises(UserError) as refused:
-        document("fa18-m1", studies=studies)
+        documents_with("fa18-m1", studies=studies)
     assert "the report of fa18-m1 lacks" in str(refused.value)
     assert "List of kernels: no place is called 'm1-kernel': did you mean 'm1-kernels'?" in str(refused.value)
     assert "Framework on the GPU" not in str(refused.value)
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_without_a_gpu_every_deliverable_still_has_its_place(document, report_without_gpu, study):
-    listed = check_list(report_without_gpu.html if study == "fa18" else document(study, gpu="none"))
+def test_without_a_gpu_every_deliverable_still_has_its_place(documents_with, report_without_gpu, study):
+    listed = check_list(report_without_gpu.html if study == "fa18" else documents_with(study, gpu="none").whole)
     assert [name for name, *_ in listed] == list(VALUES["studies"][study]["deliverables"])
     assert any("gpu: none" in state for *_, state in listed)
 

@@ -1,16 +1,14 @@
 """The report's pages, by where WeasyPrint sets each word: nothing beyond their margins, none mostly empty."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import yaml
 
-from warpbook import config, plan, variants
+from warpbook import config
 from warpbook.files import PROJECT
 from warpbook.report import pdf, rendering
-from warpbook.report.evidence import Evidence
 
 VALUES = yaml.safe_load(config.FILE.read_text())
 OTHERS = [name for name, study in VALUES["studies"].items() if name != "fa18" and "course" not in study]
@@ -72,14 +70,8 @@ def test_nothing_lies_beyond_a_margin_and_no_page_but_a_last_one_is_mostly_empty
 
 
 @pytest.mark.parametrize("study", OTHERS)
-def test_no_page_of_another_study_s_report_is_mostly_empty_and_nothing_lies_beyond_a_margin(
-    study, newest_archive, opened
-):
-    run = opened(newest_archive)
-    values = VALUES | {"study": study, "measuring": run.record["measuring"]}
-    ev = Evidence(plan.make(config.load(values, list(variants.discover()))), study, run)
-    ev.gpu_run = run  # whose tables are read once for all studies
-    pages = pdf.laid_out(rendering.documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None).report).pages
+def test_no_page_of_another_study_s_report_is_mostly_empty_and_nothing_lies_beyond_a_margin(study, documents):
+    pages = pdf.laid_out(documents(study).report).pages
     assert beyond_margins(pages, AFTER_COVER) == {}
     assert mostly_empty(pages) == {}
 

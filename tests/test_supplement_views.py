@@ -266,6 +266,14 @@ def test_several_gpus_are_shown_with_how_busy_each_was(of_two_gpus):
     assert [cell(table, row, "Idle, s") for row in table.rows] == ["0", "50"]
 
 
+def test_each_variant_is_told_with_the_gpu_that_its_times_were_taken_on(of_two_gpus):
+    table = several_gpus.view(of_two_gpus).timed
+    ours, theirs = table.rows
+    assert theirs == ("ffffffffffff", "shared_input")
+    assert "direct" in ours[1].split(", ")
+    assert "shared_input" not in ours[1].split(", ")
+
+
 def test_times_of_the_same_variant_on_several_gpus_are_held_against_each_other(of_two_gpus):
     view = several_gpus.view(of_two_gpus)
     ours, theirs = view.aa.rows

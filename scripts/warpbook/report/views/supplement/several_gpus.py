@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from warpbook import estimates, units
+from warpbook import estimates, tables, units
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cells
 from warpbook.report.views.parts import Table, numbers, words
@@ -12,9 +12,11 @@ from warpbook.report.views.parts import Table, numbers, words
 
 @dataclass(frozen=True)
 class SeveralGpus:
-    """aa, times: A/A tests on each GPU, and their times held against each other; None where the run has none."""
+    """timed: which variants on which GPU; aa, times: A/A tests on each GPU, and their times held against each other;
+    None where the run has none."""
 
     shares: Table
+    timed: Table
     aa: Table | None
     times: Table | None
 
@@ -24,7 +26,7 @@ def view(ev: Evidence) -> SeveralGpus | None:
     if len(ev.trust.gpu_shares) < 2:
         return None
     compared = bool(ev.trust.aa_by_gpu)
-    return SeveralGpus(_shares(ev), _aa(ev) if compared else None, _times(ev) if compared else None)
+    return SeveralGpus(_shares(ev), _timed(ev), _aa(ev) if compared else None, _times(ev) if compared else None)
 
 
 def _named(ev: Evidence, measured_on: str) -> str:
@@ -55,6 +57,21 @@ def _shares(ev: Evidence) -> Table:
         "what builds, checks on the CPU and an interruption of the run took.",
         (*words("GPU", "Cores of its jobs"), *numbers("Jobs", "Busy, s", "Idle, s", "Busy")),
         tuple(rows),
+    )
+
+
+def _timed(ev: Evidence) -> Table:
+    assert ev.gpu_run is not None  # of which the shares are
+    samples = ev.gpu_run.table(tables.SAMPLES)
+    own = samples[(samples.network == ev.network.name) & (samples.device == "gpu") & (samples.job == samples.variant)]
+    taken = own.groupby("measured_on").variant.unique()
+    return Table(
+        "gpu-timed-table",
+        f"Which GPU the op times of {ev.network.name} were taken on, each variant in turn with its baseline in one job "
+        f"there. Every row of {tables.SAMPLES.name} in the run names its GPU too.",
+        words("GPU", "Variants"),
+        tuple((_named(ev, str(gpu)), ", ".join(taken[gpu])) for gpu in ev.trust.gpu_shares.measured_on if gpu in taken),
+        "sentences",
     )
 
 

@@ -1,5 +1,7 @@
 """Times of whole networks against the number of images."""
 
+import math
+
 from matplotlib.figure import Figure
 
 from warpbook import units
@@ -10,19 +12,21 @@ from warpbook.report.figures.vector import svg
 
 
 def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
-    """GPU time from images to labels, logarithmic both ways; ours in colour, libraries in grey."""
+    """GPU time from images to labels, logarithmic both ways; ours in colour, libraries in grey, darker in FP32."""
     figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
     axes = figure.subplots()
     of_kind = {True: 0, False: 0}
     for one in shown:
         place = of_kind[one.header.peer]
         of_kind[one.header.peer] += 1
-        colours = PEERS if one.header.peer else OURS
-        look = colours[place % len(colours)], MARKERS[(place + 4 * one.header.peer) % len(MARKERS)]
+        colour = PEERS[one.header.precision != "fp32"] if one.header.peer else OURS[place % len(OURS)]
+        look = colour, MARKERS[(place + 4 * one.header.peer) % len(MARKERS)]
         times = {size: time for size in ev.sizes if (time := ev.networks.time(one.name, size))}
         line(axes, times, look, one.name)
     size_axis(axes, ev.sizes)
     axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.set_ylim(10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))
     log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
     value_axis(axes, "y")
     axes.set_ylabel("GPU time")

@@ -51,7 +51,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
             figures.networks.times_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
-            "colour, PyTorch in grey.",
+            "colour, PyTorch in grey, darker in FP32.",
         ),
         _beside(ev, shown),
         tuple(_problems(ev)),

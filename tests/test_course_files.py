@@ -144,6 +144,10 @@ WRONG = {
         "streams_half2", [("cudaMemcpy(*device_mask_ptr", "(void)sizeof(*device_mask_ptr")],
         "; what nobody had written reached the output, from memory allocated at line 34",
     ),
+    "an output whose row and column are swapped": (
+        "one_call", [("H_out + h) * W_out + w] = sum", "H_out + w) * W_out + h] = sum")],
+        "every value is there, in another's place: is y indexed in the order of its extents?",
+    ),
     "a lane that stays away from tensor cores": (
         "fused_wmma", [("        wmma::mma_sync(", "        if (lane) wmma::mma_sync(")],
         "lanes of a warp wait for others that do not come at line 40",
@@ -267,3 +271,23 @@ def test_a_function_that_a_file_calls_and_nobody_defines_is_named(verdict):
         ("    float *y, *x, *k;\n", "    float *y, *x, *k; absent(1);\n"),
     ]
     assert "compile_failed: absent is called and defined nowhere" in verdict("one_call", *changes)
+
+
+@pytest.mark.parametrize(
+    ("reason", "noted", "asked"),
+    [
+        ("wrong", "what nobody had written came, from dynamic shared memory of the launch", "a __syncthr"),
+        ("wrong", "what nobody had written came, from shared memory declared at line 11", "a __syncthr"),
+        ("wrong", "what nobody had written came, from memory allocated at line 35", "each output some thr"),
+        ("mine leaves 12 of 12 outputs unwritten", "", "the result copied back to the host (cudaMemcpyDeviceToHost)"),
+        ("mine leaves 2 of 12 outputs unwritten", "", ""),
+        ("mine leaves 12 of 12 outputs unwritten", "a launch with blocks of 2048 x 1 x 1 threads at line 3", ""),
+    ],
+)
+def test_a_reason_asks_for_the_usual_mistake_behind_it(reason, noted, asked):
+    bench = IsolatedBench(variants.read("one_call", FILES), False)
+    bench.noted = noted
+    (row,) = coursework.noting(bench, [{"ok": False, "reason": reason}])
+    told, _, question = row["reason"].partition("; is ")
+    assert told == (f"{reason}; {noted}" if noted else reason)
+    assert question.startswith(asked) and bool(question) == bool(asked)

@@ -102,6 +102,23 @@ def difference(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride: int = 1, pad
     )
 
 
+def where_wrong(
+    x: np.ndarray, w: np.ndarray, y: np.ndarray, tolerance: float, stride: int = 1, padding: int = 0
+) -> str:
+    """How many outputs differ from the float64 convolution by more than the tolerance, the first of them, and whether
+    they are the right values in other places, as a part of a sentence; empty where none differs by so much."""
+    expected = convolve(x, w, stride, padding)
+    wrong = ~(np.abs(y - expected) <= tolerance)
+    if not wrong.any():
+        return ""
+    first = np.unravel_index(wrong.argmax(), wrong.shape)
+    place = f"y[{', '.join(map(str, first))}] (image, map, row, column)"
+    words = f"{wrong.sum()} of {wrong.size} outputs are wrong, the first {place}: {y[first]:.6g} in place of "
+    words += f"{expected[first]:.6g}"
+    moved = np.isfinite(y).all() and np.abs(np.sort(y, axis=None) - np.sort(expected, axis=None)).max() <= tolerance
+    return words + "; every value is there, in another's place: is y indexed in the order of its extents?" * bool(moved)
+
+
 def unit_error(layer: ConvLayer, variant: Variant) -> float:
     """Largest error allowed to an output, as a share of the sum of |x||w| behind it.
 

@@ -269,6 +269,9 @@ def check_layer(
                 result = checked_call(bench, variant, operation, x, w, y, test == "integers", margin)
                 difference = bench.compare(layer, x.values, w.values, result)
                 columns = judged(variant, layer, difference, test == "integers")
+                if not columns["ok"] and isinstance(bench, benches.CpuBench):
+                    where = reference.where_wrong(x.values, w.values, result, columns["tolerance"], layer.S, layer.P)
+                    columns["reason"] += f"; {where}" if where else ""
                 rows.append(row(test, **columns, reference=bench.reference_name))
                 if not rows[-1]["ok"]:
                     break

@@ -2,6 +2,7 @@
 
 import functools
 import multiprocessing
+import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -85,14 +86,27 @@ def assuming(row: Row, images: int = course.BATCH) -> Row:
     return {**row, "status": "unsupported", "reason": reason}
 
 
+_REMEDIES = (
+    (
+        r"from (dynamic )?shared memory",
+        "is a __syncthreads() missing before it is read, or is part of it never loaded?",
+    ),
+    (r"from memory allocated", "is each output some thread's to write, and is each array filled before it is read?"),
+    (r"leaves (\d+) of \1 outputs unwritten$", "is the result copied back to the host (cudaMemcpyDeviceToHost)?"),
+)
+"""What to look at first, by what a reason says."""
+
+
 def noting(bench: IsolatedBench, rows: list[Row]) -> list[Row]:
-    """Rows, with what may explain a wrong result as the variant's process says it."""
-    return [row if row["ok"] or not bench.noted else _with_note(row, bench.noted) for row in rows]
+    """Rows, with what may explain a wrong result as the variant's process says it, and what to look at first."""
+    return [row if row["ok"] else _explained(row, bench.noted) for row in rows]
 
 
 def _because(row: Row, why: str) -> Row:
-    return {**row, "reason": f"{row['reason']} (where {why})"}
+    return {**row, "reason": f"{row['reason']} (in {row['layer']}, where {why})"}
 
 
-def _with_note(row: Row, noted: str) -> Row:
-    return {**row, "reason": f"{row['reason']}; {noted}"}
+def _explained(row: Row, noted: str) -> Row:
+    reason = f"{row['reason']}; {noted}" if noted else row["reason"]
+    remedy = next((words for pattern, words in _REMEDIES if re.search(pattern, reason)), "")
+    return {**row, "reason": f"{reason}; {remedy}" if remedy else reason}

@@ -167,4 +167,5 @@ def _printed(ev: Evidence, name: str, over: str) -> Table | None:
 
 
 def _ratio(ratio: Estimate) -> str:
-    return f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)}"
+    words = Markup('{} <span class="interval">{}</span>')
+    return words.format(units.ratio_within(ratio), units.ratio_interval(ratio))

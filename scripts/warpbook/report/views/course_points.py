@@ -71,13 +71,14 @@ def _final(ev: Evidence) -> Table:
     judged, variant = ev.submitted.judged(FINAL), ev.submitted.variant(FINAL)
     found = finals.rules(variant.code) if variant else []
     any_batch = judged.note or f"{judged.tests} tests passed {judged.where}" if judged.right else judged.words
+    right = None if judged.status == "unsupported" else judged.right and not judged.note
     kept = {True: "kept", False: "not kept", None: "a person must say"}
     return Table(
         "course-final",
         "The course's rules for the final file, as far as its tests and its code tell.",
         words("Rule", "Verdict", "Why"),
         (
-            ("Right at any batch size", kept[judged.right and not judged.note], any_batch),
+            ("Right at any batch size", kept[right], any_batch),
             *((rule.asks, kept[rule.kept], rule.words) for rule in found),
         ),
         "judged",

@@ -197,7 +197,7 @@ def answer():
     ("before", "body", "words"),
     [
         (JUDGES, "y[...] = 0", "must be exact on small integers"),
-        (ANSWERS.replace("ANSWER", 'b"{}"'), "answer(); import time; time.sleep(1)", "unwritten"),
+        (ANSWERS.replace("ANSWER", 'b"{}"'), "answer(); import time; time.sleep(0.3)", "unwritten"),
         (ANSWERS.replace("ANSWER", "b'{\"ok\": true}'"), "answer(); import os; os._exit(0)", "unwritten"),
         (ANSWERS.replace("ANSWER", 'b"[" * 90000'), "answer()", "answers what no variant's would"),
         (ANSWERS.replace("ANSWER", "b'{\"fault\": 7}'"), "answer()", "answers what no variant's would"),

@@ -157,7 +157,8 @@ def test_a_command_killed_at_any_moment_is_made_good_by_the_same_command(study, 
             time.sleep(0.1)
         assert not left, f"{place}: processes left: {left}"
         study.make(*arguments)
-        study.make("report")
+        if "report" not in arguments:
+            study.make("report")
         assert study.temporary() == [], place
         assert study.results() == undisturbed, place
     assert interrupted, "every command ended before it was killed: nothing was tested"

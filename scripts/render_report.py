@@ -3,7 +3,9 @@
 import argparse
 import gc
 import json
+import os
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,16 +68,14 @@ def main() -> None:
     parser.add_argument("--said", type=Path, help="file for the last words on the console")
     arguments = parser.parse_args()
     gc.disable()  # all objects live until the document is written: collecting garbage would take a seventh of the time
-    render(
-        arguments.study,
-        arguments.config,
-        arguments.run,
-        arguments.html,
-        arguments.pdf,
-        arguments.imported,
-        arguments.said,
-    )
+    given = arguments.study, arguments.config, arguments.run, arguments.html, arguments.pdf
+    # WeasyPrint's folders of fonts are in this one: it takes them away with its objects, which the end leaves alone.
+    with tempfile.TemporaryDirectory(prefix="weasyprint-") as tempfile.tempdir:
+        render(*given, arguments.imported, arguments.said)
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(main))
+    status = exit_status(main)
+    if not sys.stderr.closed:
+        sys.stdout.flush()
+    os._exit(status)  # taking all objects apart one by one would take as long as a tenth of the work

@@ -296,7 +296,9 @@ def copies(tmp_path_factory, newest_archive) -> list[Path]:
             shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out", "__pycache__"))
         command = [sys.executable, copy / "scripts" / "render_report.py", "--study", "fa18-m1"]
         command += ["--config", json.dumps(values), "--run", newest_archive, "--html", "a.html", "--pdf", "a.pdf"]
-        return subprocess.Popen(command, cwd=copy, env={**os.environ, "PYTHONHASHSEED": seed})
+        (copy / "tmp").mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "TMPDIR": str(copy / "tmp")}
+        return subprocess.Popen(command, cwd=copy, env=environment)
 
     copies = [tmp_path_factory.mktemp("copy") for _ in range(2)]
     processes = [started(copy, seed) for copy, seed in zip(copies, "12", strict=True)]
@@ -307,6 +309,10 @@ def copies(tmp_path_factory, newest_archive) -> list[Path]:
 def test_the_same_run_makes_the_same_bytes_in_every_process_and_copy_of_the_project(copies):
     for name in ("a.html", "a.pdf", "a-supplement.pdf"):
         assert (copies[0] / name).read_bytes() == (copies[1] / name).read_bytes()
+
+
+def test_rendering_leaves_no_temporary_file(copies):
+    assert [list((copy / "tmp").iterdir()) for copy in copies] == [[], []]
 
 
 def test_a_study_of_one_milestone_has_that_milestone_alone(copies):

@@ -143,13 +143,18 @@ def test_a_launcher_that_forks_without_end_is_stopped_and_leaves_nothing(setting
     assert not left
 
 
-# Each child forks the next, so slowly that twenty looks are taken before they stop by themselves.
+# Each child forks the next, and nine that wait: so slowly that many looks are taken before they stop by themselves, and
+# of a depth that Linux still forks at once from.
 BOMB = """
 import os, time
-for _ in range(1000):
+for _ in range(100):
+    for _ in range(9):
+        if os.fork() == 0:
+            time.sleep(50)
+            os._exit(0)
     if os.fork():
         break
-    time.sleep(0.004)
+    time.sleep(0.04)
 time.sleep(50)
 """
 

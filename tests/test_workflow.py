@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 
 from warpbook import devices, provenance, runs, tables
-from workspaces import TINY
 
 NO_GPU = not isinstance(devices.probe(), devices.Device)
 
@@ -249,7 +248,7 @@ def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(worksp
 
 
 def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the_first_is_left_alone(workspace):
-    workspace.configure(measuring={**TINY["measuring"], "timeout_s": 300})
+    workspace.compare_too(timeout_s=100)
     path, ends = workspace.folder / "kernels" / "loop_nest.py", workspace.folder / "kernels" / ".ends"
     waits = f"import os, time\n\nwhile not os.path.exists({str(ends)!r}):\n    time.sleep(0.05)\n"
     path.write_text(path.read_text().replace('"""\n\n', f'"""\n\n{waits}', 1))

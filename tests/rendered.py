@@ -1,11 +1,12 @@
 """Fixtures: the report of the archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -86,3 +87,59 @@ def report_without_gpu(tmp_path_factory, rendered) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("without_gpu")
     html, pdf = rendered(folder, gpu="none")
     return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"))
+
+
+FULLEST_VOID = 1 / 3
+"""The most of a page's height that may be empty; figures and short tables, which stay whole, are made to leave less."""
+
+ROUNDING_PX = 1.0
+
+
+def boxes(box: Any) -> Iterator[Any]:
+    """A box and all within it."""
+    yield box
+    for child in getattr(box, "children", ()):
+        yield from boxes(child)
+
+
+def shown(page: Any) -> list[Any]:
+    """Words and pictures of a page, running heads left out."""
+    inside = [child for child in page._page_box.children if "Margin" not in type(child).__name__]
+    found = [box for child in inside for box in boxes(child)]
+    words = [box for box in found if hasattr(box, "text") and box.text.strip() and box.style["visibility"] == "visible"]
+    return words + [box for box in found if "Replaced" in type(box).__name__]
+
+
+def beyond(page: Any) -> list[str]:
+    """What lies beyond a page's left or right margin, and by how many pixels."""
+    left = page._page_box.content_box_x()
+    right = left + page._page_box.width
+    reach = {box: max(box.position_x + box.width - right, left - box.position_x) for box in shown(page)}
+    return [f"{getattr(box, 'text', 'a picture')}: {far:.0f}" for box, far in reach.items() if far > ROUNDING_PX]
+
+
+def void(page: Any) -> float:
+    """The share of a page's height below its last word or picture."""
+    top, height = page._page_box.content_box_y(), page._page_box.height
+    return 1 - (max((box.position_y + box.height for box in shown(page)), default=top) - top) / height
+
+
+def mostly_empty(pages: list[Any]) -> dict[int, str]:
+    """Pages of which more is empty than may be, by number, with how much; a last one may be."""
+    shares = {place: void(page) for place, page in enumerate(pages, 1)}
+    return {place: f"{share:.2f}" for place, share in shares.items() if share > FULLEST_VOID and place < len(pages)}
+
+
+def beyond_margins(pages: list[Any], first: int) -> dict[int, list[str]]:
+    """What lies beyond the margins of pages from the first on."""
+    return {place: found for place, page in enumerate(pages, 1) if place >= first and (found := beyond(page))}
+
+
+AFTER_COVER = 2  # which has no margins
+
+
+@pytest.fixture(scope="session")
+def seen() -> SimpleNamespace:
+    """What is seen of pages that were laid out: words beyond their margins, and how much of them is empty."""
+    names = (boxes, shown, beyond, void, mostly_empty, beyond_margins)
+    return SimpleNamespace(AFTER_COVER=AFTER_COVER, **{function.__name__: function for function in names})

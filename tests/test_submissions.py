@@ -18,7 +18,6 @@ from pypdf import PdfReader
 from snakemake.io import PeriodicityDetector
 
 import report_submission
-import test_layout
 from warpbook import built_in_times, config, files, finals, plan, printed, runs, submissions, tables, units, variants
 from warpbook.errors import UserError
 from warpbook.grades import GRADES
@@ -424,11 +423,11 @@ def test_whether_a_file_is_right_that_nothing_tested_is_left_to_a_person(timed):
     assert first[1:] == ("a person must say", "it was not tested; the log says why")
 
 
-def test_on_the_pages_of_a_submission_with_times_nothing_is_cut_and_none_is_mostly_empty(timed):
+def test_on_the_pages_of_a_submission_with_times_nothing_is_cut_and_none_is_mostly_empty(timed, seen):
     roles = ("unroll", "fused", "final", "req_0", "req_1", *(f"op_{number}" for number in range(7)))
     ev = timed("NVIDIA H200", dict.fromkeys(roles, OUTPUT), **{role: [30, 50, 200, 300] for role in roles})
     document = rendering.of_submission(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
-    assert faults_of(document) == ({}, {})
+    assert faults_of(document, seen) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -563,20 +562,20 @@ def test_what_people_get_can_be_read_by_everyone_and_lasts(workspace):
             assert [f"{failure.rule_id}: {failure.message}" for failure in judged.failures] == []
 
 
-def faults_of(document: str) -> tuple[dict, dict]:
+def faults_of(document: str, seen) -> tuple[dict, dict]:
     """What lies beyond the margins of a submission's pages, and which of them are mostly empty, but for those before
     one where another optimization or the last chapter begins: each has pages of its own."""
     pages = pdf.laid_out(document).pages
     begun = re.findall(r'id="(m3-[a-z]+_\d+|course-final-file)"', document)[1:]
     ended = {place for place, page in enumerate(pages) if set(begun) & set(page.anchors)}
-    empty = test_layout.mostly_empty(pages)
-    beyond = test_layout.beyond_margins(pages, test_layout.AFTER_COVER)
+    empty = seen.mostly_empty(pages)
+    beyond = seen.beyond_margins(pages, seen.AFTER_COVER)
     return beyond, {place: share for place, share in empty.items() if place not in ended}
 
 
 @pytest.mark.parametrize("name", ["mixed", "hangs"])
-def test_on_the_pages_of_a_submission_nothing_is_cut_and_none_is_mostly_empty(workspace, name):
-    assert faults_of(workspace.report(name, ".html").read_text()) == ({}, {})
+def test_on_the_pages_of_a_submission_nothing_is_cut_and_none_is_mostly_empty(workspace, name, seen):
+    assert faults_of(workspace.report(name, ".html").read_text(), seen) == ({}, {})
 
 
 def test_a_submission_that_deletes_files_reaches_none(workspace):

@@ -24,6 +24,12 @@ def run():
     return runs.open_run(PROJECT / "reports" / "runs" / f"{RUN}.zip")
 
 
+@pytest.fixture(scope="module")
+def cpu_run():
+    named = re.search(r"^CPU times .*?run (\d{8}-[\w-]+)\.", README, re.MULTILINE | re.DOTALL)[1]
+    return runs.open_run(PROJECT / "reports" / "runs" / f"{named}.zip")
+
+
 def as_quoted(value_ms):
     digits = 3 if value_ms < 1 else 2 if value_ms < 10 else 1
     return f"{value_ms:.{digits}f}"
@@ -39,6 +45,17 @@ def test_a_layer_s_times_are_those_of_the_run(run, place, quoted):
     best = {name: min(median[f"cudnn_{name}"], median[f"cudnn_{name}_nhwc"]) for name in ("fp32", "tf32")}
     expected = {"split_fp16": median["split_fp16"], "cuDNN FP32": best["fp32"], "cuDNN TF32": best["tf32"]}
     assert quoted == {name: as_quoted(value) for name, value in expected.items()}
+
+
+@pytest.mark.parametrize(("place", "quoted"), rows_of("layer on a CPU"))
+def test_a_layer_s_times_on_a_cpu_are_those_of_their_run(cpu_run, place, quoted):
+    frame = cpu_run.table(tables.OP_TIMES)
+    network, layer = place.split()
+    chosen = (frame.network == network) & (frame.layer == layer) & (frame["size"] == 10000)
+    chosen &= (frame.device == "cpu") & (frame.kind == "op") & (frame.status == "ok")
+    median = frame[chosen].set_index("variant").median_ms
+    names = {"register_blocked": "register_blocked", "ONNX Runtime": "onnxruntime", "PyTorch": "torch_cpu"}
+    assert quoted == {name: as_quoted(median[variant]) for name, variant in names.items()}
 
 
 @pytest.mark.parametrize(("network", "quoted"), rows_of("whole network"))

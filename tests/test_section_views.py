@@ -120,6 +120,19 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     assert [layer for layer, _ in top.bounds] == ev.layer_names
     assert [program.name for program in top.programs][:2] == [best, naive]
     assert any("two machines" in caveat for caveat in top.caveats)
+    assert top.idea == "FP32 products from halves on tensor cores"
+    example = summary.view(ev).kernels.claims.example
+    refuted = [one for one in ev.claims.refuted if example.startswith(f"{one.variant}, “{one.claim.says}”")]
+    assert refuted
+    assert refuted[0].variant in [step.name for step in ev.ranking.chain(ev.ranking.best)]
+
+
+@pytest.mark.parametrize(
+    ("title", "inside"),
+    [("Layer by layer", "layer by layer"), ("FP32 sums", "FP32 sums"), ("A tile", "a tile"), ("", "")],
+)
+def test_a_title_within_a_sentence_begins_small_unless_with_an_abbreviation(title, inside):
+    assert cells.within(title) == inside
 
 
 def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, newest_archive, tmp_path, rewritten):

@@ -102,3 +102,8 @@ def file_verdict(judged: Judged) -> Markup:
 def claim_verdict(verdict: str) -> Markup:
     """A claim's verdict in its colour."""
     return Markup('<span class="{}">{}</span>').format(verdict.replace(" ", "-"), verdict)
+
+
+def within(title: str) -> str:
+    """A title as a part of a sentence: its first letter small, unless an abbreviation begins with it."""
+    return title if title[1:2].isupper() or title[1:2].isdigit() else title[:1].lower() + title[1:]

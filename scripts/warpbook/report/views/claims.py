@@ -17,11 +17,14 @@ SHARES = {"fma_share", "fp32_peak_share"}
 
 @dataclass(frozen=True)
 class Tally:
-    """How many claims there are, how many of each verdict in words, and the variants of which one was refuted."""
+    """How many claims there are, and how many of each verdict in words.
+
+    example: a refuted one with its figures, of a step to the best kernel where there is one; empty where none was.
+    """
 
     claims: int
     verdicts: str
-    refuted: tuple[str, ...]
+    example: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,14 @@ def tally(ev: Evidence) -> Tally | None:
         return None
     counted = Counter(one.verdict for one in judged)
     said = ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS if counted[verdict])
-    return Tally(len(judged), said, tuple(dict.fromkeys(one.variant for one in ev.claims.refuted)))
+    return Tally(len(judged), said, _example(ev))
+
+
+def _example(ev: Evidence) -> str:
+    refuted = [one for one in ev.claims.refuted if one.claim.says and one.figures]
+    chain = [step.name for step in ev.ranking.chain(ev.ranking.best)] if ev.ranking.best else []
+    refuted.sort(key=lambda one: one.variant not in chain)
+    return next((f"{one.variant}, {_expected(one)} ({tested(one.claim)}): {figures(one)}" for one in refuted), "")
 
 
 def of(ev: Evidence, variant: str) -> tuple[Told, ...]:

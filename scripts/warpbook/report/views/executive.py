@@ -50,13 +50,15 @@ class Program:
 
 @dataclass(frozen=True)
 class Executive:
-    """What bounds the best kernel is told a layer a sentence. largest: of the steps from the naive kernel to the best;
-    spread: how long the programs of all variants take; since: what changed since the run before."""
+    """idea: the best kernel's title, within a sentence; bounds: what bounds it, a layer a sentence; largest: of the
+    steps from the naive kernel to it; spread: how long the programs of all variants take; since: what changed since
+    the run before."""
 
     layers: str
     images: str
     device: str
     time: Cell
+    idea: str
     best: Gain | None
     peer: Gain | None
     largest: Gain | None
@@ -85,6 +87,7 @@ def view(ev: Evidence) -> Executive | None:
         images=units.count(ev.largest),
         device=ev.device_name("gpu"),
         time=cells.timed(ev.times.total(best.name, ev.largest)),
+        idea=cells.within(best.title),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,

@@ -83,7 +83,7 @@ def _behind(ev: Evidence, one: Implementation, library: Implementation) -> str:
     if not time or not ratio or ratio.high >= 1:
         return ""
     speed = f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)} as fast as the library"
-    return f"{one.name}, {one.title[0].lower()}{one.title[1:]}, takes {units.time(time.value)}: {speed}."
+    return f"{one.name}, {cells.within(one.title)}, takes {units.time(time.value)}: {speed}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:

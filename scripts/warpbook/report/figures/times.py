@@ -50,7 +50,8 @@ def op_times(ev: Evidence) -> str:
         bound = ev.times.fp32_bound_ms(layer, size)
         assert bound is not None  # of what was measured on a GPU
         axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
-        note(axes, f"FP32 bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
+        what = "FP32" if ev.times.bound_by(layer, size) == "FP32 arithmetic" else "traffic"
+        note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
         axes.set_title(f"{layer.name}: {layer}")
         axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times))
         axes.set_xlabel("Op time, ms")

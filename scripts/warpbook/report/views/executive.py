@@ -153,7 +153,7 @@ def _spread(ev: Evidence) -> str:
     if len(times) < 2:
         return ""
     return (
-        f"With any of {len(times)} GPU variants it takes {units.time(min(times) * 1e3, 3)} to "
+        f"With any of {len(times)} GPU variants the whole program takes {units.time(min(times) * 1e3, 3)} to "
         f"{units.time(max(times) * 1e3, 3)}, of which convolution calls are {units.percent(min(shares))} to "
         f"{units.percent(max(shares))}; start-up, copies and the other layers are the rest"
     )

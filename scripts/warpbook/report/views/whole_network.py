@@ -69,9 +69,9 @@ def headline(ev: Evidence) -> str:
     slower = [_behind(ev, one, theirs) for one in ev.networks.recorded if not one.header.peer and one != ours]
     return " ".join(
         [
-            f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} and "
-            f"{units.time(other.value)} by {theirs.name}, the fastest of the libraries whose scores were right: "
-            f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)}, timed in two processes.",
+            f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
+            f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest library "
+            f"whose scores were right: {units.ratio_within(ratio)}† {units.ratio_interval(ratio)}.",
             *filter(None, slower),
         ]
     )
@@ -82,8 +82,8 @@ def _behind(ev: Evidence, one: Implementation, library: Implementation) -> str:
     time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, library.name, ev.largest)
     if not time or not ratio or ratio.high >= 1:
         return ""
-    speed = f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)} as fast as the library"
-    return f"{one.name}, {cells.within(one.title)}, takes {units.time(time.value)}: {speed}."
+    speed = f"{units.ratio_within(ratio)}† {units.ratio_interval(ratio)}"
+    return f"{one.name} ({cells.within(one.title)}) takes {units.time(time.value)}, slower than the library: {speed}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:

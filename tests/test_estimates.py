@@ -97,6 +97,11 @@ def test_no_number_of_samples_decides_where_runs_of_the_same_code_differ_as_much
     assert estimates.samples_deciding(Estimate(value, value - 0.01, value + 0.01, 50), 0.02, 0.03) is None
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.995, 1.1), (0.9, 0.995)])
+def test_an_interval_that_ends_at_its_value_narrows_from_the_other_side_alone(low, high):
+    assert estimates.samples_deciding(Estimate(0.995, low, high, 10), 0.02, 0.03) > 10
+
+
 def test_a_sum_of_short_series_is_no_surer_than_its_parts():
     series = [np.array([10.0, 11.0, 9.0]), np.array([20.0, 19.0, 21.0])]
     parts = [estimates.median(samples) for samples in series]

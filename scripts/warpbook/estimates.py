@@ -154,12 +154,14 @@ def samples_deciding(speedup: Estimate, same_within: float, beyond: float) -> in
     if not math.isfinite(below) or not math.isfinite(above):
         return None
     if speedup.value < 1 - beyond:
-        scale = (1 - beyond - speedup.value) / above
+        ends = [(above, 1 - beyond - speedup.value)]
     elif speedup.value > 1 + beyond:
-        scale = (speedup.value - 1 - beyond) / below
+        ends = [(below, speedup.value - 1 - beyond)]
     else:
-        scale = min((speedup.value - 1 + same_within) / below, (1 + same_within - speedup.value) / above)
-    return math.ceil(speedup.n / scale**2) if scale > 0 else None
+        ends = [(below, speedup.value - 1 + same_within), (above, 1 + same_within - speedup.value)]
+    if any(room <= 0 for _, room in ends):
+        return None
+    return math.ceil(speedup.n * max(width / room for width, room in ends) ** 2)
 
 
 def verdict(speedup: Estimate, same_within: float, beyond: float = 0.0) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
+from warpbook import units
+
 SNAKEMAKE = "snakemake.logging"
 """The logger that Snakemake speaks through."""
 EVERY_S = 30
@@ -167,8 +169,7 @@ def standing(wanted: Iterable[str]) -> list[str]:
         else:
             others.append(str(file))
     lines = [line for words in said.values() for line in words]
-    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-    return [*lines, *([f"here: {', '.join(others[:MOST_NAMED])}{more}"] if others else [])]
+    return [*lines, *([f"here: {units.listed(others, MOST_NAMED)}"] if others else [])]
 
 
 def shorten(wanted: Callable[[], Iterable[str]] = list) -> None:

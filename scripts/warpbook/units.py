@@ -70,6 +70,11 @@ def ratio_within(estimate: Estimate) -> str:
     return f"{estimate.value:.{_ratio_decimals(estimate)}f}×"
 
 
+def ratio_and_interval(estimate: Estimate, mark: str = "") -> str:
+    """Both, with a mark such as † behind the speedup: 1.140×† [1.138, 1.142]."""
+    return f"{ratio_within(estimate)}{mark} {ratio_interval(estimate)}"
+
+
 def _ratio_decimals(estimate: Estimate) -> int:
     width = max(estimate.high - estimate.low, estimate.value / 1e6)
     return max(0, min(1 - math.floor(math.log10(width)), 3 - math.floor(math.log10(estimate.value))))

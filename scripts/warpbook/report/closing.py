@@ -43,7 +43,7 @@ def _headline(ev: Evidence) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=naive.name) if naive and naive != best else None
     if naive is None or speedup is None:
         return words
-    ratio = f"{units.ratio_within(speedup.ratio)} {units.ratio_interval(speedup.ratio)}"
+    ratio = units.ratio_and_interval(speedup.ratio)
     return f"{words}; {ratio} over {naive.name} ({units.sample_size([speedup.ratio])})"
 
 

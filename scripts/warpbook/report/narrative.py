@@ -46,10 +46,7 @@ class Figures:
         speedup = self._speedup(variant, over, layer, size, kind)
         if not speedup:
             return NOT_MEASURED
-        return (
-            f"{units.ratio_within(speedup.ratio)}{'' if speedup.paired else '†'} {units.ratio_interval(speedup.ratio)} "
-            f"n\u202f{speedup.ratio.n}"
-        )
+        return f"{units.ratio_and_interval(speedup.ratio, '' if speedup.paired else '†')} n\u202f{speedup.ratio.n}"
 
     def verdict(self, variant: str, over: str = "", layer: str = "", size: int = 0) -> str:
         """faster, slower, same or ambiguous."""

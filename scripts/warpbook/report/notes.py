@@ -71,15 +71,15 @@ def _place(row: Change) -> tuple[str, ...]:
 
 
 def _told(row: Change) -> str:
-    place, ratio = row.place, f"{units.ratio_within(row.speedup)} {units.ratio_interval(row.speedup)}"
+    place, ratio = row.place, units.ratio_and_interval(row.speedup)
     where = f"{code(place.variant)} on {code(place.network)} ({place.device}), {units.count(place.size)} images"
     times = f"{units.time(row.base.value)} before and {units.time(row.head.value)} now"
     return f"{where}: {ratio} of its former speed, {times}"
 
 
 def _together(device: str, size: int, ratio: Estimate) -> str:
-    speed = f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)}"
-    return f"all unchanged variants on the {device}, {units.count(size)} images, moved together: {speed}"
+    where = f"all unchanged variants on the {device}, {units.count(size)} images"
+    return f"{where}, moved together: {units.ratio_and_interval(ratio)}"
 
 
 def _what_decides(speedup: Estimate, near: float, far: float) -> str:

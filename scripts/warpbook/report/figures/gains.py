@@ -124,7 +124,7 @@ def _waterfall(ev: Evidence, axes: Axes, chain: list[Variant]) -> None:
         words = [units.time(after)]
         if stepped:
             ratio = stepped.ratio
-            words += [f"{units.ratio_within(ratio)} {units.ratio_interval(ratio)} {units.sample_size([ratio])}"]
+            words += [f"{units.ratio_and_interval(ratio)} {units.sample_size([ratio])}"]
         words += [f"in all {units.ratio(whole.ratio.value)}"] if whole and last.name != first else []
         note(axes, "; ".join(words), (max(before, after), place), (5, 0))
     for upper, lower, value in zip(rows, rows[1:], times, strict=False):

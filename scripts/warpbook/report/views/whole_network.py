@@ -71,7 +71,7 @@ def headline(ev: Evidence) -> str:
         [
             f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
             f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest library "
-            f"whose scores were right: {units.ratio_within(ratio)}† {units.ratio_interval(ratio)}.",
+            f"whose scores were right: {units.ratio_and_interval(ratio, '†')}.",
             *filter(None, slower),
         ]
     )
@@ -82,13 +82,13 @@ def _behind(ev: Evidence, one: Implementation, library: Implementation) -> str:
     time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, library.name, ev.largest)
     if not time or not ratio or ratio.high >= 1:
         return ""
-    speed = f"{units.ratio_within(ratio)}† {units.ratio_interval(ratio)}"
+    speed = units.ratio_and_interval(ratio, "†")
     return f"{one.name} ({cells.within(one.title)}) takes {units.time(time.value)}, slower than the library: {speed}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:
     gains = [
-        f"{units.ratio_within(gain)} {units.ratio_interval(gain)} at {units.count(size)}"
+        f"{units.ratio_and_interval(gain)} at {units.count(size)}"
         for size in ev.sizes
         if (gain := ev.networks.gain(one, size))
     ]

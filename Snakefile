@@ -24,7 +24,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, "scripts")
-from warpbook import config as configuration
 from warpbook import built_in_times, console, dependencies, extras, locks, machine, networks, plan, profilers
 from warpbook import runs, sharing, submissions, tables, variants
 from warpbook import workflow as workflow_of_jobs  # `workflow` is Snakemake's
@@ -46,9 +45,8 @@ if workflow.is_main_process:
 # The programs read the networks of config.yaml, or what the command line set over them.
 os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})
 try:
-    KNOWN = variants.discover()
-    CONFIG = configuration.load(config, list(KNOWN))
-    PLAN = plan.make(CONFIG, KNOWN)
+    PLAN = plan.of(config)
+    CONFIG = PLAN.config
     PLAN.gpu_sources
     GPUS = PLAN.gpus
     SUBMITTED = submissions.submitted(CONFIG)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from warpbook import config, plan, provenance, runs, variants
+from warpbook import plan, provenance, runs
 from warpbook.apart import meanwhile
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
@@ -33,8 +33,7 @@ def render(
     profiles: the folder of the profiles that were imported for the study. said: a file for what the console is told of
     the report. The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it.
     """
-    known = variants.discover()
-    planned = plan.make(config.load(values, list(known)), known)
+    planned = plan.of(values)
     ev = evidence.load(planned, study, runs.open_run(run), imported.of_study(profiles) if profiles else ())
     commit, dirty = provenance.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from warpbook import config, plan, provenance, runs, variants
+from warpbook import plan, provenance, runs
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.grades import GRADES
@@ -18,8 +18,7 @@ from warpbook.report.pdf import paged, write_strangers_pdf
 
 def render(values: dict[str, Any], run: Path, out: Path) -> None:
     """Write report.pdf, report.html and report.csv into the folder `out`."""
-    known = variants.discover()
-    planned = plan.make(config.load(values, list(known)), known)
+    planned = plan.of(values)
     ev = evidence.load(planned, planned.config.study, runs.open_run(run))
     commit, dirty = provenance.commit()
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)

@@ -1,13 +1,13 @@
 """The plan of a command: what it measures, and where its GPU figures come from. Made before any job runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from warpbook import course, devices, profilers, runs, variants, weights
-from warpbook.config import Config, Study, Target
+from warpbook.config import Config, Study, Target, load
 from warpbook.devices import Device
 from warpbook.errors import UserError, nearest
 from warpbook.runs import Run
@@ -273,6 +273,12 @@ class Plan:
         """Archived runs that the chosen studies cite."""
         paths = [source.archived.path for source in self.gpu_sources.values() if source.archived]
         return list(dict.fromkeys(paths))
+
+
+def of(values: Mapping[str, Any]) -> Plan:
+    """The plan for a configuration's values, which are checked against the variants that are here."""
+    known = variants.discover()
+    return make(load(values, list(known)), known)
 
 
 def make(config: Config, known: dict[str, Variant] | None = None) -> Plan:

@@ -40,12 +40,11 @@ class Tests:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole program: its time in s, the median of so many runs, and the share that its convolution calls have."""
+    """A whole program: its time, the median of so many runs."""
 
     name: str
     elapsed: str
     runs: int
-    share: str
 
 
 @dataclass(frozen=True)
@@ -134,12 +133,9 @@ def _programs(ev: Evidence, best: Variant) -> Iterator[Program]:
     """The best kernel's, the naive one's, and the frameworks'."""
     shown = [best, ev.ranking.naive, ev.programs.framework("gpu"), ev.programs.framework("cpu")]
     for variant in dict.fromkeys(one.name for one in shown if one):
-        found, op = ev.programs.runs(variant, ev.largest), ev.times.total(variant, ev.largest)
-        if found.empty:
-            continue
-        elapsed = float(found.elapsed_s.median())
-        share = units.percent(op.value / 1e3 / elapsed) if op else ""
-        yield Program(variant, units.time(elapsed * 1e3, 3), len(found), share)
+        found = ev.programs.runs(variant, ev.largest)
+        if not found.empty:
+            yield Program(variant, units.time(found.elapsed_s.median() * 1e3, 3), len(found))
 
 
 def _spread(ev: Evidence) -> str:
@@ -178,7 +174,8 @@ def _since(ev: Evidence) -> str:
 def _caveats(ev: Evidence) -> Iterator[str]:
     apart = ev.gpu_run is not ev.local
     if apart and ev.ranking.best_cpu:
-        host = ev.gpu_run.record["machine"]["cpu"] if ev.gpu_run else {}
+        assert ev.gpu_run is not None  # of which the best kernel is
+        host = ev.gpu_run.record["machine"]["cpu"]
         yield (
             f"GPU and CPU figures come from two machines: {ev.device_name('gpu')}, in a host with {host['model']}, "
             f"{host['cores']} cores, and {ev.device_name('cpu')}"

@@ -209,21 +209,25 @@ class Table:
         import pandas as pd
 
         values = self._opened(source, origin or str(source), renamed or {})
-        dtypes = {name: column.dtype.replace("string", "object") for name, column in self.columns.items()}
-        return pd.DataFrame({name: pd.Series(values[name], dtype=dtype) for name, dtype in dtypes.items()})
+        return pd.DataFrame({name: pd.Series(values[name], dtype=dtype) for name, dtype in self._dtypes.items()})
 
     def read_again(self, content: bytes, renamed: Mapping[str, str] | None = None) -> "pd.DataFrame":
         """The same of a file's content that `read` has found in order, without a check: in a tenth of the time."""
         import pandas as pd
 
-        dtypes = {name: column.dtype.replace("string", "object") for name, column in self.columns.items()}
         empty = {name: [""] for name, column in self.columns.items() if column.dtype in ("float64", "Int64")}
         text = io.BytesIO(gzip.decompress(content) if self.name.endswith(".gz") else content)
         head = next(csv.reader([text.readline().decode("utf-8-sig")]))
         names = [(renamed or {}).get(name, name) for name in head]
-        held = pd.read_csv(text, header=None, names=names, dtype=dtypes, keep_default_na=False, na_values=empty)
+        held = pd.read_csv(text, header=None, names=names, dtype=self._dtypes, keep_default_na=False, na_values=empty)
         later = {name: [None if name in empty else ""] * len(held) for name in self.columns.keys() - set(names)}
-        return held.assign(**{name: pd.Series(cells, dtype=dtypes[name]) for name, cells in later.items()})[[*dtypes]]
+        held = held.assign(**{name: pd.Series(cells, dtype=self._dtypes[name]) for name, cells in later.items()})
+        return held[[*self.columns]]
+
+    @property
+    def _dtypes(self) -> dict[str, str]:
+        """Those of the columns in a data frame."""
+        return {name: column.dtype.replace("string", "object") for name, column in self.columns.items()}
 
     def rows(self, path: str | Path) -> list[Row]:
         """The rows of a small file, checked alike, without pandas, whose import costs a short program more than its

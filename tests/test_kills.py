@@ -39,10 +39,9 @@ class Study:
     def __init__(self, workspace):
         self.workspace, self.folder = workspace, workspace.folder
         (self.folder / "tmp").mkdir()
-        self.environment = {**os.environ, "TMPDIR": str(self.folder / "tmp"), "TINY_STUDY": str(self.folder)}
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        return self.workspace.start(*arguments, env=self.environment)
+        return self.workspace.start(*arguments, TMPDIR=str(self.folder / "tmp"), TINY_STUDY=str(self.folder))
 
     def make(self, *arguments: str) -> str:
         """What a command prints that ends well; a comparison may end with its verdict."""

@@ -35,13 +35,18 @@ def as_quoted(value_ms):
     return f"{value_ms:.{digits}f}"
 
 
-@pytest.mark.parametrize(("place", "quoted"), rows_of("layer"))
-def test_a_layer_s_times_are_those_of_the_run(run, place, quoted):
+def medians(run, place, state, kind):
+    """By variant, of 10,000 images on a network's layer."""
     frame = run.table(tables.OP_TIMES)
     network, layer = place.split()
     chosen = (frame.network == network) & (frame.layer == layer) & (frame["size"] == 10000)
-    chosen &= (frame.state == "cold") & (frame.kind == "gpu") & (frame.status == "ok")
-    median = frame[chosen].set_index("variant").median_ms
+    chosen &= (frame.state == state) & (frame.kind == kind) & (frame.status == "ok")
+    return frame[chosen].set_index("variant").median_ms
+
+
+@pytest.mark.parametrize(("place", "quoted"), rows_of("layer"))
+def test_a_layer_s_times_are_those_of_the_run(run, place, quoted):
+    median = medians(run, place, "cold", "gpu")
     best = {name: min(median[f"cudnn_{name}"], median[f"cudnn_{name}_nhwc"]) for name in ("fp32", "tf32")}
     expected = {"split_fp16": median["split_fp16"], "cuDNN FP32": best["fp32"], "cuDNN TF32": best["tf32"]}
     assert quoted == {name: as_quoted(value) for name, value in expected.items()}
@@ -49,11 +54,7 @@ def test_a_layer_s_times_are_those_of_the_run(run, place, quoted):
 
 @pytest.mark.parametrize(("place", "quoted"), rows_of("layer on a CPU"))
 def test_a_layer_s_times_on_a_cpu_are_those_of_their_run(cpu_run, place, quoted):
-    frame = cpu_run.table(tables.OP_TIMES)
-    network, layer = place.split()
-    chosen = (frame.network == network) & (frame.layer == layer) & (frame["size"] == 10000)
-    chosen &= (frame.device == "cpu") & (frame.kind == "op") & (frame.status == "ok")
-    median = frame[chosen].set_index("variant").median_ms
+    median = medians(cpu_run, place, "hot", "op")
     names = {"register_blocked": "register_blocked", "ONNX Runtime": "onnxruntime", "PyTorch": "torch_cpu"}
     assert quoted == {name: as_quoted(median[variant]) for name, variant in names.items()}
 

@@ -232,10 +232,7 @@ def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(worksp
     for part in ("samples/cpu/fa18/im2col_blas.csv.gz", "programs/cpu/fa18/im2col_blas.csv"):
         (workspace.folder / "results" / "parts" / part).unlink()
     shutil.rmtree(workspace.folder / "results" / "run")
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "measure"]
-    process = subprocess.Popen(
-        command, cwd=workspace.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = workspace.start("measure", cores=1)
     for line in process.stdout:
         if re.search(r"^\[.*\] \S+ (Timing|Running)", line):
             break
@@ -254,8 +251,7 @@ def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the
     path.write_text(path.read_text().replace('"""\n\n', f'"""\n\n{waits}', 1))
     checked = "results/parts/correctness/cpu/fa18/loop_nest.csv"
     (workspace.folder / checked).unlink()
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", checked]
-    first = subprocess.Popen(command, cwd=workspace.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    first = workspace.start(checked, cores=1)
     assert any("Checking loop_nest" in line for line in first.stdout)
     second = workspace.snakemake(checked, check=False)
     ended = first.poll() is not None

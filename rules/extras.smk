@@ -50,6 +50,7 @@ rule sanitize_variant:
         sanitizer="results/parts/sanitizer/{variant}.csv",
     log:
         "logs/sanitize_variant/{variant}.log",
+    priority: 1  # beside the checks, and not between measurements
     group:
         "gpu"
     conda:

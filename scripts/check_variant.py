@@ -11,7 +11,7 @@ import numpy as np
 from warpbook import data, networks, reference, sharing, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import scratch_folder
-from warpbook.harness import building, checking, coursework, driven, emulator, inference, sandbox
+from warpbook.harness import ahead, building, checking, coursework, driven, emulator, inference, sandbox
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
@@ -144,6 +144,8 @@ def main() -> None:
     sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
     shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
     rows: list[Row] = []
+    if arguments.device == "gpu" and not sandboxed and not variant.course:
+        ahead.load(variant.header.requires)
 
     try:
         with sharing.held(arguments.device, arguments.out, shared=True), scratch_folder() as folder:

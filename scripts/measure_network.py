@@ -13,7 +13,7 @@ import numpy as np
 from warpbook import data, implementations, networks, sharing, tables, weights
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
-from warpbook.harness import building, checking, sandbox, timing
+from warpbook.harness import ahead, building, checking, sandbox, timing
 from warpbook.harness.checking import Row
 from warpbook.harness.supervision import Failed, supervised
 from warpbook.implementations import Implementation
@@ -125,6 +125,8 @@ def main() -> None:
     if arguments.enclosed:
         return sandbox.say(produce())
     require_target("gpu")
+    if not sandboxed:
+        ahead.load(implementation.header.requires, baseline.header.requires if baseline else "")
     with sharing.held("gpu", arguments.samples):
         require_same(machine, "gpu")
         measured: list[Measured] = []

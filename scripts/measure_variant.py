@@ -13,7 +13,7 @@ from typing import Any
 from warpbook import bounds, networks, outcomes, sharing, tables, variants
 from warpbook.config import Measuring
 from warpbook.errors import exit_status
-from warpbook.harness import building, checking, host, sandbox, timing
+from warpbook.harness import ahead, building, checking, host, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
 from warpbook.harness.supervision import Failed, supervised
 from warpbook.machine import measured_on, require_same, require_target
@@ -190,6 +190,8 @@ def main() -> None:
         measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
         return sandbox.say([layer.name, images, samples] for (layer, images), samples in measured)
     require_target(arguments.device)
+    if arguments.device == "gpu" and not sandbox.chosen(arguments.sandbox, "gpu"):
+        ahead.load(variant.header.requires, baseline.header.requires if baseline else "")
     with sharing.held(arguments.device, arguments.out, number=arguments.gpu):
         require_same(machine, arguments.device)
         rows = timed(arguments, network, variant, baseline, remaining, machine)

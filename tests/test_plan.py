@@ -7,6 +7,7 @@ from warpbook import config, plan, variants
 from warpbook.devices import Device
 from warpbook.errors import UserError
 from warpbook.plan import Plan
+from warpbook.targets import Targets
 
 KNOWN = variants.discover()
 
@@ -38,12 +39,24 @@ def test_a_study_may_name_the_optimizations_that_are_run_whole():
     assert planned.program_sizes("fa19", "simd") == [10000]
 
 
+def test_nsight_systems_watches_starting_points_frameworks_and_submissions_beside_cupti():
+    target = {"arch": "sm_90", "memory_gib": 80, "profilers": ["cupti", "nsys"]}
+    planned = plan.make(load(study="fa18", target=target), KNOWN)
+    watched = {path.split("results/parts/profiles/nsys/gpu/fa18/")[-1] for path in Targets(planned).profiles}
+    shown = {"direct", "cudnn_fp32", "constant_weights_shared_input", "unroll_gemm_streams"}
+    assert {path for path in watched if "/" not in path} == {f"{name}.csv" for name in shown}
+    assert planned.profile_sizes("nsys", "fa18", "direct") == [10000]
+    assert Targets(planned).baseline_profile("nsys", "fa18", "unroll_gemm_streams") == []
+    assert len(Targets(planned).baseline_profile("cupti", "fa18", "unroll_gemm_streams")) == 1
+    alone = plan.make(load(study="fa18", target={**target, "profilers": ["nsys"]}), KNOWN)
+    assert alone.profile_sizes("nsys", "fa18", "coarsened") == [10000]
+
+
 def test_a_layer_that_a_study_draws_is_profiled_at_its_size_under_both_variants():
     planned = made(study="fa18")
     assert planned.profile_sizes("cupti", "fa18", "constant_weights") == [100, 10000]
     assert planned.profile_sizes("cupti", "fa18", "direct") == [10, 100, 1000, 10000]
     assert planned.profile_sizes("cupti", "fa18", "coarsened") == [10000]
-    assert planned.profile_sizes("nsys", "fa18", "constant_weights") == [10000]
 
 
 def test_every_weight_set_is_watched_with_starting_points_and_with_the_submission():

@@ -272,6 +272,25 @@ def test_which_gpu_made_a_part_is_noted_though_the_job_asked_cuda_itself(start, 
     assert row["measured_on"].partition("/")[2] == hashlib.sha256(bytes([0xAB, *[0] * 15])).hexdigest()[:12]
 
 
+IMPORTS_AHEAD = """
+import ctypes, os, sys
+from warpbook.harness import ahead
+
+ahead.load("no_such_package", "wave")
+assert {"wave", "cupy", "warpbook.harness.gpu"} <= set(sys.modules)
+child = os.fork()
+if not child:
+    os._exit(ctypes.CDLL("libcuda.so.1").cuInit(0))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_what_a_job_imports_before_its_turn_leaves_cuda_to_its_forks(driver):
+    given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
+    given["WARPBOOK_SIMULATED"] = "1"
+    subprocess.run([sys.executable, "-c", IMPORTS_AHEAD], env=given, check=True)
+
+
 def test_one_gpu_is_the_machine_s_as_ever(start, lock):
     job = start(gpus=1, here=3, lasts_s=60, CUDA_VISIBLE_DEVICES="GPU-ab000000-0000-0000-0000-000000000001,")
     assert said(job)[0].startswith("GPU-ab000000-0000-0000-0000-000000000001")

@@ -175,11 +175,17 @@ class Plan:
         return not self.variants[variant].header.builds_on or self.is_framework(variant)
 
     def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
-        """Sizes at which a profiler watches the program: all that it is run at, and those at which a study draws it;
-        Nsight Systems the largest alone."""
+        """Sizes at which a profiler watches the program: all that it is run at, and those at which a study draws it.
+
+        Nsight Systems watches the largest alone, and where CUPTI does too only starting points, frameworks and what a
+        study shows as its submission: it is there to agree or disagree.
+        """
         sizes = self.program_sizes(network, variant)
-        if tool == "nsys" or not sizes:
-            return sizes[-1:]
+        if tool == "nsys":
+            wanted = "cupti" not in self.profilers or variant in self._shown(network) or self.repeats_programs(variant)
+            return sizes[-1:] if wanted else []
+        if not sizes:
+            return []
         drawn = [study.drawn for study in self.config.studies.values() if study.network == network and study.drawn]
         also = {one.size for one in drawn if variant in self.with_baselines([one.variant])}
         return sorted({*sizes, *also})
@@ -187,9 +193,12 @@ class Plan:
     def profile_weights(self, tool: str, network: str, variant: str) -> list[str]:
         """Weight sets besides the first with which the program of a starting point, or of what a study shows as its
         submission, is watched at the largest size."""
-        shown = {name for study in self.config.studies.values() if study.network == network for name in study.profiled}
-        wanted = variant in shown or not self.variants[variant].header.builds_on
+        wanted = variant in self._shown(network) or not self.variants[variant].header.builds_on
         return self.weight_sets(network)[1:] if wanted and tool != "nsys" else []
+
+    def _shown(self, network: str) -> set[str]:
+        """Variants whose programs a study of a network shows as its submission."""
+        return {name for study in self.config.studies.values() if study.network == network for name in study.profiled}
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here; sp19's are imported by whoever has them."""

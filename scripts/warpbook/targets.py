@@ -146,7 +146,15 @@ class Targets:
     def _traced(self) -> list[str]:
         """`tool/gpu/place` for every program that a tracing profiler watches."""
         tools = [tool for tool in profilers.TRACERS if tool in self.plan.profilers]
-        return [f"{tool}/gpu/{place}" for tool in tools for place in self._profiled]
+        return [
+            f"{tool}/gpu/{place}"
+            for tool in tools
+            for place in self._profiled
+            if self._watches(tool, *place.split("/"))
+        ]
+
+    def _watches(self, tool: str, network: str, variant: str) -> bool:
+        return bool(self.plan.profile_sizes(tool, network, variant))
 
     @property
     def _counted(self) -> list[str]:
@@ -197,7 +205,7 @@ class Targets:
     def baseline_profile(self, tool: str, network: str, variant: str) -> list[str]:
         """The profiles of a variant's baseline, where its program is profiled too."""
         baseline = self._baseline(variant)
-        watched = baseline and self.plan.program_sizes(network, baseline.name)
+        watched = baseline and self._watches(tool, network, baseline.name)
         return [f"{PARTS}/profiles/{tool}/gpu/{network}/{baseline.name}.csv"] if baseline and watched else []
 
     def images(self, network: str, device: str) -> list[str]:

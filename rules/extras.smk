@@ -112,6 +112,38 @@ rule attack_harness:
         "python3 {input.program:q} --device gpu --out {output.attacks:q} 2> >(tee {log:q} >&2)"
 
 
+rule measure_precision:
+    """One variant's error against float64, over the length of sums and the range of inputs, beside that of `direct`."""
+    input:
+        program="scripts/measure_precision.py",
+        modules=dependencies.of("measure_precision.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        direct=lambda wildcards: TARGETS.files_of(variants.BASELINE),
+    output:
+        precision="results/parts/precision/{variant}.csv",
+    log:
+        "logs/measure_precision/{variant}.log",
+    priority: 1  # before any measurement, which would wait for it
+    group:
+        "gpu"
+    conda:
+        "../requirements/conda.yaml"
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        timeout=CONFIG.measuring.timeout_s,
+        sandbox=CONFIG.sandbox,
+        rerun_on_columns=dependencies.columns(tables.PRECISION),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Errors of {wildcards.variant} beside those of direct"
+    shell:
+        "python3 {input.program:q} --variant {wildcards.variant:q} --timeout {params.timeout:q}"
+        " --sandbox {params.sandbox:q} --out {output.precision:q} 2> >(tee {log:q} >&2)"
+
+
 rule sweep_variant:
     """Kernel Tuner over one variant's parameters on the default study's last layer: a row for each configuration."""
     input:

@@ -20,6 +20,7 @@ STARTS = {
     "trace_program.py": ["infer.py", "trace_with_cupti.py"],
     "count_variant.py": [],
     "sanitize_variant.py": [],
+    "measure_precision.py": [],
     "attack_harness.py": ["check_variant.py", "measure_variant.py"],
     "sweep_variant.py": [],
     "probe_machine.py": [],

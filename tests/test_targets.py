@@ -83,6 +83,14 @@ def test_only_variants_that_name_parameters_are_swept():
     assert swept == {name for name, variant in KNOWN.items() if variant.header.sweep and variant.cuda_source}
 
 
+def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build_on_and_of_direct():
+    made = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(study="all", extras=["precision"]).extras}
+    assert made == {
+        "direct", "layer_specialised", "split_fp16", "register_tiled_gemm", "tensor_cores", "fp16", "fft",
+        "cudnn_fp32", "cudnn_tf32",
+    }  # fmt: skip
+
+
 def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
     assert targets().files_of("constant_weights") == [
         "kernels/constant_weights.cu",

@@ -16,6 +16,7 @@ SCRIPTS = PROJECT / "scripts"
 
 PRESENTING = {
     "warpbook.tables": "meanings are words; names and types of columns are a parameter of the rules that write them",
+    "warpbook.precision_table": "as tables",
     "warpbook.stream_tables": "as tables",
     "warpbook.errors": "words of failures and how a program shows them",
     "warpbook.config": "checks the configuration; the values that decide reach a job as its parameters",

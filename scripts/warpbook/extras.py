@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from warpbook.variants import BASELINE
+
 if TYPE_CHECKING:
     from warpbook.plan import Plan
 
@@ -24,6 +26,19 @@ def _kernels(plan: "Plan") -> list[str]:
     return sorted(compared & set(plan.built))
 
 
+def _beside_direct(plan: "Plan") -> list[str]:
+    """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
+    on, and `direct`. Another order of the arrays in memory is none of numbers; files of the course run otherwise."""
+    compared = {name: plan.variants[name] for network in plan.networks for name in plan.variants_of(network, "gpu")}
+    if BASELINE not in compared:
+        return []
+    chosen = {BASELINE}
+    for name, one in compared.items():
+        if not one.header.sums_plainly and one.header.order == "NCHW" and not one.course:
+            chosen |= {name, one.header.builds_on}
+    return sorted(chosen & set(compared))
+
+
 EXTRAS: dict[str, Callable[["Plan"], list[str]]] = {
     "aa": lambda plan: [
         f"{PARTS}/aa/{gpu}/{network}/{name}.csv.gz"
@@ -32,6 +47,7 @@ EXTRAS: dict[str, Callable[["Plan"], list[str]]] = {
         for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
+    "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _beside_direct(plan)],
     "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in _kernels(plan)],
     "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
 }

@@ -103,6 +103,11 @@ class Header(BaseModel):
         return ""
 
     @property
+    def sums_plainly(self) -> bool:
+        """Whether it says that it adds up every FP32 product in FP32."""
+        return self.precision == "fp32" and self.method == "direct" and not self.split
+
+    @property
     def launched(self) -> bool:
         """Whether it says how its kernel is launched."""
         return bool(self.launch or self.grid)

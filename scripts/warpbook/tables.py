@@ -5,6 +5,7 @@ A row is one observation; units end the column's name.
 
 from dataclasses import replace
 
+from warpbook.precision_table import PRECISION
 from warpbook.stream_tables import STREAM_SHARDS
 from warpbook.table import COUNT, POSITIVE, Column, Range, Table
 
@@ -387,7 +388,7 @@ JOBS = Table(
 
 RUN_TABLES = (
     BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, NETWORK_CHECKS, NETWORK_SAMPLES, PROGRAMS, PROFILES,
-    ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP, JOBS, STREAM_SHARDS,
+    ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP, PRECISION, JOBS, STREAM_SHARDS,
 )  # fmt: skip
 
 

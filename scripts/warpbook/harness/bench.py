@@ -68,6 +68,10 @@ class Bench(Protocol):
         """Fresh values decided by `seed`: integers from -4 to 4, or reals in [-1, 1) with full mantissas."""
         ...
 
+    def put(self, values: Any, held: np.ndarray) -> None:
+        """Copy the host's array into one of the device."""
+        ...
+
     def changed(self, words: Any, pattern: int) -> int:
         """How many words differ from the pattern."""
         ...
@@ -129,6 +133,9 @@ class CpuBench:
             values[...] = generator.integers(-4, 5, values.shape)
         else:
             values[...] = generator.integers(-(1 << 24), 1 << 24, values.shape) * 2.0**-24
+
+    def put(self, values: np.ndarray, held: np.ndarray) -> None:
+        values[...] = held
 
     def changed(self, words: np.ndarray, pattern: int) -> int:
         return int((words != pattern).sum())

@@ -232,6 +232,9 @@ class GpuBench:
     def draw(self, values: cupy.ndarray, seed: int, integers: bool) -> None:
         self._launch("draw", values, np.uint64(values.size), np.uint64(seed), np.int32(integers))
 
+    def put(self, values: cupy.ndarray, held: np.ndarray) -> None:
+        values.set(held)
+
     def changed(self, words: cupy.ndarray, pattern: int) -> int:
         partial = cupy.empty(_BLOCKS, np.uint64)
         self._launch("count_changed", words, np.uint64(words.size), np.uint32(pattern), partial)

@@ -1,0 +1,81 @@
+"""Measure how far one GPU variant is from float64, over the length of its sums and the range of its inputs: a row for
+each layer and kind of inputs, with the direct convolution's error on the same."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from warpbook import precision_table, sharing, variants
+from warpbook.errors import exit_status
+from warpbook.harness import building, checking, precision, sandbox
+from warpbook.harness.bench import Bench
+from warpbook.harness.checking import Row
+from warpbook.harness.supervision import Failed, supervised
+from warpbook.machine import require_target
+from warpbook.variants import Variant
+
+MEMORY_BYTES = 8 << 30  # host memory, as of a check
+
+
+def bench_for(variant: Variant) -> Bench:
+    """The bench of the GPU. Raises Failed where the device does not answer, or a peer's library does not load."""
+    from warpbook.harness.gpu import ExplainedKernels, opened
+
+    if variant.cuda_source is None and not (variant.problem or variant.missing):
+        with checking.faults_named(variant, "imported"):
+            _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
+    return opened(variant, ExplainedKernels)
+
+
+def enclosed(arguments: argparse.Namespace, variant: Variant) -> Iterator[list[Row]]:
+    """What `precision.measure` yields in the sandbox. A stranger may have said it: what does not fit is refused.
+
+    Raises Failed where the process inside dies or says what no measurement does.
+    """
+    readable = [arguments.kernels, building.FOLDER, building.PROJECT_CUBINS]
+    for rows in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=True):
+        with sandbox.doubted("measurement"):
+            precision_table.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
+        yield rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--timeout", type=float, required=True)
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    require_target("gpu")
+    variant = variants.read(arguments.variant, arguments.kernels)
+    direct = variants.read(variants.BASELINE, arguments.kernels)
+
+    def measured() -> Iterator[list[Row]]:
+        return precision.measure(bench_for(variant), variant, direct)
+
+    if arguments.enclosed:
+        return sandbox.say(measured())
+    sandboxed = sandbox.chosen(arguments.sandbox, "gpu")
+    rows: list[Row] = []
+
+    try:
+        with sharing.held("gpu", arguments.out, shared=True):
+
+            def produce() -> Iterator[list[Row]]:
+                return enclosed(arguments, variant) if sandboxed else measured()
+
+            for of_layer in supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
+                rows += of_layer
+    except Failed as failure:
+        rows.append(precision.row_of(variant, None, "", failure.columns))
+    precision_table.PRECISION.write(({"variant": variant.name, **row} for row in rows), arguments.out)
+    for row in rows:
+        if row["status"] != "ok":
+            print(f"{row['status']}: {row['reason']}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

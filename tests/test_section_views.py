@@ -408,6 +408,33 @@ def test_the_whole_network_s_table_is_in_order_of_time_and_its_headline_compares
     assert ratio.low <= medians[0] / medians[1] <= ratio.high
 
 
+def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_and_the_gpu_s_time(run):
+    samples = run.table(tables.NETWORK_SAMPLES)
+    samples = samples[~samples.kind.isin(["host", "copy"])]
+    on_gpu = samples[(samples.kind == "gpu") & (samples.state == "cold") & (samples.job == samples.variant)]
+    fused, folded = (on_gpu[on_gpu.variant == name] for name in ("fused", "folded"))
+    ways = [(fused, "host", 1.25), (fused, "copy", 0.5), (folded, "host", 3.3), (folded, "copy", 3)]
+    made = [rows.assign(kind=kind, time_ms=rows.time_ms * factor) for rows, kind, factor in ways]
+    of = {table.name: run.table(table) for table in tables.RUN_TABLES}
+
+    def rows_of(frames):
+        read = of | {tables.NETWORK_SAMPLES.name: pd.concat([samples, *frames], ignore_index=True)}
+        values = yaml.safe_load(config.FILE.read_text()) | {"study": "fa18", "measuring": run.record["measuring"]}
+        planned = plan.make(config.load(values, list(variants.discover())))
+        changed = runs.Run(run.path, run.record, read)
+        evidence = Evidence(planned, "fa18", changed)
+        evidence.gpu_run = changed
+        beside = whole_network.view(evidence).beside
+        heads = [head.label for head in beside.head]
+        return {row[0]: dict(zip(heads, row, strict=True)) for row in beside.rows}
+
+    with_host = rows_of(made)
+    assert with_host["fused"]["Over the larger"] == "1.25×"
+    assert with_host["folded"]["Over the larger"] == "1.10×"
+    assert with_host["eager_fp32"]["Host to host"] == units.MISSING
+    assert "Host to host" not in rows_of([])["fused"]
+
+
 def test_a_network_s_gain_is_of_the_rounds_that_it_shares_with_what_it_builds_on(ev, run):
     samples = run.table(tables.NETWORK_SAMPLES)
     job = samples[(samples.job == "folded") & (samples.network == "fa18") & (samples["size"] == ev.largest)]

@@ -22,8 +22,11 @@ _REASON = Column("string", "why the status is not ok, with value, limit and reme
 _OUTCOME = {"status": _STATUS, "reason": _REASON}
 _STATE = Column("string", "cold: L2 overwritten before the call; hot: the call repeated on the same buffers")
 _MEASURED_ON = Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
-_KIND = Column("string", "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies")
-
+_KIND = Column(
+    "string",
+    "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies; host: a network from "
+    "uint8 images in page-locked memory to labels there, in chunks that overlap; copy: its copies alone",
+)
 _SAMPLE = {
     "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
     "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
@@ -384,7 +387,6 @@ JOBS = Table(
     optional=True,
     ascending=("began_s", "ended_s"),
 )
-
 
 RUN_TABLES = (
     BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, NETWORK_CHECKS, NETWORK_SAMPLES, PROGRAMS, PROFILES,

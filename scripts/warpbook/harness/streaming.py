@@ -89,7 +89,7 @@ class GpuLane:
         self.compute_s = 0.0
         self._loaded, self._input = loaded, network.input
         self._inward, self._main, self._outward = inward, cupy.cuda.get_current_stream(), outward
-        self.images, self._labels = _page_locked((chunk, *network.image)), _page_locked((chunk,))
+        self.images, self._labels = page_locked((chunk, *network.image)), page_locked((chunk,))
         self._on_device = cupy.empty(self.images.shape, np.uint8)
         self._sent, self._arrived, self._begun, self._computed, self._done = (cupy.cuda.Event() for _ in range(5))
         self._elapsed_ms = cupy.cuda.get_elapsed_time
@@ -117,7 +117,7 @@ class GpuLane:
         return self._labels
 
 
-def _page_locked(shape: tuple[int, ...]) -> np.ndarray:
+def page_locked(shape: tuple[int, ...]) -> np.ndarray:
     """Zeros in memory that a device copies from while the host does something else."""
     import cupy
 

@@ -1,12 +1,14 @@
 """Whole networks on a GPU: an implementation checked against float64 scores, and timed in turn with what it builds on.
 
 What a sample of each kind and state brackets is what `timing` says of a layer's, with the images for x and the scores
-and labels for y: `layer` copies the images, float32, from page-locked memory and the scores back.
+and labels for y: `layer` copies the images, float32, from page-locked memory and the scores back. Of ours there are two
+more, cold: `host`, from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the work,
+and `copy`, these copies alone.
 """
 
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 
 from warpbook import reference
 from warpbook.config import Measuring
-from warpbook.harness import building, checking, genuine, gpu, timing
+from warpbook.harness import building, checking, genuine, gpu, hosted, timing
 from warpbook.harness.bench import Guarded, Timers
 from warpbook.harness.checking import Row
 from warpbook.harness.supervision import Failed
@@ -39,9 +41,13 @@ class Data:
     def classes(self) -> int:
         return int(self.scores.shape[1])
 
+    def chosen(self, count: int) -> cupy.ndarray:
+        """So many of the images, in an order that nobody has seen."""
+        return cupy.asarray(np.random.default_rng(secrets.randbits(63)).permutation(len(self.images))[:count])
+
     def draw(self, x: cupy.ndarray) -> cupy.ndarray:
         """Fill x with images as they enter the network, in an order that nobody has seen; the scores to expect."""
-        chosen = cupy.asarray(np.random.default_rng(secrets.randbits(63)).permutation(len(self.images))[: len(x)])
+        chosen = self.chosen(len(x))
         x[...] = self.images[chosen]
         x *= np.float32(self.network.input.scale)
         return self.scores[chosen]
@@ -99,12 +105,12 @@ class Bench:
         self._bench, self._data = bench, data
         self._kernels: dict[str, gpu.Kernels | None] = {}
 
-    def _prepared(self, implementation: Implementation, images: int) -> Operation:
+    def _prepared(self, implementation: Implementation, images: int) -> Any:
+        """Its call for so many images."""
         if implementation.name not in self._kernels:
             self._kernels[implementation.name] = kernels_of(implementation, self._bench.device.arch)
         kernels, network = self._kernels[implementation.name], self._data.network
-        call = implementation.prepare(kernels, network, images, self._data.parameters)
-        return operation_of(call, images, self._data.classes)
+        return implementation.prepare(kernels, network, images, self._data.parameters)
 
     def measure(
         self, implementations: Sequence[Implementation], images: int, series: Any, measuring: Measuring
@@ -132,9 +138,18 @@ class Bench:
                 continue  # nothing sound to compare with; the first is still timed
             operations[one.name] = operation
         implementations = [one for one in implementations if one.name in operations]
+        ours = implementations[0]
+        from_host = None if ours.header.peer else self._from_host(ours, images)
+        if from_host:
+            timers[ours.name] |= {
+                ("cold", "host"): self._cold(from_host.infer),
+                ("cold", "copy"): self._cold(from_host.copy),
+            }
         samples, told_ms = timing.sampled(bench, implementations, timers, series, measuring)
         timing.refuse_distrusted(bench)
         checks = [self._check(one, operations[one.name], (x, w, y), poisoned=False) for one in implementations]
+        if from_host:
+            self._check_labels(ours, from_host)
         for one in implementations:
             if one.name in told_ms:
                 arrays = (x.values, w.values, y.values)
@@ -144,9 +159,34 @@ class Bench:
     def _readied(self, one: Implementation, images: int, buffers: tuple[Guarded, Guarded, Guarded]) -> Operation:
         """Its operation, prepared and checked."""
         with checking.faults_named(one, "prepared"):
-            operation = self._prepared(one, images)
+            operation = operation_of(self._prepared(one, images), images, self._data.classes)
         self._check(one, operation, buffers, poisoned=True)
         return operation
+
+    def _from_host(self, one: Implementation, images: int) -> hosted.FromHost:
+        """Its way from the host to the host, checked."""
+        data, arch = self._data, self._bench.device.arch
+        with checking.faults_named(one, "prepared"):
+            way = hosted.FromHost(data.network, images, data.classes, lambda chunk: self._prepared(one, chunk), arch)
+        self._check_labels(one, way)
+        return way
+
+    def _check_labels(self, one: Implementation, way: hosted.FromHost) -> None:
+        chosen = self._data.chosen(len(way.images))
+        images, expected = self._data.images[chosen, 0].get(), self._data.scores[chosen].argmax(axis=1).get()
+        with checking.faults_named(one, "called"):
+            mismatched = way.mismatched(images, expected)
+        allowed = reference.labels_allowed_to_differ(one.header.precision, len(images))
+        if mismatched > allowed:
+            words = f"{mismatched} of {len(images)} labels differ from the reference's, more than {allowed} allowed"
+            raise Failed("wrong_result", f"{one.name}, from the host in chunks: {words}")
+
+    def _cold(self, timer: Callable[[], float]) -> Callable[[], float]:
+        def timed() -> float:
+            self._bench.flush_l2()
+            return timer()
+
+        return timed
 
     def _check(
         self, one: Implementation, operation: Operation, buffers: tuple[Guarded, Guarded, Guarded], poisoned: bool

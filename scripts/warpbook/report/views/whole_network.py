@@ -10,6 +10,11 @@ from warpbook.report.views import cells
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 
+HOSTED = (
+    "of ours, the time from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the "
+    "work, and what that is over the larger of the copies alone and the GPU time; "
+)
+
 
 @dataclass(frozen=True)
 class Idea:
@@ -99,6 +104,7 @@ def _idea(ev: Evidence, one: Implementation) -> Idea:
 def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
     """Everything at the largest size, the least time first."""
     best = ev.networks.fastest(ev.largest, peers=True)
+    hosted = any(ev.networks.time(one.name, ev.largest, "host") for one in shown)
     rows: list[tuple[float, tuple[Cell, ...]]] = []
     for one in shown:
         time, check = ev.networks.time(one.name, ev.largest), ev.networks.check(one.name, ev.largest)
@@ -109,19 +115,34 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
         kind = f"library, {one.header.precision.upper()}" if one.header.peer else "built in"
         timed = cells.timed(time), cells.timed(ev.networks.time(one.name, ev.largest, "op"))
         wrong = units.count(int(check.mismatched_labels))
-        rows.append((time.value, (one.name, kind, *timed, ratio, f"{check.rel_l2_err:.1e}", wrong)))
+        host = _from_host(ev, one, time.value) if hosted else ()
+        rows.append((time.value, (one.name, kind, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
     return Table(
         "networks-beside",
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
-        "call, and the host's clock around it and a wait; the times of the fastest library over each one's, in two "
+        "call, and the host's clock around it and a wait; "
+        f"{HOSTED if hosted else ''}the times of the fastest library over each one's, in two "
         "processes (†); the error of the scores over the norm of those in float64; labels that differ from float64's.",
         (
             *words("Implementation", "What it is"),
-            *numbers("GPU time", "Op time", f"Times as fast as {best.name if best else 'a library'}"),
+            *numbers(
+                "GPU time",
+                "Op time",
+                *(("Host to host", "Over the larger") if hosted else ()),
+                f"Times as fast as {best.name if best else 'a library'}",
+            ),
             *numbers("Error", "Labels"),
         ),
         tuple(row for _, row in sorted(rows, key=lambda each: each[0])),
     )
+
+
+def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, Cell]:
+    """The time from the host to the host, and what it is over the larger of its copies and the GPU's time."""
+    host, copy = (ev.networks.time(one.name, ev.largest, kind) for kind in ("host", "copy"))
+    if not host or not copy:
+        return MISSING, MISSING
+    return cells.timed(host), f"{units.significant(host.value / max(copy.value, gpu_ms), 3)}×"
 
 
 def _problems(ev: Evidence) -> list[str]:

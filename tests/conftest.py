@@ -297,5 +297,13 @@ def chapter(ev):
     return milestone_4.view(ev)
 
 
+@pytest.fixture(scope="session")
+def sections(ev, chapter):
+    """The sections of all its optimizations: the chapter's, and those in the supplement."""
+    from warpbook.report.views import milestone_4
+
+    return [*chapter.optimizations, *milestone_4.others(ev)]
+
+
 def _indented(code: str, levels: int) -> str:
     return "".join("    " * levels + line + "\n" for line in dedent(code).strip("\n").splitlines())

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -26,19 +27,57 @@ def without(names):
 
 
 @pytest.fixture(scope="module")
-def measured(ev, chapter) -> list:
+def measured(ev, sections) -> list:
     """Sections of the optimizations that have figures: the archived run may be older than the newest variant."""
     names = [variant.name for variant in ev.ranking.measured("gpu")]
-    return [one for one in chapter.optimizations if one.name in names]
+    return [one for one in sections if one.name in names]
 
 
-def test_every_optimization_has_a_section_and_where_it_was_measured_a_line_at_a_glance(ev, chapter, measured):
+def test_every_optimization_has_a_section_and_where_it_was_measured_a_line_at_a_glance(ev, chapter, sections, measured):
     tried = [one.name for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer]
-    assert [one.name for one in chapter.optimizations] == tried
+    assert sorted(one.name for one in sections) == sorted(tried)
     assert len(chapter.glance.rows) == len(measured) > 20
     assert chapter.glance.head[-2].kind == "picture"
     labels = [column.label for column in chapter.glance.head]
     assert labels[2:-2] == [*(f"{units.count(size)} images" for size in ev.sizes), "n"]
+
+
+def test_the_chapter_tells_in_full_what_is_asked_for_leads_to_the_best_or_went_against_a_claim_on_its_time(ev, chapter):
+    told = {one.name for one in chapter.optimizations}
+    asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values() if place.startswith("m4-")}
+    leading = {step.name for step in ev.ranking.chain(ev.ranking.best)[1:]}
+    assert asked | leading <= told
+    (surprising,) = (one.variant for one in ev.claims.refuted if one.claim.says == "Nothing to gain")
+    assert surprising in told
+    assert chapter.others > len(told) / 2 and len(told) < 15
+
+
+def test_what_the_chapter_does_not_tell_in_full_has_its_section_in_the_supplement_and_a_link_there(ev, chapter, report):
+    others = [one.name for one in milestone_4.others(ev)]
+    assert len(others) == chapter.others
+    supplement = report.html.index('<h1 id="supplement-builds"')
+    glance = {str(row[0]) for row in chapter.glance.rows}
+    for name in others:
+        assert report.html.index(f'<h2 id="m4-{name}"') > supplement
+        assert f'<a class="elsewhere" href="#m4-{name}">{name}</a>' in glance
+        assert f"m4-{name}" in report.supplement.named_destinations
+    for one in chapter.optimizations:
+        assert report.html.index(f'<h2 id="m4-{one.name}"') < supplement
+
+
+def test_a_kernel_that_no_run_holds_or_the_run_before_did_not_is_told_in_full(
+    ev, evidence_of, newest_archive, monkeypatch
+):
+    fresh = milestone_4.others(ev)[0].name
+    before = SimpleNamespace(record={"variants": [name for name in ev.gpu_run.record["variants"] if name != fresh]})
+    monkeypatch.setattr(milestone_4.runs, "archived_before", lambda *_: before)
+    assert fresh not in {one.name for one in milestone_4.others(ev)}
+    monkeypatch.undo()
+    lacking = evidence_of(newest_archive)
+    lacking.problems.table = pd.DataFrame(
+        [[fresh, "gpu", "", None, "not_measured", "the run holds no figure of it"]], columns=ev.problems.table.columns
+    )
+    assert fresh not in {one.name for one in milestone_4.others(lacking)}
 
 
 def test_a_fruitful_optimization_is_one_that_is_faster_at_the_largest_size(ev, measured):
@@ -125,8 +164,8 @@ def test_every_measured_optimization_has_a_chart_of_every_layer_whose_words_say_
                 assert f"{shown} at {units.count(size)}" in words.partition(f"{layer} ")[2]
 
 
-def test_every_optimization_shows_what_it_changes_in_the_code_of_its_baseline(chapter):
-    for one in chapter.optimizations:
+def test_every_optimization_shows_what_it_changes_in_the_code_of_its_baseline(sections):
+    for one in sections:
         assert one.change.file.startswith(one.name) and one.change.over.startswith(one.baseline)
         assert {"+", "\N{MINUS SIGN}"} & {line.sign for line in one.change.lines}
 
@@ -206,8 +245,8 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     )
 
 
-def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, chapter):
-    paced = {one.name: one.pace for one in chapter.optimizations if one.pace}
+def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, sections):
+    paced = {one.name: one.pace for one in sections if one.pace}
     assert "Python's launching paces unroll_gemm: " in paced["unroll_gemm"]
     assert "Python's launching paces unroll_gemm: " in paced["fused_unroll_gemm"]
     assert "register_tiled_gemm" not in paced

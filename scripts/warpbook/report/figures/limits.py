@@ -33,7 +33,7 @@ def times_bound(ev: Evidence) -> str:
     shown, size = ev.ranking.fastest_first, ev.largest
     half = (len(shown) + 1) // 2
     parts = [shown[:half], shown[half:]] if len(shown) > MOST_ROWS else [shown]
-    figure = Figure(figsize=(WIDTH_IN, 0.75 + 0.135 * len(parts[0])), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.125 * len(parts[0])), layout="constrained")
     panels = figure.subplots(1, len(parts), sharex=True, squeeze=False)[0]
     for axes, part in zip(panels, parts, strict=True):
         _times_bound(ev, axes, part)

@@ -1,10 +1,13 @@
 """Cells that need markup: times with intervals, speedups, verdicts, inline pictures, links. All else is escaped."""
 
 import base64
+from collections.abc import Iterable
+from statistics import median
 
+import numpy as np
 from markupsafe import Markup
 
-from warpbook import units
+from warpbook import estimates, units
 from warpbook.estimates import Estimate
 from warpbook.printed import Printed
 from warpbook.report import figures
@@ -31,6 +34,21 @@ def timed(estimate: Estimate | None) -> str:
     spread = units.spread(estimate)
     interval = _INTERVAL.format(f"{spread} {units.sample_size([estimate])}") if spread else ""
     return _TIMED.format(units.time(estimate.value), interval)
+
+
+def ran(elapsed_s: Iterable[float], unit: str = "") -> str:
+    """A program's elapsed time, the median of its runs, with their `spread_of_runs`: 2.26 [1.98, 2.61] n 3."""
+    values = list(elapsed_s)
+    return _TIMED.format(units.seconds(median(values)) + unit, _INTERVAL.format(spread_of_runs(values)))
+
+
+def spread_of_runs(elapsed_s: Iterable[float]) -> str:
+    """How far a program's runs differ, in s: the 95 % interval of three or more, both of two, that there is one."""
+    values = sorted(elapsed_s)
+    if len(values) < 3:
+        return "(one run)" if len(values) == 1 else f"({' and '.join(map(units.seconds, values))})"
+    found = estimates.median(np.array(values))
+    return f"[{units.seconds(found.low)}, {units.seconds(found.high)}] {units.sample_size([found])}"
 
 
 def sped(speedup: Speedup | None) -> str:
@@ -71,6 +89,11 @@ def picture(kind: str, svg: str, alt: str) -> Markup:
 def link(id: str, words: str) -> Markup:
     """Words that lead to another place in the report."""
     return Markup('<a href="#{}">{}</a>').format(id, words)
+
+
+def companion(id: str, words: str) -> Markup:
+    """The same to a place that may be in the other document; the stylesheet tells it apart."""
+    return Markup('<a class="elsewhere" href="#{}">{}</a>').format(id, words)
 
 
 def page(id: str) -> Markup:

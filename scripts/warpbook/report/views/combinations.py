@@ -10,7 +10,7 @@ from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 from warpbook.variants import Variant
 
-MOST_STEPS = 13  # of the chains in one figure
+MOST_STEPS = 15  # of the chains in one figure
 
 
 def chains(ev: Evidence) -> tuple[Figure, ...]:
@@ -66,8 +66,8 @@ def pairs(ev: Evidence) -> Table | None:
     return Table(
         "m4-pairs",
         f"Pairs of ideas at {units.count(ev.largest)} images, all layers together, over the baseline of both: on the "
-        "diagonal each idea alone, beside it both together against the product of the two, which they would have if "
-        "neither touched the other. They help or hinder each other where the intervals do not meet.",
+        "diagonal each idea alone, beside it both together against the product of the two. They help or hinder each "
+        "other where the intervals do not meet.",
         words("Idea", *names),
         tuple(
             (row, *(alone[row] if row == column else found.get((row, column), MISSING) for column in names))

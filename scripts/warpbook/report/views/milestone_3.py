@@ -188,7 +188,7 @@ def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
         MISSING if labels.empty else str(labels.mismatched_labels.iloc[0]),
         "exact" if integers.ok.all() and not integers.empty else "failed",
         MISSING if reals.empty else units.significant(reals.worst_ratio.max(), 2),
-        MISSING if runs.empty else units.seconds(runs.elapsed_s.median()),
+        MISSING if runs.empty else cells.ran(runs.elapsed_s),
     )
 
 
@@ -246,9 +246,8 @@ def _launches(ev: Evidence, naive: Variant) -> Table | None:
         return None
     return launch_table(
         "m3-kernel-table",
-        f"Kernels of the program with {naive.name} at {units.count(ev.largest)} images, in the order of their first "
-        "launch: invocations, duration, launch shape, registers a thread, shared memory a block, static by the "
-        "compiler's word and dynamic as asked for. A dash: not a kernel of the variant, whose build says.",
+        f"Kernels of the program with {naive.name} at {units.count(ev.largest)} images, in order of first launch; "
+        "registers of a thread, shared memory of a block. A dash: no kernel of the variant, whose build would say.",
         launches,
     )
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from warpbook import units
+from warpbook import runs, units
+from warpbook.claims import TIMES
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.excerpts import Excerpt, excerpt
@@ -22,13 +23,16 @@ ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguou
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an optimization did. on_gpu: the speedup of the GPU time, gaps between kernels included; tally: verdicts
-    over all `judged` layers and sizes; elsewhere: sizes at which it is `elsewhere_verdict`, unlike at the largest."""
+    """What an optimization did. where: the size and layers of its speedup; on_gpu: that of the GPU time, gaps between
+    kernels included; tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
+    `elsewhere_verdict`, unlike at the largest."""
 
     speedup: Cell
+    where: str
     on_gpu: Cell
     verdict: Cell
     judged: int
+    judged_over: str
     tally: str
     fruitful: bool
     elsewhere_verdict: str
@@ -82,17 +86,17 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Optimizations:
-    """The chapter. glance: None where no optimization has a figure."""
+    """The chapter. glance: None where no optimization has a figure; optimizations: those told in full; others: how many
+    are told in the supplement."""
 
     title: str
     images: str
     arch: str
     same_within: str
     drift: str
-    layers_together: str
-    judged_over: str
     glance: Table | None
     optimizations: tuple[Optimization, ...]
+    others: int
     chains: tuple[Figure, ...]
     pairs: Table | None
     left_out: Table | None
@@ -101,7 +105,8 @@ class Optimizations:
 
 def view(ev: Evidence) -> Optimizations:
     """The chapter of a study."""
-    tried = [one for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer]
+    tried, foremost = _tried(ev), _foremost(ev)
+    told = [one for one in tried if one.name in foremost]
     at_largest = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in tried}
     sound = {name: speedup for name, speedup in at_largest.items() if speedup}
     return Optimizations(
@@ -110,15 +115,36 @@ def view(ev: Evidence) -> Optimizations:
         arch=ev.arch,
         same_within=units.percent(ev.config.measuring.same_within, 0),
         drift=_drift(ev),
-        layers_together="both layers together" if len(ev.layers) == 2 else "on the layer",
-        judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
-        glance=_glance(ev, [one for one in tried if one.name in sound], sound) if sound else None,
-        optimizations=tuple(_optimization(ev, variant, at_largest[variant.name]) for variant in tried),
+        glance=_glance(ev, [one for one in tried if one.name in sound], told, sound) if sound else None,
+        optimizations=tuple(_optimization(ev, variant) for variant in told),
+        others=len(tried) - len(told),
         chains=combinations.chains(ev),
         pairs=combinations.pairs(ev),
         left_out=combinations.left_out(ev) if ev.ranking.combinations else None,
         hardware=_hardware(ev) if ev.ranking.measured("gpu") else None,
     )
+
+
+def others(ev: Evidence) -> tuple[Optimization, ...]:
+    """The optimizations that the chapter leaves to the supplement."""
+    foremost = _foremost(ev)
+    return tuple(_optimization(ev, variant) for variant in _tried(ev) if variant.name not in foremost)
+
+
+def _tried(ev: Evidence) -> list[Variant]:
+    return [one for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer]
+
+
+def _foremost(ev: Evidence) -> set[str]:
+    """What the chapter tells in full, as its template says: what the study asks for, what leads to the fastest, what
+    surprised, what is new, and what lacks a figure."""
+    asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.profiled}
+    fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
+    leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
+    surprising = {one.variant for one in ev.claims.refuted if one.claim.quantity in TIMES and not one.claim.more_than}
+    before = runs.archived_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
+    new = {one.name for one in _tried(ev) if before and one.name not in before.record["variants"]}
+    return asked | leading | surprising | new | {*ev.problems.table.variant}
 
 
 def _drift(ev: Evidence) -> str:
@@ -140,7 +166,7 @@ def _axis(span: tuple[float, float]) -> Column:
     return Column(f"{units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
 
 
-def _glance(ev: Evidence, shown: list[Variant], at_largest: dict[str, Speedup]) -> Table:
+def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> Table:
     span, same_within = figures.intervals.interval_span(list(at_largest.values())), ev.config.measuring.same_within
     return Table(
         "m4-glance-table",
@@ -155,7 +181,7 @@ def _glance(ev: Evidence, shown: list[Variant], at_largest: dict[str, Speedup]) 
         ),
         tuple(
             (
-                cells.link(f"m4-{variant.name}", variant.name),
+                (cells.link if variant in told else cells.companion)(f"m4-{variant.name}", variant.name),
                 variant.header.builds_on,
                 *(cells.times(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
                 cells.times(at_largest[variant.name]),
@@ -169,7 +195,8 @@ def _glance(ev: Evidence, shown: list[Variant], at_largest: dict[str, Speedup]) 
     )
 
 
-def _optimization(ev: Evidence, variant: Variant, at_largest: Speedup | None) -> Optimization:
+def _optimization(ev: Evidence, variant: Variant) -> Optimization:
+    at_largest = ev.times.total_speedup(variant.name, ev.largest)
     speedups = {
         (layer, size): ev.times.speedup(variant.name, layer, size) for layer in ev.layer_names for size in ev.sizes
     }
@@ -205,11 +232,14 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     verdicts = Counter(speedup.verdict for speedup in speedups.values() if speedup)
     against = ELSEWHERE[at_largest.verdict]
     others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
+    together = "both layers together" if len(ev.layers) == 2 else "on the layer"
     return Outcome(
         speedup=cells.sped(at_largest),
+        where=f"at {units.count(ev.largest)} images, {together}",
         on_gpu=cells.sped(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         verdict=cells.verdict(at_largest),
         judged=verdicts.total(),
+        judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
             f"{verdicts[word]} {word}" for word in ("faster", "same", "ambiguous", "slower") if verdicts[word]
         ),

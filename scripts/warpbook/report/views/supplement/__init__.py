@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import analysis, claims, published
+from warpbook.report.views import analysis, claims, milestone_4, published
 from warpbook.report.views.analysis import InFull
+from warpbook.report.views.milestone_4 import Optimization
 from warpbook.report.views.parts import Table
 from warpbook.report.views.supplement import (
     builds,
@@ -47,12 +48,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Supplement:
-    """One part a heading. why_no_gpu: why there are no GPU figures."""
+    """One part a heading. optimizations: those that their chapter does not tell in full; why_no_gpu: why there are no
+    GPU figures."""
 
     builds: Builds
     correctness: Correctness
     times: Times
     kinds: Table | None
+    optimizations: tuple[Optimization, ...]
     claims: Table | None
     counters: InFull | None
     published: Table | None
@@ -77,6 +80,7 @@ def view(ev: Evidence) -> Supplement:
         correctness=correctness.view(ev),
         times=times.view(ev),
         kinds=kinds.view(ev),
+        optimizations=milestone_4.others(ev) if "milestone_4" in ev.study.sections else (),
         claims=claims.in_full(ev),
         counters=analysis.in_full(ev),
         published=published.in_full(ev),

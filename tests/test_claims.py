@@ -77,15 +77,26 @@ def test_counters_that_claims_name_are_read():
         ("tensor_cores", "little is gained"),
     ],
 )
-def test_expectations_that_failed_are_refuted_with_their_figures(ev, chapter, variant, words):
+def test_expectations_that_failed_are_refuted_with_their_figures(ev, sections, variant, words):
     judged = said_of(ev, variant, words)
     assert judged.verdict == "refuted"
     assert judged.figures
     assert claims_view.figures(judged)
-    section = next(one for one in chapter.optimizations if one.name == variant)
+    section = next(one for one in sections if one.name == variant)
     assert any("refuted" in told.verdict and words in " ".join(told.words) for told in section.claims)
-    assert any(row[0] == variant and words in row[1] for row in claims_view.in_full(ev).rows)
-    assert any(row[0] == variant and words in row[1] for row in claims_view.view(ev).failed.rows)
+    for table in (claims_view.in_full(ev), claims_view.view(ev).failed):
+        assert any(row[0].split()[0] == variant and words in row[1] for row in table.rows)
+
+
+def test_a_row_of_a_claim_names_what_a_change_is_over_so_that_two_of_the_same_words_are_told_apart(ev):
+    rows = claims_view.in_full(ev).rows
+    rises = {row[0]: row[3] for row in rows if row[2] == "op time rises"}
+    assert {"channel_atomics over channel_tree", "unroll_gemm over direct"} <= set(rises)
+    assert len({str(verdict) for verdict in rises.values()}) > 1
+    values = [row[0] for row in rows if row[2].startswith("throughput of L1 and shared memory: at least")]
+    assert values and not any(" over " in name for name in values)
+    against = [row[0] for row in rows if ", against " in row[2]]
+    assert against and not any(" over " in name for name in against)
 
 
 def test_load_instructions_are_told_from_sectors(ev):

@@ -54,13 +54,13 @@ def view(ev: Evidence) -> Claims | None:
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
     still = units.percent(ev.config.measuring.same_within, 0)
-    return Claims(total, still, _listed("claims-failed", caption, failed) if failed else None)
+    return Claims(total, still, _listed(ev, "claims-failed", caption, failed) if failed else None)
 
 
 def in_full(ev: Evidence) -> Table | None:
     """Every claim, for the supplement; None where there is none."""
     caption = "Every claim: its words, the test made of them, the verdict, and the figures or why there are none."
-    return _listed("claims-all", caption, ev.claims.judged) if ev.claims.judged else None
+    return _listed(ev, "claims-all", caption, ev.claims.judged) if ev.claims.judged else None
 
 
 def tally(ev: Evidence) -> Tally | None:
@@ -98,17 +98,25 @@ def of(ev: Evidence, variant: str) -> tuple[Told, ...]:
     return tuple(Told(cells.claim_verdict(verdict), claims) for verdict, claims in by_verdict.items() if claims)
 
 
-def _listed(id: str, caption: str, judged: list[Judged]) -> Table:
+def _listed(ev: Evidence, id: str, caption: str, judged: list[Judged]) -> Table:
     return Table(
         id,
-        caption,
+        f"{caption} A change is over the variant named beside, a value of the variant itself: a test may hold for one "
+        f"and not for another. At {units.count(ev.largest)} images where a figure names no number.",
         words("Variant", "Expected", "Tested", "Verdict", "Figures"),
         tuple(
-            (one.variant, _expected(one), tested(one.claim), cells.claim_verdict(one.verdict), figures(one))
+            (_compared(ev, one), _expected(one), tested(one.claim), cells.claim_verdict(one.verdict), figures(one))
             for one in judged
         ),
         "claims",
     )
+
+
+def _compared(ev: Evidence, judged: Judged) -> str:
+    """The variant that makes a claim, and what a change is over where the test does not say."""
+    changes = judged.claim.change and not judged.claim.against
+    baseline = ev.plan.variants[judged.variant].header.builds_on if changes else ""
+    return f"{judged.variant} over {baseline}" if baseline else judged.variant
 
 
 def _expected(judged: Judged) -> str:

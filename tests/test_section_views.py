@@ -114,7 +114,8 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     programs = ev.programs.table[(ev.programs.table["size"] == ev.largest) & (ev.programs.table.status == "ok")]
     ours = programs[programs.variant.isin([one.name for one in ev.ranking.measured("gpu", peers=False)])]
     slowest = ours[ours.weights == "trained"].groupby("variant").elapsed_s.median().max()
-    assert f" to {units.time(slowest * 1e3, 3)}, of which convolution calls are " in top.spread
+    assert f" to {units.time(slowest * 1e3, 3)} (1 to 3 runs each), of which convolution is " in top.spread
+    assert top.programs[0].elapsed.endswith("(one run)</span></span>")
     tests = ev.checks.of(best)
     assert (top.tests.passed, top.tests.tests) == (tests.passed, tests.tests)
     assert [layer for layer, _ in top.bounds] == ev.layer_names
@@ -192,9 +193,24 @@ def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
     assert "--variant onnxruntime --device cpu 10000\n" in view.programs[0].output
     assert "--variant cudnn_fp32 --device gpu 10000\n" in view.programs[1].output
     assert column(view.times, "Framework") == ["onnxruntime", "cudnn_fp32"]
-    made = [len(ev.programs.runs(name, ev.largest)) for name in ("onnxruntime", "cudnn_fp32")]
-    assert column(view.times, "Runs") == [str(count) for count in made]
-    assert min(made) > 1
+    made = [ev.programs.runs(name, ev.largest).elapsed_s for name in ("onnxruntime", "cudnn_fp32")]
+    assert column(view.times, "Elapsed, s") == [
+        Markup(cells.ran(times)).striptags().replace("\u202f", " ") for times in made
+    ]
+    assert min(map(len, made)) > 1
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "said"),
+    [
+        ([25.674], "25.67 (one run)"),
+        ([6.63, 5.51], "6.07 (5.51 and 6.63)"),
+        ([2.0, 2.0, 2.0], "2.00 [2.00, 2.00] n 3"),
+        ([1.0, 1.1, 1.2], "1.10 [0.87, 1.38] n 3"),
+    ],
+)
+def test_a_program_s_time_has_an_interval_from_three_runs_on_and_says_where_there_was_one(elapsed_s, said):
+    assert Markup(cells.ran(elapsed_s)).striptags().replace("\u202f", " ") == said
 
 
 def test_a_program_s_output_is_of_the_run_whose_elapsed_time_is_the_median_s(ev):

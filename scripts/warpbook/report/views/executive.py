@@ -40,11 +40,10 @@ class Tests:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole program: its time, the median of so many runs."""
+    """A whole program and its time."""
 
     name: str
-    elapsed: str
-    runs: int
+    elapsed: Cell
 
 
 @dataclass(frozen=True)
@@ -135,23 +134,25 @@ def _programs(ev: Evidence, best: Variant) -> Iterator[Program]:
     for variant in dict.fromkeys(one.name for one in shown if one):
         found = ev.programs.runs(variant, ev.largest)
         if not found.empty:
-            yield Program(variant, units.time(found.elapsed_s.median() * 1e3, 3), len(found))
+            yield Program(variant, cells.ran(found.elapsed_s, "\u202fs"))
 
 
 def _spread(ev: Evidence) -> str:
     """How long whole programs take with any of our GPU kernels, and how much of that is convolution; empty for one."""
-    times, shares = [], []
+    times, shares, runs_of_each = [], [], set()
     for variant in ev.ranking.measured("gpu", peers=False):
         found, op = ev.programs.runs(variant.name, ev.largest), ev.times.total(variant.name, ev.largest)
         if not found.empty and op:
             times.append(float(found.elapsed_s.median()))
+            runs_of_each.add(len(found))
             shares.append(op.value / 1e3 / times[-1])
     if len(times) < 2:
         return ""
+    made = "one run each" if runs_of_each == {1} else f"{min(runs_of_each)} to {max(runs_of_each)} runs each"
     return (
         f"With any of {len(times)} GPU variants the whole program takes {units.time(min(times) * 1e3, 3)} to "
-        f"{units.time(max(times) * 1e3, 3)}, of which convolution calls are {units.percent(min(shares))} to "
-        f"{units.percent(max(shares))}; start-up, copies and the other layers are the rest"
+        f"{units.time(max(times) * 1e3, 3)} ({made}), of which convolution is {units.percent(min(shares))} to "
+        f"{units.percent(max(shares))}"
     )
 
 

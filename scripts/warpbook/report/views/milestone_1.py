@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from warpbook import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, most_of
+from warpbook.report.views import cells
 from warpbook.report.views.parts import Table, numbers, words
 from warpbook.report.views.profiles import program_share_table, share, total_ns
 from warpbook.report.views.program_output import printed
@@ -102,19 +103,17 @@ def _times(ev: Evidence, frameworks: list[Variant]) -> Table | None:
                 units.significant(runs.accuracy.iloc[0]),
                 units.seconds(runs.user_s.median()),
                 units.seconds(runs.system_s.median()),
-                units.seconds(runs.elapsed_s.median()),
-                f"{units.seconds(runs.elapsed_s.min())} to {units.seconds(runs.elapsed_s.max())}",
+                cells.ran(runs.elapsed_s),
                 units.mebibytes(runs.max_rss_kib.median()),
-                str(len(runs)),
             )
         )
     if not rows:
         return None
-    measures = ("Accuracy", "User, s", "System, s", "Elapsed, s", "Span, s", "Peak memory, MiB", "Runs")
+    measures = ("Accuracy", "User, s", "System, s", "Elapsed, s", "Peak memory, MiB")
     return Table(
         "m1-programs",
         f"The whole inference program with a framework, {units.count(ev.largest)} images, in GNU time's terms: medians "
-        "over the runs, and the span of the elapsed times.",
+        "over the runs, and of the elapsed time the 95 % interval, or both of two runs.",
         (*words("Framework", "Device"), *numbers(*measures)),
         tuple(rows),
     )

@@ -107,24 +107,22 @@ def _programs(ev: Evidence) -> Table | None:
                 (
                     variant.name,
                     units.count(size),
-                    units.seconds(runs.elapsed_s.median()),
-                    f"{units.seconds(runs.elapsed_s.min())} to {units.seconds(runs.elapsed_s.max())}",
+                    cells.ran(runs.elapsed_s),
                     units.seconds(runs.user_s.median()),
                     units.seconds(runs.system_s.median()),
                     units.mebibytes(runs.max_rss_kib.median()),
                     units.significant(runs.accuracy.iloc[0]),
-                    str(len(runs)),
                 )
             )
     if not rows:
         return None
-    measures = ("Elapsed, s", "Span, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy", "Runs")
+    measures = ("Elapsed, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy")
     return Table(
         "m2-program-table",
-        "The whole inference program on the CPU: elapsed time (median and span of the runs), user and system CPU time, "
-        "peak memory and accuracy. The starting point at every size, the others at the largest. User time includes "
-        "threads of NumPy's BLAS that wait in a loop for the next fully connected layer, which a convolution on one "
-        "thread has no part in.",
+        "The whole inference program on the CPU: elapsed time (median of the runs, its 95 % interval), user and system "
+        "CPU time, peak memory and accuracy. The starting point at every size, the others at the largest. User time "
+        "includes threads of NumPy's BLAS that wait in a loop for the next fully connected layer, which a convolution "
+        "on one thread has no part in.",
         (*words("Variant"), *numbers("Images", *measures)),
         tuple(rows),
     )

@@ -97,14 +97,19 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
         device: units.time(float(runs[device].elapsed_s.median()) * 1e3, 3) if device in runs else MISSING
         for device in frameworks
     }
+    spreads = {
+        device: f"{cells.spread_of_runs(runs[device].elapsed_s)}, " if device in runs else "" for device in frameworks
+    }
     accuracy = {device: float(rows.accuracy.iloc[0]) for device, rows in runs.items()}
     alike = "; the same on both" if len(accuracy) == 2 and accuracy["cpu"] == accuracy["gpu"] else ""
-    on_gpu = f"whole program, {ev.device_name('gpu')}" if "gpu" in runs else f"not measured: {ev.source.why}"
+    on_gpu = (
+        f"{spreads['gpu']}whole program, {ev.device_name('gpu')}" if "gpu" in runs else f"not measured: {ev.source.why}"
+    )
     return (
         Fact(
             _named("The framework on the CPU", frameworks["cpu"]),
             elapsed["cpu"],
-            f"whole program, {images} images, {ev.device_name('cpu')}",
+            f"{spreads['cpu']}whole program, {images} images, {ev.device_name('cpu')}",
         ),
         Fact(_named("On the GPU", frameworks["gpu"]), elapsed["gpu"], on_gpu),
         Fact(

@@ -5,6 +5,7 @@ import math
 
 from warpbook import units
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import cells
 from warpbook.report.views.parts import Table, numbers, words
 from warpbook.units import MISSING
 
@@ -24,13 +25,13 @@ def view(ev: Evidence) -> Table | None:
             for kind in ("gpu", "op", "layer")
         )
         runs = ev.programs.runs(variant.name, ev.largest)
-        program = MISSING if runs.empty else units.seconds(float(runs.elapsed_s.median()))
+        program = MISSING if runs.empty else cells.ran(runs.elapsed_s)
         rows.append((variant.name, *(units.time(one.value) if one else MISSING for one in times), program))
     return Table(
         "m4-kinds",
         f"The four times of every GPU variant at {units.count(ev.largest)} images: gpu (the device's, gaps between a "
         "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "
-        "process, a single run of most optimizations); medians. The table of every series has the intervals. "
+        "process); medians. The table of every series has the intervals of the others. "
         f"{order_of_kinds(ev)}",
         (
             *words("Variant"),

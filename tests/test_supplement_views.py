@@ -43,6 +43,23 @@ def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
     assert all(row[2] for row in counts.bounds.rows)
 
 
+def test_the_table_of_counters_has_the_share_of_each_unit_that_a_sentence_on_bounds_names(ev):
+    counts = analysis.in_full(ev)
+    columns = {
+        "the L2 cache": "L2",
+        "the L1 cache and shared memory": "L1",
+        "DRAM": "DRAM",
+        "instruction issue": "Issue",
+    }
+    named = set()
+    for row, (_, _, sentence) in zip(counts.kernels.rows, counts.bounds.rows, strict=True):
+        for unit, column in columns.items():
+            if found := re.search(rf"(?:by|peak:) {unit}[:,]\D* (\d+\u202f%)", sentence):
+                named.add(unit)
+                assert cell(counts.kernels, row, column) == found[1]
+    assert named >= {"the L2 cache", "the L1 cache and shared memory", "instruction issue"}
+
+
 def test_a_launch_without_a_throughput_has_a_dash(ev, other):
     variant, layer, call = ev.counters.counted[0]
     readings = {name: value for name, value in call.longest.values.items() if name != counters.SM}

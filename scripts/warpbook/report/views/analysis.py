@@ -16,7 +16,11 @@ from warpbook.variants import Variant
 
 NAME_WIDTH = 13
 MOST_NAMED = 8
-SHARES = (counters.SM, counters.MEMORY, counters.DRAM, counters.ACHIEVED, counters.THEORETICAL)
+SHARES = {
+    "SM": counters.SM, "Issue": counters.ISSUE, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
+    "Memory": counters.MEMORY, "Achieved": counters.ACHIEVED, "At most": counters.THEORETICAL,
+}  # fmt: skip
+"""Columns in percent: what `counters.bound` makes its sentences of, then the memory system as a whole and occupancy."""
 
 Counted = tuple[Variant, ConvLayer, CountedCall]
 
@@ -128,7 +132,8 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
     return Table(
         "analysis-table",
         f"The longest kernel of each variant on each layer, {images} images on {ev.device_name('gpu')}: throughput of "
-        "the multiprocessors, of the memory system and of DRAM, in percent of their peaks; occupancy, achieved and at "
+        "the multiprocessors, cycles in which their schedulers issue, throughput of the L1 cache with shared memory, "
+        "of L2, of DRAM and of the memory system as a whole, in percent of their peaks; occupancy, achieved and at "
         "most; what warps wait for most, in Nsight Compute's words, with its share of their time, and where it is "
         "more, the share in which they could issue and another warp did (not selected). Of the whole call: useful "
         "operations, those of the direct method on the layer, a second and for each byte that DRAM moves, whatever "
@@ -136,7 +141,7 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
         "the method does fewer or tensor cores and half precision do them.",
         (
             *words("Variant", "Layer", "Kernel"),
-            *numbers("SM", "Memory", "DRAM", "Achieved", "At most"),
+            *numbers(*SHARES),
             *words("Largest stall"),
             *numbers("Useful TFLOP/s", "FLOP/B", "FP32 done"),
         ),
@@ -153,7 +158,7 @@ def _kernel(label: str, layer: ConvLayer, call: CountedCall) -> tuple[Cell, ...]
         label,
         layer.name,
         _shortened(short_name(launch.kernel)),
-        *(_percent(launch.values.get(metric)) for metric in SHARES),
+        *(_percent(launch.values.get(metric)) for metric in SHARES.values()),
         stall(launch),
         units.significant(rate / 1e3, 3) if rate is not None else MISSING,
         units.significant(intensity, 3) if intensity is not None else MISSING,

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from warpbook import outcomes, tables
+from warpbook.precision_table import PRECISION
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
 from warpbook.variants import Variant
@@ -62,6 +63,14 @@ class Checks:
     def _network_layers(self) -> list[str]:
         """The network's layers, and the whole network as ""."""
         return ["", *self._scope.layer_names]
+
+    @cached_property
+    def errors(self) -> pd.DataFrame:
+        """Errors over the length of sums and the range of inputs where the run holds them, each with its `ratio` to
+        that of `direct` on the same inputs."""
+        frame = self._selection.optional(PRECISION)
+        exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
+        return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
 
     def of(self, variant: str) -> Tally | None:
         """A variant's tests in sum; None where there are none."""

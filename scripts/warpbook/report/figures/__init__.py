@@ -5,6 +5,7 @@ module of its kind, or in a module of its own, named here.
 """
 
 from warpbook.report.figures import (
+    errors,
     gains,
     history,
     intervals,
@@ -17,4 +18,16 @@ from warpbook.report.figures import (
     traces,
 )
 
-__all__ = ["gains", "history", "intervals", "labels", "limits", "networks", "parameters", "style", "times", "traces"]
+__all__ = [
+    "errors",
+    "gains",
+    "history",
+    "intervals",
+    "labels",
+    "limits",
+    "networks",
+    "parameters",
+    "style",
+    "times",
+    "traces",
+]

@@ -15,6 +15,7 @@ from warpbook.report.figures.style import (
     WIDTH_IN,
     as_ratio,
     line,
+    name_ends,
     name_rows,
     note,
     size_axis,
@@ -60,7 +61,7 @@ def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
     size_axis(axes, ev.sizes)
     value_axis(axes, "y")
     axes.tick_params(length=0)
-    _name_ends(axes, ends)
+    name_ends(axes, ends)
     return svg(figure)
 
 
@@ -77,20 +78,6 @@ def _gain_axis(axes: Axes, low: float, high: float) -> None:
         axes.set_ylim(low - margin, high + margin)
     axes.yaxis.set_major_formatter(FuncFormatter(as_ratio))
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
-    """Name lines (value, name, colour) to the right of the axes, moved apart where they would cover each other."""
-    bottom, top = (axes.transAxes.transform((0, end))[1] for end in (0, 1))
-    apart = 9 * axes.figure.dpi / 72
-    ends = sorted(ends)
-    places: list[float] = []
-    for place, (value, _, _) in enumerate(ends):
-        highest = top - (len(ends) - 1 - place) * apart  # those above it need room below the edge of the chart
-        places.append(min(max([axes.transData.transform((1, value))[1], *(y + apart for y in places[-1:])]), highest))
-    for y, (_, name, colour) in zip(places, ends, strict=True):
-        height = (y - bottom) / (top - bottom)
-        axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)
 
 
 def waterfalls(ev: Evidence, chains: list[list[Variant]]) -> str:

@@ -92,7 +92,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     heights, numbered = [peak], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
-            (*place, direct_in_fp32(variant), numbers[variant.name], look_of(ev, variant), variant.name in named)
+            (*place, variant.header.sums_plainly, numbers[variant.name], look_of(ev, variant), variant.name in named)
             for variant, of, call in ev.counters.counted
             if of == layer and (place := call.on_roofline(layer.flops(call.images)))
         ]
@@ -121,8 +121,3 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     number_points(list(zip(panels, numbered, strict=True)))
     panels[0].set_ylabel("Useful TFLOP/s")
     return svg(figure)
-
-
-def direct_in_fp32(variant: Variant) -> bool:
-    """Whether a variant does every product in FP32, so that the FP32 roof is its own."""
-    return variant.header.precision == "fp32" and variant.header.method == "direct" and not variant.header.split

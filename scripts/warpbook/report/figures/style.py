@@ -138,6 +138,20 @@ def name_rows(axes: Axes, names: list[str], top: float = 0.6) -> None:
     axes.spines["left"].set_visible(False)
 
 
+def name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Name lines (value, name, colour) to the right of the axes, moved apart where they would cover each other."""
+    bottom, top = (axes.transAxes.transform((0, end))[1] for end in (0, 1))
+    apart = 9 * axes.figure.dpi / 72
+    ends = sorted(ends)
+    places: list[float] = []
+    for place, (value, _, _) in enumerate(ends):
+        highest = top - (len(ends) - 1 - place) * apart  # those above it need room below the edge of the chart
+        places.append(min(max([axes.transData.transform((1, value))[1], *(y + apart for y in places[-1:])]), highest))
+    for y, (_, name, colour) in zip(places, ends, strict=True):
+        height = (y - bottom) / (top - bottom)
+        axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)
+
+
 def bar_with_error(axes: Axes, estimate: Estimate, place: float, marker: str, colour: str, **style: Any) -> None:
     """A marker with its horizontal interval."""
     error = [[end[0]] for end in error_bars([estimate])]

@@ -97,7 +97,7 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
     hollow = (
         "; hollow points are of variants that do fewer operations than the direct method, or in TF32 or FP16, whose "
         "peaks are higher: they may lie above the roof"
-        if not all(figures.limits.direct_in_fp32(variant) for variant, *_ in counted)
+        if not all(variant.header.sums_plainly for variant, *_ in counted)
         else ""
     )
     return Figure(

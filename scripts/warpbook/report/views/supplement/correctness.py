@@ -1,28 +1,42 @@
-"""Supplement: the tests of every variant in sum, and errors on random reals."""
+"""Supplement: the tests of every variant in sum, errors on random reals, and over sums' lengths and inputs' ranges."""
 
 from dataclasses import dataclass
 
+import pandas as pd
+
 from warpbook import reference, units
+from warpbook.harness import precision
+from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Tally
-from warpbook.report.views.parts import Cell, Table, numbers, words
+from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
-from warpbook.variants import Variant
+from warpbook.variants import BASELINE, Variant
 
 NOT_TIMED = "gpu,\u00a0not\u00a0timed"
 
 
 @dataclass(frozen=True)
+class Errors:
+    """Errors beside those of the direct convolution. figure: None where no variant could be measured."""
+
+    figure: Figure | None
+    ranges: Table
+
+
+@dataclass(frozen=True)
 class Correctness:
-    """deviations: how many standard deviations of a sum's rounding a tolerance allows."""
+    """deviations: how many standard deviations of a sum's rounding a tolerance allows. errors: None where the run was
+    not asked for them."""
 
     deviations: str
     tests: Table
     reals: Table
+    errors: Errors | None
 
 
 def view(ev: Evidence) -> Correctness:
     """Of the study's variants on GPU, CPU and emulator, and of those that were checked without being compared."""
-    return Correctness(str(reference.DEVIATIONS), _tests(ev), _reals(ev))
+    return Correctness(str(reference.DEVIATIONS), _tests(ev), _reals(ev), _errors(ev))
 
 
 def _tests(ev: Evidence) -> Table:
@@ -88,3 +102,64 @@ def _reals(ev: Evidence) -> Table:
             for row in tests.to_dict("records")
         ),
     )
+
+
+def _errors(ev: Evidence) -> Errors | None:
+    rows = ev.checks.errors
+    if rows.empty:
+        return None
+    drawn = rows[(rows.status == "ok") & (rows.inputs == "reals")]
+    return Errors(None if drawn.empty else _over_length(ev, drawn), _ranges(rows))
+
+
+def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
+    least, most = (units.count(int(end)) for end in (drawn.products.min(), drawn.products.max()))
+    return Figure(
+        "a-errors-figure",
+        figures.errors.over_length(ev),
+        f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
+        f"over a dashed line at {precision.CLASS_RATIO} times the error of {BASELINE}.",
+        f"Error against float64 on random reals over the length of sums, {least} to {most} products; of layers with "
+        f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {BASELINE} on the "
+        "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries.",
+    )
+
+
+def _ranges(rows: pd.DataFrame) -> Table:
+    kinds = [kind for kind in precision.EXPONENTS if kind in set(rows.inputs)]
+    small, large, (x_exponent, w_exponent) = (precision.EXPONENTS[kind] for kind in ("small", "large", "subnormal"))
+    return Table(
+        "a-errors-ranges",
+        f"The largest ratio of a variant's error to that of {BASELINE} over all layers, by the range of the inputs, "
+        f"on how many layers and ranges it is at most {precision.CLASS_RATIO}, and the products of the longest sum "
+        f"where it is more. reals: x and w in [−1, 1); small "
+        f"and large: x times 2^{small[0]} and 2^{large[0]}; mixed: each pixel times 2^e, e from "
+        f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: x times 2^{x_exponent}, which FP32 "
+        f"holds as subnormal numbers, and w times 2^{w_exponent}.".replace("^-", "^−"),
+        (
+            *words("Variant", "Claims"),
+            *numbers(*kinds, "In FP32's class", "Longest sum beyond"),
+            *words("Not measured"),
+        ),
+        tuple(_range(str(name), group, kinds) for name, group in rows.groupby("variant", sort=False)),
+    )
+
+
+def _range(variant: str, rows: pd.DataFrame, kinds: list[str]) -> tuple[Cell, ...]:
+    compared = rows[rows.direct_rel_l2_err.notna()]
+    failed = rows[rows.direct_rel_l2_err.isna()]
+    beyond = compared[~compared.fp32_class].products
+    return (
+        variant,
+        rows.precision.iloc[0],
+        *(_largest(compared[compared.inputs == kind]) for kind in kinds),
+        f"{int(compared.fp32_class.sum())} of {len(compared)}" if len(compared) else MISSING,
+        units.count(int(beyond.max())) if len(beyond) else MISSING,
+        failed.reason.iloc[0] if len(failed) else MISSING,
+    )
+
+
+def _largest(rows: pd.DataFrame) -> str:
+    if (rows.status != "ok").any():
+        return "NaN or ∞"
+    return units.ratio(rows.ratio.max())

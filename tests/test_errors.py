@@ -1,0 +1,125 @@
+"""Errors beside those of the direct convolution, as the report shows them."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from warpbook import precision_table, runs
+from warpbook.harness import precision
+from warpbook.report import figures
+from warpbook.report.views import executive
+from warpbook.report.views.supplement import correctness
+
+RATIOS = {
+    "direct": 1.0,
+    "layer_specialised": 0.9,
+    "split_fp16": 1.5,
+    "fft": 2.5,
+    "tensor_cores": 1000.0,
+    "fp16": 2000.0,
+}
+CLAIMS = {"tensor_cores": "tf32", "fp16": "fp16"}
+
+
+def rows_of(name, ratio):
+    """The rows of a variant whose error is `ratio` times that of `direct` everywhere."""
+    for layer in precision.layers():
+        by_direct = 3e-8 * layer.accumulation**0.5
+        for inputs in precision.EXPONENTS:
+            yield {
+                "variant": name, "inputs": inputs, "layer": layer.name, "precision": CLAIMS.get(name, "fp32"),
+                "products": layer.accumulation, "images": precision.IMAGES, "rel_l2_err": ratio * by_direct,
+                "direct_rel_l2_err": by_direct, "fp32_class": ratio <= precision.CLASS_RATIO, "status": "ok",
+                "reason": "",
+            }  # fmt: skip
+
+
+@pytest.fixture
+def frame(tmp_path):
+    rows = [row for name, ratio in RATIOS.items() for row in rows_of(name, ratio)]
+    unsupported = {**rows[0], "variant": "register_tiled_gemm", "inputs": "", "rel_l2_err": None, "fp32_class": False}
+    rows.append({**unsupported, "direct_rel_l2_err": None, "status": "unsupported", "reason": "K = 9 exceeds 7"})
+    precision_table.PRECISION.write(rows, tmp_path / "precision.csv")
+    return precision_table.PRECISION.read(tmp_path / "precision.csv")
+
+
+@pytest.fixture
+def with_errors(evidence_of, newest_archive):
+    """Evidence of the archived run as though it held these errors."""
+
+    def make(frame: pd.DataFrame):
+        made = evidence_of(newest_archive)
+        run = made.gpu_run
+        loaded = {**run.loaded, precision_table.PRECISION.name: frame}
+        made.gpu_run = made.local = runs.Run(run.path, run.record, loaded)
+        return made
+
+    return make
+
+
+def cell(table, row, label):
+    return row[[column.label for column in table.head].index(label)]
+
+
+def test_the_largest_ratio_to_direct_stands_by_range_with_how_many_are_in_the_class(with_errors, frame):
+    worst = (frame.variant == "split_fp16") & (frame.inputs == "subnormal") & (frame.products == 1)
+    frame.loc[worst, ["rel_l2_err", "fp32_class"]] = [6e-8 * 2, False]
+    table = correctness.view(with_errors(frame)).errors.ranges
+    rows = {row[0]: row for row in table.rows}
+    assert list(rows) == [*RATIOS, "register_tiled_gemm"]
+    cases = len(precision.layers()) * len(precision.EXPONENTS)
+    split = rows["split_fp16"]
+    assert cell(table, split, "In FP32's class") == f"{cases - 1} of {cases}"
+    assert (cell(table, split, "reals"), cell(table, split, "subnormal")) == ("1.50×", "4.00×")
+    assert cell(table, split, "Longest sum beyond") == "1"
+    assert cell(table, rows["direct"], "Longest sum beyond") == "–"
+    assert cell(table, rows["fft"], "In FP32's class") == f"0 of {cases}"
+    assert cell(table, rows["fp16"], "Claims") == "fp16"
+    assert cell(table, rows["register_tiled_gemm"], "Not measured") == "K = 9 exceeds 7"
+
+
+def test_outputs_that_are_no_numbers_have_no_ratio(with_errors, frame):
+    large = (frame.variant == "fp16") & (frame.inputs == "large")
+    frame.loc[large, "rel_l2_err"] = float("nan")
+    frame.loc[large, "status"] = "wrong_result"
+    table = correctness.view(with_errors(frame)).errors.ranges
+    (row,) = (row for row in table.rows if row[0] == "fp16")
+    assert cell(table, row, "large") == "NaN or ∞"
+    assert cell(table, row, "small") == "2\u202f000×"
+
+
+def test_the_chart_has_a_line_and_a_name_for_each_variant_and_the_limit(with_errors, frame):
+    drawn = figures.errors.over_length(with_errors(frame))
+    assert set(re.findall(r">(\w+)</text>", drawn)) >= {*RATIOS}
+    assert "2 × direct</text>" in drawn
+    assert "register_tiled_gemm" not in drawn
+
+
+def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, frame):
+    exact = frame.products == 1
+    frame.loc[exact, ["rel_l2_err", "direct_rel_l2_err"]] = 0.0
+    errors = with_errors(frame).checks.errors
+    assert (errors.ratio[errors.products == 1] == 1).all()
+    assert "Relative L2 error</text>" in figures.errors.over_length(with_errors(frame))
+
+
+def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
+    assert ev.ranking.best.name == "split_fp16"
+    assert executive.view(ev).tests.beside_direct == ""
+    cases = len(precision.layers()) * len(precision.EXPONENTS)
+    assert f"in {cases} of {cases} cases" in executive.view(with_errors(frame)).tests.beside_direct
+    frame.loc[(frame.variant == "split_fp16") & (frame.products <= 9), "fp32_class"] = False
+    assert "; the others add up at most 9." in executive.view(with_errors(frame)).tests.beside_direct
+    without = frame[frame.variant != "split_fp16"]
+    assert executive.view(with_errors(without)).tests.beside_direct == ""
+
+
+def test_without_the_measurement_the_supplement_says_how_to_ask_for_it(ev):
+    assert correctness.view(ev).errors is None
+
+
+def test_where_nothing_could_be_compared_there_is_a_table_and_no_chart(with_errors, frame):
+    found = correctness.view(with_errors(frame[frame.status != "ok"])).errors
+    assert found.figure is None
+    assert len(found.ranges.rows) == 1

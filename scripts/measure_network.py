@@ -5,6 +5,7 @@ import gc
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from warpbook import data, implementations, networks, sharing, tables, weights
 from warpbook.config import Measuring
-from warpbook.errors import exit_status
+from warpbook.errors import UserError, exit_status
 from warpbook.harness import ahead, building, checking, sandbox, timing
 from warpbook.harness.checking import Row
 from warpbook.harness.supervision import Failed, supervised
@@ -82,6 +83,15 @@ def measure(
             yield failed(implementation, size, failure)
 
 
+def compile_ahead(every: list[Implementation], machine: dict[str, Any]) -> None:
+    """Compile what is not compiled yet: tens of seconds for some, in which the GPU would stand idle."""
+    from warpbook.harness import whole
+
+    for one in every:
+        with suppress(UserError):  # whoever loads it says what is wrong with it
+            whole.cubin_of(one, machine["gpu"]["arch"])
+
+
 def enclosed(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[Measured]:
     """What `measure` yields in the sandbox. A stranger may have said it: what does not fit is refused."""
     readable = [implementations.FOLDER.parent, weights.FOLDER, data.CACHE, arguments.machine, building.PROJECT_CUBINS]
@@ -127,6 +137,7 @@ def main() -> None:
     require_target("gpu")
     if not sandboxed:
         ahead.load(implementation.header.requires, baseline.header.requires if baseline else "")
+        compile_ahead([implementation, *([baseline] if baseline else [])], machine)
     with sharing.held("gpu", arguments.samples):
         require_same(machine, "gpu")
         measured: list[Measured] = []

@@ -1,15 +1,18 @@
 """A whole network from the host to the host: uint8 images in page-locked memory to labels there.
 
-All chunks of images are ordered to the device at once; while it infers one, the next are on their way.
+All chunks of images are ordered to the device at once, and made numbers there as they come; while it infers one, the
+next are on their way.
 """
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import Any
 
 import cupy
 import numpy as np
+from cupy.cuda import Event
 from cupy.cuda.runtime import deviceSynchronize
 
 from warpbook.harness import genuine, gpu
@@ -20,7 +23,7 @@ from warpbook.networks import Network
 CHUNKS, CHUNK_LEAST = 5, 1000
 """More chunks begin earlier and fill the device less: blocks that take one image after another end together."""
 
-NO_LABEL = 255
+NO_LABEL = -1
 
 
 def chunks_of(images: int) -> int:
@@ -29,35 +32,59 @@ def chunks_of(images: int) -> int:
     return next((count for count in range(most, 1, -1) if images % count == 0), 1)
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk's call and its places in the arrays of all; `of` tells which images it has."""
+
+    call: Any
+    images: cupy.ndarray
+    x: cupy.ndarray
+    scores: cupy.ndarray
+    found: cupy.ndarray
+    of: slice
+    entered: Event = field(default_factory=lambda: Event(disable_timing=True))
+
+
 class FromHost:
-    """Images (n, H, W) uint8 through a network, whose call is prepared for a chunk: `call(x, scores, labels)`."""
+    """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`."""
 
     def __init__(self, network: Network, images: int, classes: int, prepare: Callable[[int], Any], arch: str):
-        self._network = network
-        self._chunk = images // chunks_of(images)
-        self._call = prepare(self._chunk)
+        self._input = network.input
         self._around = Around(gpu.project_module("layers", arch).get_function, cupy.empty)
-        self.images, self.labels = page_locked((images, *network.image)), page_locked((images,))
-        self._images, self._labels = cupy.empty(self.images.shape, np.uint8), cupy.empty(images, np.uint8)
-        self._x = cupy.empty((self._chunk, network.input.channels, *network.image), np.float32)
-        self._scores = cupy.empty((self._chunk, classes), np.float32)
-        self._found = cupy.empty(self._chunk, np.int32)
+        self.images = page_locked((images, *network.image))
+        self._found_bytes = page_locked((4 * images,))
+        self._images, self._found = cupy.empty(self.images.shape, np.uint8), cupy.empty(images, np.int32)
         self._inward = cupy.cuda.Stream(non_blocking=True)
-        self._arrived = [cupy.cuda.Event(disable_timing=True) for _ in range(chunks_of(images))]
+        x = cupy.empty((images, network.input.channels, *network.image), np.float32)
+        scores = cupy.empty((images, classes), np.float32)
+        count = chunks_of(images)
+        # Arrays of its own for each: a call may have kept the places of those that it was given before.
+        self._chunks = []
+        for number in range(count):
+            of = slice(number * images // count, (number + 1) * images // count)
+            arrays = self._images[of], x[of], scores[of], self._found[of]
+            self._chunks.append(Chunk(prepare(images // count), *arrays, of))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The labels (n,) int32 of the images when they were last inferred."""
+        return self._found_bytes.view(np.int32)
 
     def infer(self) -> float:
         """Milliseconds from the images to the labels, by the host's clock."""
         deviceSynchronize()
         began = perf_counter()
-        self._send()
+        with self._inward:
+            for chunk in self._chunks:
+                source = self.images[chunk.of]
+                chunk.images.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._inward)
+                self._around.entering(chunk.images, self._input.channels, self._input.scale, chunk.x)
+                chunk.entered.record(self._inward)
         main = cupy.cuda.Stream.null
-        for number, arrived in enumerate(self._arrived):
-            chunk = slice(number * self._chunk, (number + 1) * self._chunk)
-            main.wait_event(arrived)
-            self._around.entering(self._images[chunk], self._network.input.channels, self._network.input.scale, self._x)
-            self._call(self._x, self._scores, self._found)
-            self._labels[chunk] = self._found
-        self._labels.data.copy_to_host_async(self.labels.ctypes.data, self.labels.nbytes, main)
+        for chunk in self._chunks:
+            main.wait_event(chunk.entered)
+            chunk.call(chunk.x, chunk.scores, chunk.found)
+        self._found.data.copy_to_host_async(self._found_bytes.ctypes.data, self._found.nbytes, main)
         deviceSynchronize()
         return (perf_counter() - began) * 1e3
 
@@ -66,7 +93,7 @@ class FromHost:
         deviceSynchronize()
         began = perf_counter()
         self._images.data.copy_from_host_async(self.images.ctypes.data, self.images.nbytes, self._inward)
-        self._labels.data.copy_to_host_async(self.labels.ctypes.data, self.labels.nbytes, self._inward)
+        self._found.data.copy_to_host_async(self._found_bytes.ctypes.data, self._found.nbytes, self._inward)
         deviceSynchronize()
         return (perf_counter() - began) * 1e3
 
@@ -76,14 +103,6 @@ class FromHost:
         self.labels[...] = NO_LABEL
         self.infer()
         return int((self.labels != expected).sum())
-
-    def _send(self) -> None:
-        """Order every chunk of the images to the device."""
-        for number, arrived in enumerate(self._arrived):
-            chunk = slice(number * self._chunk, (number + 1) * self._chunk)
-            source, target = self.images[chunk], self._images[chunk]
-            target.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._inward)
-            self._inward.record(arrived)
 
 
 genuine.hold(sys.modules[__name__])

@@ -63,13 +63,18 @@ def operation_of(call: Any, images: int, classes: int) -> Operation:
     return operation
 
 
-def kernels_of(implementation: Implementation, arch: str) -> gpu.Kernels | None:
-    """An implementation's kernels for the device; None where it has none."""
+def cubin_of(implementation: Implementation, arch: str) -> bytes | None:
+    """An implementation's kernels compiled for an architecture; None where it has none."""
     if implementation.cuda_source is None:
         return None
     defines = [f"-D{name}={value}" for name, value in implementation.constants.items()]
-    cubin = building.project_cubin(implementation.cuda_source, arch, text=implementation.text, defines=defines)
-    return gpu.Kernels(gpu.load_module(cubin), implementation.constants)
+    return building.project_cubin(implementation.cuda_source, arch, text=implementation.text, defines=defines)
+
+
+def kernels_of(implementation: Implementation, arch: str) -> gpu.Kernels | None:
+    """An implementation's kernels for the device; None where it has none."""
+    cubin = cubin_of(implementation, arch)
+    return gpu.Kernels(gpu.load_module(cubin), implementation.constants) if cubin else None
 
 
 def judged(implementation: Implementation, network: Network, y: cupy.ndarray, expected: cupy.ndarray) -> Row:

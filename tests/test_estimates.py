@@ -54,6 +54,20 @@ def test_a_drift_that_both_sides_saw_leaves_a_paired_ratio_alone():
     assert unpaired.high - unpaired.low > 0.2
 
 
+def test_the_interval_of_an_unpaired_ratio_is_narrower_than_that_of_neither_median():
+    sure, unsure = np.full(14, 2.0), np.array([*np.linspace(3.99, 4.01, 10), 4.2, 4.3, 4.4, 4.5])
+    known = estimates.median(unsure)
+    over = estimates.unpaired_ratio(unsure, sure)
+    assert (over.value, over.low, over.high, over.n) == pytest.approx(
+        (known.value / 2, known.low / 2, known.high / 2, 14)
+    )
+    under = estimates.unpaired_ratio(sure, unsure)
+    assert (under.low, under.high) == pytest.approx((2 / known.high, 2 / known.low))
+    both = estimates.unpaired_ratio(unsure, unsure)
+    assert both.relative_noise > known.relative_noise
+    assert math.isnan(estimates.unpaired_ratio(sure[:1], unsure).low)
+
+
 def test_ratio_of_sums_weighs_each_layer_by_its_time():
     short, long = np.full(10, 1.0), np.full(10, 9.0)
     ratio = estimates.ratio_of_sums([2 * short, long], [short, long], paired=True)

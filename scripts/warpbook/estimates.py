@@ -76,11 +76,17 @@ def paired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
 
 
 def unpaired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
-    """Ratio of two medians measured apart, with a bootstrap interval.
+    """Ratio of two medians measured apart; its interval is made of theirs, and narrower than neither.
 
-    The interval covers the samples' spread, but no drift between the two measurements.
+    In logarithms an end lies as far from the ratio as the two medians' ends from them, added as squares: Zou and
+    Donner, Statistics in Medicine 27, 2008. The interval covers the samples' spread, but no drift between the two
+    measurements.
     """
-    return ratio_of_sums([np.asarray(numerators, dtype=float)], [np.asarray(denominators, dtype=float)], paired=False)
+    above, below = median(numerators), median(denominators)
+    down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
+    up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
+    value = above.value / below.value
+    return Estimate(value, value * math.exp(-down), value * math.exp(up), min(above.n, below.n))
 
 
 def sum_of_medians(series: list[np.ndarray]) -> Estimate:

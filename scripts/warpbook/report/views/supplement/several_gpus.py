@@ -125,8 +125,8 @@ def _times(ev: Evidence) -> Table:
     return Table(
         "gpu-times-table",
         f"The same variant on each GPU: median op time, cold, at {units.count(ev.largest)} images in its A/A tests, "
-        "and that over the first GPU's, with an interval by bootstrap: two measurements apart, and no speedup. A "
-        "speedup is taken within one job, on one GPU; one of two jobs bears a † and allows for what is seen here.",
+        "and that over the first GPU's, its interval made of both medians': two measurements apart, and no speedup. "
+        "A speedup is taken within one job, on one GPU; one of two jobs bears a † and allows for what is seen here.",
         (*words("Variant", "Layer", "GPU"), *numbers("Op time", "Over the first", "95 %"), *words("Verdict")),
         tuple(rows),
     )

@@ -93,6 +93,8 @@ CHEATS = {
     ),
     "work goes on after the call": (
         RIGHT + "    stream = cupy.cuda.Stream(non_blocking=True)\n"
+        "    code = 'extern \"C\" __global__ void wait() { const long long end = clock64() + 40000000;'\n"
+        "    wait = cupy.RawKernel(code + ' while (clock64() < end) {} }', 'wait')\n"
         "    def call(x, scores, labels):\n"
         "        compute(x, scores, labels)\n"
         "        cupy.cuda.runtime.deviceSynchronize()\n"
@@ -100,8 +102,8 @@ CHEATS = {
         "        scores[...] = 0\n"
         "        cupy.cuda.runtime.deviceSynchronize()\n"
         "        with stream:\n"
-        "            for _ in range(400):\n"
-        "                scores[...] = right\n"
+        "            wait((1,), (1,), ())\n"
+        "            scores[...] = right\n"
         "    return call\n",
         "goes on writing",
     ),

@@ -42,6 +42,7 @@ class Chunk:
     scores: cupy.ndarray
     found: cupy.ndarray
     of: slice
+    arrived: Event = field(default_factory=lambda: Event(disable_timing=True))
     entered: Event = field(default_factory=lambda: Event(disable_timing=True))
 
 
@@ -54,7 +55,8 @@ class FromHost:
         self.images = page_locked((images, *network.image))
         self._found_bytes = page_locked((4 * images,))
         self._images, self._found = cupy.empty(self.images.shape, np.uint8), cupy.empty(images, np.int32)
-        self._inward = cupy.cuda.Stream(non_blocking=True)
+        # What makes numbers of a chunk has a stream of its own: the next chunk's copy does not wait for it.
+        self._inward, self._entering = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         x = cupy.empty((images, network.input.channels, *network.image), np.float32)
         scores = cupy.empty((images, classes), np.float32)
         count = chunks_of(images)
@@ -74,14 +76,16 @@ class FromHost:
         """Milliseconds from the images to the labels, by the host's clock."""
         deviceSynchronize()
         began = perf_counter()
-        with self._inward:
-            for chunk in self._chunks:
-                source = self.images[chunk.of]
-                chunk.images.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._inward)
-                self._around.entering(chunk.images, self._input.channels, self._input.scale, chunk.x)
-                chunk.entered.record(self._inward)
+        for chunk in self._chunks:
+            source = self.images[chunk.of]
+            chunk.images.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._inward)
+            chunk.arrived.record(self._inward)
         main = cupy.cuda.Stream.null
         for chunk in self._chunks:
+            self._entering.wait_event(chunk.arrived)
+            with self._entering:
+                self._around.entering(chunk.images, self._input.channels, self._input.scale, chunk.x)
+            chunk.entered.record(self._entering)
             main.wait_event(chunk.entered)
             chunk.call(chunk.x, chunk.scores, chunk.found)
         self._found.data.copy_to_host_async(self._found_bytes.ctypes.data, self._found.nbytes, main)

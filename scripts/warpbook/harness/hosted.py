@@ -15,8 +15,7 @@ import numpy as np
 from cupy.cuda import Event
 from cupy.cuda.runtime import deviceSynchronize
 
-from warpbook.harness import genuine, gpu
-from warpbook.harness.inference import Around
+from warpbook.harness import genuine
 from warpbook.harness.streaming import page_locked
 from warpbook.networks import Network
 
@@ -49,9 +48,8 @@ class Chunk:
 class FromHost:
     """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`."""
 
-    def __init__(self, network: Network, images: int, classes: int, prepare: Callable[[int], Any], arch: str):
-        self._input = network.input
-        self._around = Around(gpu.project_module("layers", arch).get_function, cupy.empty)
+    def __init__(self, network: Network, images: int, classes: int, prepare: Callable[[int], Any]):
+        self._scale = np.float32(network.input.scale)
         self.images = page_locked((images, *network.image))
         self._found_bytes = page_locked((4 * images,))
         self._images, self._found = cupy.empty(self.images.shape, np.uint8), cupy.empty(images, np.int32)
@@ -84,7 +82,7 @@ class FromHost:
         for chunk in self._chunks:
             self._entering.wait_event(chunk.arrived)
             with self._entering:
-                self._around.entering(chunk.images, self._input.channels, self._input.scale, chunk.x)
+                cupy.multiply(chunk.images[:, None], self._scale, out=chunk.x)
             chunk.entered.record(self._entering)
             main.wait_event(chunk.entered)
             chunk.call(chunk.x, chunk.scores, chunk.found)

@@ -214,12 +214,9 @@ class Around:
         self._pool, self._dense, self._empty = function("pool"), function("fully_connected"), empty
         self._entering, self._largest = function("entering"), function("largest")
 
-    def entering(
-        self, images: "cupy.ndarray", channels: int, scale: float, x: "cupy.ndarray | None" = None
-    ) -> "cupy.ndarray":
-        """What enters a network of images (n, H, W) uint8: (n, channels, H, W) float32, `x` where it is given, as
-        `data.entering` has it."""
-        x = self._empty((len(images), channels, *images.shape[1:]), np.float32) if x is None else x
+    def entering(self, images: "cupy.ndarray", channels: int, scale: float) -> "cupy.ndarray":
+        """What enters a network of images (n, H, W) uint8: (n, channels, H, W) float32, as `data.entering` has it."""
+        x = self._empty((len(images), channels, *images.shape[1:]), np.float32)
         extents = (np.int64(x.size), np.int32(channels), np.int64(math.prod(images.shape[1:])), np.float32(scale))
         self._entering((min(1056, -(-x.size // 256)),), (256,), (images, x, *extents))
         return x

@@ -14,8 +14,7 @@ extern "C" __global__ void entering(
     const unsigned char* images, float* x, long long count, int channels, long long pixels, float scale)
 {
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += (long long)gridDim.x * blockDim.x)
-        // Of one channel, x is the images in order; dividing would take longer than the rest.
-        x[i] = images[channels == 1 ? i : i / (channels * pixels) * pixels + i % pixels] * scale;
+        x[i] = images[i / (channels * pixels) * pixels + i % pixels] * scale;
 }
 
 // labels (N) from scores (N, classes): the first of the largest, or of those that are no numbers, as NumPy has it.

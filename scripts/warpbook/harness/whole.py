@@ -170,9 +170,9 @@ class Bench:
 
     def _from_host(self, one: Implementation, images: int) -> hosted.FromHost:
         """Its way from the host to the host, checked."""
-        data, arch = self._data, self._bench.device.arch
+        data = self._data
         with checking.faults_named(one, "prepared"):
-            way = hosted.FromHost(data.network, images, data.classes, lambda chunk: self._prepared(one, chunk), arch)
+            way = hosted.FromHost(data.network, images, data.classes, lambda chunk: self._prepared(one, chunk))
         self._check_labels(one, way)
         return way
 

@@ -121,6 +121,11 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     assert [layer for layer, _ in top.bounds] == ev.layer_names
     assert [program.name for program in top.programs][:2] == [best, naive]
     assert any("two machines" in caveat for caveat in top.caveats)
+    apart = [one for one in ev.times.drift.differences if (one.variant, one.size) == (peer, ev.largest)]
+    most = max(apart, key=lambda one: abs(one.change))
+    assert abs(most.change) > max(ev.times.drift.of("gpu", ev.largest))  # another algorithm in another process
+    said = f"is not in their intervals ({peer}: {units.percent(abs(most.change), 0)} on {most.layer})"
+    assert any(said in caveat for caveat in top.caveats)
     assert top.idea == "FP32 products from halves on tensor cores"
     example = summary.view(ev).kernels.claims.example
     refuted = [one for one in ev.claims.refuted if example.startswith(f"{one.variant}, “{one.claim.says}”")]

@@ -31,7 +31,8 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
         figures.gains.waterfalls(ev, chains),
         f"Op times step by step. {told}",
         "Op times, step by step. Hatched is what a step saves, solid beyond the bar what it loses; beside it time, "
-        "speedup over the step before with its interval, and over the chain's first.",
+        "speedup over the step before with its interval, and over the chain's first. Over the step before it is of "
+        "pairs timed in turn, and need not be the ratio of the two times.",
     )
 
 

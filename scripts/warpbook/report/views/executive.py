@@ -153,7 +153,10 @@ def _programs(ev: Evidence, best: Variant) -> Iterator[Program]:
     for variant in dict.fromkeys(one.name for one in shown if one):
         found = ev.programs.runs(variant, ev.largest)
         if not found.empty:
-            yield Program(variant, cells.ran(found.elapsed_s, "\u202fs"))
+            device = ev.plan.variants[variant].device
+            yield Program(
+                f"{variant} on the CPU" if device == "cpu" else variant, cells.ran(found.elapsed_s, "\u202fs")
+            )
 
 
 def _spread(ev: Evidence) -> str:
@@ -169,7 +172,7 @@ def _spread(ev: Evidence) -> str:
         return ""
     made = "one run each" if runs_of_each == {1} else f"{min(runs_of_each)} to {max(runs_of_each)} runs each"
     return (
-        f"With any of {len(times)} GPU variants the whole program takes {units.time(min(times) * 1e3, 3)} to "
+        f"With any of our {len(times)} GPU variants the whole program takes {units.time(min(times) * 1e3, 3)} to "
         f"{units.time(max(times) * 1e3, 3)} ({made}), of which convolution is {units.percent(min(shares))} to "
         f"{units.percent(max(shares))}"
     )
@@ -191,6 +194,16 @@ def _since(ev: Evidence) -> str:
     return f"against run {earlier.run_id}, {changed or 'no variant that both hold was changed'}"
 
 
+def _drift_of(ev: Evidence, library: str) -> str:
+    """How far a library's time differed between jobs, where that is more than for any kernel of ours: it may choose
+    another algorithm in each process."""
+    there = [one for one in ev.times.drift.differences if one.variant == library and one.size == ev.largest]
+    most = max(there, key=lambda one: abs(one.change), default=None)
+    if most is None or abs(most.change) <= max(ev.times.drift.of("gpu", ev.largest), default=0.0):
+        return ""
+    return f" ({library}: {units.percent(abs(most.change), 0)} on {most.layer})"
+
+
 def _caveats(ev: Evidence) -> Iterator[str]:
     apart = ev.gpu_run is not ev.local
     if apart and ev.ranking.best_cpu:
@@ -201,7 +214,10 @@ def _caveats(ev: Evidence) -> Iterator[str]:
             f"{host['cores']} cores, and {ev.device_name('cpu')}"
         )
     if ev.ranking.best_peer:
-        yield "ratios marked † compare times that were not taken in turn; drift between jobs is not in their intervals"
+        yield (
+            "ratios marked † compare times that were not taken in turn; drift between jobs is not in their intervals"
+            f"{_drift_of(ev, ev.ranking.best_peer.name)}"
+        )
     limited = ev.problems.table.status == "unsupported"
     broken = list(ev.problems.table[~limited].variant.unique())
     if broken:

@@ -157,13 +157,14 @@ def _drift(ev: Evidence) -> str:
     return (
         "From one job of the run to another a baseline's op time differed by "
         f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes} "
-        "images; a gain not timed in turn counts only beyond what its baseline's did, or any at that size."
+        "images. Libraries are left out: they choose an algorithm in each process. A gain that was not timed in turn "
+        "counts only where it is larger than the largest of these differences at its size, and than its baseline's own."
     )
 
 
 def _axis(span: tuple[float, float]) -> Column:
     """The column of drawn intervals."""
-    return Column(f"{units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
+    return Column(f"Speedup, {units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
 
 
 def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> Table:

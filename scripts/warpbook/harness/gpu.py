@@ -315,13 +315,6 @@ class GpuBench:
             self.synchronize()
             return (perf_counter() - began) * 1e3
 
-        def after(prepare: Callable[[], object], timer: Callable[[], float]) -> Callable[[], float]:
-            def prepared() -> float:
-                prepare()
-                return timer()
-
-            return prepared
-
         def after_itself(timer: Callable[[], float]) -> Callable[[], float]:
             """These are taken without others between: but for the first, the sample before is the same call."""
             first = True
@@ -336,13 +329,22 @@ class GpuBench:
             return hot
 
         cold = {
-            ("cold", "gpu"): after(self.flush_l2, gpu),
-            ("cold", "op"): after(self.flush_l2, op),
-            ("cold", "layer"): after(self.flush_l2, layer),
+            ("cold", "gpu"): self.cold(gpu),
+            ("cold", "op"): self.cold(op),
+            ("cold", "layer"): self.cold(layer),
         }
         if x.nbytes + w.nbytes + y.nbytes > HOT_WITHIN * self.l2_bytes:
             return cold
         return {**cold, ("hot", "gpu"): after_itself(gpu), ("hot", "op"): after_itself(op)}
+
+    def cold(self, timer: Callable[[], float]) -> Callable[[], float]:
+        """The timer, the L2 cache overwritten before."""
+
+        def timed() -> float:
+            self.flush_l2()
+            return timer()
+
+        return timed
 
     def read_clock(self) -> tuple[float | None, bool]:
         return self.clock.read()

@@ -8,7 +8,7 @@ and `copy`, these copies alone.
 
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -77,6 +77,14 @@ def kernels_of(implementation: Implementation, arch: str) -> gpu.Kernels | None:
     return gpu.Kernels(gpu.load_module(cubin), implementation.constants) if cubin else None
 
 
+def too_many(implementation: Implementation, mismatched: int, images: int) -> str:
+    """Why so many labels unlike the reference's are refused; empty where they may differ."""
+    allowed = reference.labels_allowed_to_differ(implementation.header.precision, images)
+    if mismatched <= allowed:
+        return ""
+    return f"{mismatched} of {images} labels differ from the reference's, more than {allowed} allowed"
+
+
 def judged(implementation: Implementation, network: Network, y: cupy.ndarray, expected: cupy.ndarray) -> Row:
     """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
     images, classes = expected.shape
@@ -85,14 +93,12 @@ def judged(implementation: Implementation, network: Network, y: cupy.ndarray, ex
     error = float(cupy.linalg.norm(scores - expected) / cupy.linalg.norm(expected))
     tolerance = reference.network_error(network, implementation.header)
     mismatched = int((labels != expected.argmax(axis=1)).sum())
-    allowed = reference.labels_allowed_to_differ(implementation.header.precision, images)
-    reason = ""
     if not error <= tolerance:
         reason = f"scores differ from float64 by {error:.3g} of their norm, more than {tolerance:.3g} allowed"
     elif int((labels != scores.argmax(axis=1)).sum()):
         reason = "a label is not that of its image's largest score"
-    elif mismatched > allowed:
-        reason = f"{mismatched} of {images} labels differ from the reference's, more than {allowed} allowed"
+    else:
+        reason = too_many(implementation, mismatched, images)
     return {
         "rel_l2_err": error if np.isfinite(error) else None,
         "tolerance": tolerance,
@@ -147,8 +153,8 @@ class Bench:
         from_host = None if ours.header.peer else self._from_host(ours, images)
         if from_host:
             timers[ours.name] |= {
-                ("cold", "host"): self._cold(from_host.infer),
-                ("cold", "copy"): self._cold(from_host.copy),
+                ("cold", "host"): bench.cold(from_host.infer),
+                ("cold", "copy"): bench.cold(from_host.copy),
             }
         samples, told_ms = timing.sampled(bench, implementations, timers, series, measuring)
         timing.refuse_distrusted(bench)
@@ -181,17 +187,8 @@ class Bench:
         images, expected = self._data.images[chosen, 0].get(), self._data.scores[chosen].argmax(axis=1).get()
         with checking.faults_named(one, "called"):
             mismatched = way.mismatched(images, expected)
-        allowed = reference.labels_allowed_to_differ(one.header.precision, len(images))
-        if mismatched > allowed:
-            words = f"{mismatched} of {len(images)} labels differ from the reference's, more than {allowed} allowed"
-            raise Failed("wrong_result", f"{one.name}, from the host in chunks: {words}")
-
-    def _cold(self, timer: Callable[[], float]) -> Callable[[], float]:
-        def timed() -> float:
-            self._bench.flush_l2()
-            return timer()
-
-        return timed
+        if reason := too_many(one, mismatched, len(images)):
+            raise Failed("wrong_result", f"{one.name}, from the host in chunks: {reason}")
 
     def _check(
         self, one: Implementation, operation: Operation, buffers: tuple[Guarded, Guarded, Guarded], poisoned: bool

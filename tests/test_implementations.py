@@ -134,6 +134,17 @@ def test_folding_wants_nothing_but_sums_between_convolution_and_matrix():
     assert [folded.unsupported(networks.find(name), 10) == "" for name in BUILT_IN] == [False, True, True, True, False]
 
 
+def test_a_library_gets_halves_of_tanh_and_shares_that_it_can_read(launcher):
+    library = launcher("library")
+    supported = [library.unsupported(networks.find(name)) == "" for name in BUILT_IN]
+    assert dict(zip(BUILT_IN, supported, strict=True)) == {
+        "fa17": True, "fa18": True, "sp19": True, "fa19": False, "ece408": False
+    }  # fmt: skip
+    for inputs, shares in ((7200, 4), (5400, 3), (2904, 3)):
+        assert library.shares_of(inputs) == shares
+        assert inputs % (8 * shares) == 0 and inputs / shares <= 2000
+
+
 def test_a_folded_matrix_gives_what_convolution_and_matrix_give(launcher):
     conv = ConvLayer("conv2", C=3, H=9, W=8, M=4, K=3)
     drawn = np.random.default_rng(1)

@@ -9,7 +9,7 @@ expect:    The convolutions' own times are left, shorter by what they no longer 
            at a half of the tensor cores' peak. Ten images take what a few kernels take to begin and end.
 builds_on: one_by_one
 split:     {precision: fp16, products: 3}
-constants: {POOLED_28_PAIRS: 2, POOLED_28_THREADS: 96, POOLED_28_BLOCKS: 4,
+constants: {POOLED_28_PAIRS: 1, POOLED_28_THREADS: 160, POOLED_28_BLOCKS: 4,
             POOLED_5_PAIRS: 1, POOLED_5_THREADS: 128, POOLED_5_BLOCKS: 3,
             POOLED_72_PAIRS: 1, POOLED_72_THREADS: 192, POOLED_72_BLOCKS: 2,
             POOLED_86_PAIRS: 2, POOLED_86_THREADS: 128, POOLED_86_BLOCKS: 3}
@@ -32,31 +32,71 @@ __device__ __forceinline__ float activated(float value, int activation)
     return activation == RELU ? fmaxf(value, 0.0f) : value;
 }
 
+// Where a first layer's results go, `count` an image: as they are, or for products of halves, the low halves of an image
+// before the high ones, each times 2^TOP. Only what tanh gives, and no more than 1, may go there.
+struct Values {
+    float* __restrict__ y;
+
+    __device__ void put(int image, int count, int i, float value) const { y[(size_t)image * count + i] = value; }
+    __device__ void put_beside(int image, int count, int i, int apart, float2 values, bool first, bool second) const
+    {
+        if (first) put(image, count, i, values.x);
+        if (second) put(image, count, i + apart, values.y);
+    }
+};
+struct Halves {
+    __half* __restrict__ y;
+
+    __device__ __half* lows(int image, int count) const { return y + (size_t)image * 2 * count; }
+    __device__ void put(int image, int count, int i, float value) const
+    {
+        const uint2 halves = split(value * power_of_two(TOP), 0.0f);
+        lows(image, count)[count + i] = __ushort_as_half(halves.x);
+        lows(image, count)[i] = __ushort_as_half(halves.y);
+    }
+    // Two values of each lane, `apart` from each other, and of each two neighbouring lanes those of an even i and of the
+    // next: one lane writes the high halves of both, the other the low ones. All lanes call it.
+    __device__ void put_beside(int image, int count, int i, int apart, float2 values, bool first, bool second) const
+    {
+        const bool odd = threadIdx.x % 2;
+        const uint2 halves = split(values.x * power_of_two(TOP), values.y * power_of_two(TOP));
+        const unsigned kept = odd ? halves.y : halves.x;
+        const unsigned other = __shfl_xor_sync(0xffffffffu, odd ? halves.x : halves.y, 1);
+        const unsigned left = odd ? other : kept;
+        const unsigned right = odd ? kept : other;
+        __half* const place = lows(image, count) + (odd ? i - 1 : count + i);
+        if (first) *(unsigned*)place = __byte_perm(left, right, 0x5410);
+        if (second) *(unsigned*)(place + apart) = __byte_perm(left, right, 0x7632);
+    }
+};
+
 // One image by plain FP32, pooled 2 x 2 and activated.
+template <typename To>
 __device__ __noinline__ void plain_pooled_image(
-    const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int H, int W, int M, int K,
+    const float* __restrict__ x, const float* __restrict__ w, To to, int image, int H, int W, int M, int K,
     int activation)
 {
     const int H_pooled = (H - K + 1) / 2;
     const int W_pooled = (W - K + 1) / 2;
-    for (int i = threadIdx.x; i < M * H_pooled * W_pooled; i += blockDim.x) {
+    const int count = M * H_pooled * W_pooled;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
         const float* input = x + i / W_pooled % H_pooled * 2 * W + i % W_pooled * 2;
         const float* taps = w + (size_t)(i / (H_pooled * W_pooled)) * K * K;
         float sums[4] = {};
         for (int p = 0; p < K; ++p)
             for (int q = 0; q < K; ++q)
                 for (int j = 0; j < 4; ++j) sums[j] += input[(p + j / 2) * W + q + j % 2] * taps[p * K + q];
-        y[i] = activated(fmaxf(fmaxf(sums[0], sums[1]), fmaxf(sums[2], sums[3])), activation);
+        to.put(image, count, i, activated(fmaxf(fmaxf(sums[0], sums[1]), fmaxf(sums[2], sums[3])), activation));
     }
 }
 
 // C = 1: first_layer of split_fp16.cu, the largest of each 2 x 2 outputs taken before anything is written, then
 // activated: tanh and ReLU grow, so that order makes no difference. Two tiles are two rows of the same runs, so a lane
 // holds all four.
-template <int K, int W, int NT, int PAIRS, int ROUNDS, int ACTIVATION>
+template <int K, int W, int NT, int PAIRS, int ROUNDS, int ACTIVATION, typename To>
 __device__ __forceinline__ void first_layer_pooled(
     const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int M)
+    const int* __restrict__ exponents, To to, int N, int M)
 {
     constexpr int H = W;
     constexpr int SHIFTS = 9 - K;
@@ -126,7 +166,7 @@ __device__ __forceinline__ void first_layer_pooled(
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(beyond)) {
-            plain_pooled_image((const float*)source, w, y + (size_t)image * M * PLACES, H, W, M, K, ACTIVATION);
+            plain_pooled_image((const float*)source, w, to, image, H, W, M, K, ACTIVATION);
             continue;
         }
 
@@ -185,10 +225,10 @@ __device__ __forceinline__ void first_layer_pooled(
                 #pragma unroll
                 for (int n = 0; n < TOGETHER; ++n) {
                     const int map = (first + n) * MAPS + t * MAPS / 4;
-                    if (map >= M) continue;
+                    if (SHIFTS != 4 && map >= M) continue;  // with 4, neighbours wait for it
                     const int scale_of_map = NT > 0 ? scales[n] : exponents[map] << 23;
                     const float back = __int_as_float(scale_of_map + ((exponent - 2 * TOP + 127) << 23));
-                    float* const result = y + ((size_t)image * M + map) * PLACES + (SHIFTS == 4 ? t % 2 : 0);
+                    const int result = map * PLACES + (SHIFTS == 4 ? t % 2 : 0);
                     #pragma unroll
                     for (int pair = 0; pair < PAIRS; ++pair) {
                         float largest_of[4];
@@ -196,11 +236,18 @@ __device__ __forceinline__ void first_layer_pooled(
                         for (int i = 0; i < 4; ++i)
                             largest_of[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
                                                   large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
-                        #pragma unroll
-                        for (int h = 0; h < 2; ++h) {
-                            const float sum = fmaxf(largest_of[2 * h], largest_of[2 * h + 1]) * back;
-                            if (run_of(pair, h) < RUNS)
-                                result[run_of(pair, h) * (SHIFTS / 2)] = activated(sum, ACTIVATION);
+                        float2 values;
+                        values.x = activated(fmaxf(largest_of[0], largest_of[1]) * back, ACTIVATION);
+                        values.y = activated(fmaxf(largest_of[2], largest_of[3]) * back, ACTIVATION);
+                        const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
+                        const int place = result + first_run * (SHIFTS / 2);
+                        const int apart = (second_run - first_run) * (SHIFTS / 2);
+                        if (SHIFTS == 4) {
+                            const bool one = map < M && first_run < RUNS, two = map < M && second_run < RUNS;
+                            to.put_beside(image, M * PLACES, place, apart, values, one, two);
+                        } else {
+                            if (first_run < RUNS) to.put(image, M * PLACES, place, values.x);
+                            if (second_run < RUNS) to.put(image, M * PLACES, place + apart, values.y);
                         }
                     }
                 }
@@ -209,20 +256,24 @@ __device__ __forceinline__ void first_layer_pooled(
     }
 }
 
-#define POOLED(NAME, K, W, NT, PAIRS, THREADS, BLOCKS, ACTIVATION)                                        \
+#define POOLED(NAME, TYPE, TO, K, W, NT, PAIRS, THREADS, BLOCKS, ACTIVATION)                               \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(                                   \
         const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,        \
-        const int* __restrict__ exponents, float* __restrict__ y, int N, int M)                           \
+        const int* __restrict__ exponents, TYPE* __restrict__ y, int N, int M)                            \
     {                                                                                                     \
         first_layer_pooled<K, W, NT, PAIRS, (W * W / 2 + THREADS - 1) / THREADS, ACTIVATION>(             \
-            x, w, parts, exponents, y, N, M);                                                             \
+            x, w, parts, exponents, TO{y}, N, M);                                                         \
     }
 
-POOLED(pooled_28_5, 5, 28, 0, POOLED_28_PAIRS, POOLED_28_THREADS, POOLED_28_BLOCKS, TANH)
-POOLED(pooled_48_5, 5, 48, 3, POOLED_5_PAIRS, POOLED_5_THREADS, POOLED_5_BLOCKS, TANH)
-POOLED(pooled_64_5, 5, 64, 3, POOLED_5_PAIRS, POOLED_5_THREADS, POOLED_5_BLOCKS, TANH)
-POOLED(pooled_72_7, 7, 72, 3, POOLED_72_PAIRS, POOLED_72_THREADS, POOLED_72_BLOCKS, TANH)
-POOLED(pooled_86_7, 7, 86, 1, POOLED_86_PAIRS, POOLED_86_THREADS, POOLED_86_BLOCKS, RELU)
+POOLED(pooled_28_5, float, Values, 5, 28, 0, POOLED_28_PAIRS, POOLED_28_THREADS, POOLED_28_BLOCKS, TANH)
+POOLED(pooled_48_5, float, Values, 5, 48, 3, POOLED_5_PAIRS, POOLED_5_THREADS, POOLED_5_BLOCKS, TANH)
+POOLED(pooled_64_5, float, Values, 5, 64, 3, POOLED_5_PAIRS, POOLED_5_THREADS, POOLED_5_BLOCKS, TANH)
+POOLED(pooled_72_7, float, Values, 7, 72, 3, POOLED_72_PAIRS, POOLED_72_THREADS, POOLED_72_BLOCKS, TANH)
+POOLED(pooled_86_7, float, Values, 7, 86, 1, POOLED_86_PAIRS, POOLED_86_THREADS, POOLED_86_BLOCKS, RELU)
+
+POOLED(halves_28_5, __half, Halves, 5, 28, 0, POOLED_28_PAIRS, POOLED_28_THREADS, POOLED_28_BLOCKS, TANH)
+POOLED(halves_48_5, __half, Halves, 5, 48, 3, POOLED_5_PAIRS, POOLED_5_THREADS, POOLED_5_BLOCKS, TANH)
+POOLED(halves_64_5, __half, Halves, 5, 64, 3, POOLED_5_PAIRS, POOLED_5_THREADS, POOLED_5_BLOCKS, TANH)
 
 // A later layer's results, ReLU and the largest of each SIZE x SIZE of them, windows cut at the end. Their bits grow as
 // the numbers do, for none is negative. exponents (image): of the largest.
@@ -442,40 +493,64 @@ CONNECTED(8)
 CONNECTED(9)
 CONNECTED(10)
 
-// A warp an image: the shares of its hidden values added up, scaled back and activated, the last layer, and the label.
+// So many of a block's 8 warps an image: the shares of its hidden values added up, scaled back and activated, the last
+// layer, and the label.
 extern "C" __global__ void __launch_bounds__(256) classify(
     const float* __restrict__ partial, const int* __restrict__ exponents, const int* __restrict__ weight_exponents,
     const float* __restrict__ b, const float* __restrict__ w_last, const float* __restrict__ b_last,
     float* __restrict__ scores, int* __restrict__ labels, int N, int shares, int padded, int hidden, int classes,
-    int activation)
+    int activation, int warps)
 {
-    const int image = blockIdx.x * 8 + threadIdx.x / 32;
+    constexpr int AT_ONCE = 4;
+    __shared__ float of_warp[8][16];
     const int lane = threadIdx.x % 32;
-    if (image >= N) return;
+    const int warp = threadIdx.x / 32;
+    const int image = blockIdx.x * (8 / warps) + warp / warps;
+    const int step = warps * 32;
+    const float* const of_image = partial + (size_t)min(image, N - 1) * padded;
+    const int exponent = max(exponents[min(image, N - 1)] - TOP, -127);
     float results[16] = {};
-    for (int unit = lane; unit < hidden; unit += 32) {
-        float sum = 0.0f;
+    for (int start = warp % warps * 32 + lane; start < hidden; start += AT_ONCE * step) {
+        float sums[AT_ONCE] = {};
+        #pragma unroll 4
         for (int share = 0; share < shares; ++share)
-            sum += partial[((size_t)share * N + image) * padded + unit];
-        const float2 back = scale_of(max(exponents[image] - TOP, -127) + weight_exponents[unit] - TOP);
-        const float value = activated(sum * back.x * back.y + b[unit], activation);
+            #pragma unroll
+            for (int j = 0; j < AT_ONCE; ++j)
+                if (start + j * step < hidden) sums[j] += of_image[(size_t)share * N * padded + start + j * step];
         #pragma unroll
-        for (int i = 0; i < 16; ++i)
-            if (i < classes) results[i] += value * w_last[i * hidden + unit];
+        for (int j = 0; j < AT_ONCE; ++j) {
+            const int unit = start + j * step;
+            if (unit >= hidden) break;
+            const float2 back = scale_of(exponent + weight_exponents[unit] - TOP);
+            const float value = activated(sums[j] * back.x * back.y + b[unit], activation);
+            #pragma unroll
+            for (int i = 0; i < 16; ++i)
+                if (i < classes) results[i] += value * w_last[i * hidden + unit];
+        }
     }
-    float best = __int_as_float(0xff800000);
-    int label = 0;
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
         if (i >= classes) break;
-        float sum = results[i];
         #pragma unroll
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-        sum += b_last[i];
-        if (lane == i) scores[(size_t)image * classes + i] = sum;
-        if (sum > best) {
-            best = sum;
-            label = i;
+        for (int apart = 16; apart > 0; apart /= 2) results[i] += __shfl_xor_sync(0xffffffffu, results[i], apart);
+        if (lane == i) of_warp[warp][i] = results[i];
+    }
+    __syncthreads();
+    if (warp % warps > 0 || image >= N) return;
+    float score = __int_as_float(0xff800000);
+    if (lane < classes) {
+        score = b_last[lane];
+        for (int other = warp; other < warp + warps; ++other) score += of_warp[other][lane];
+        scores[(size_t)image * classes + lane] = score;
+    }
+    int label = lane;
+    #pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) {
+        const float theirs = __shfl_xor_sync(0xffffffffu, score, apart);
+        const int their_label = __shfl_xor_sync(0xffffffffu, label, apart);
+        if (theirs > score || (theirs == score && their_label < label)) {
+            score = theirs;
+            label = their_label;
         }
     }
     if (lane == 0) labels[image] = label;

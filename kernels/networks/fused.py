@@ -1,5 +1,6 @@
 """Plans a network's kernels and keeps them as a CUDA graph for the arrays of the last call."""
 
+import math
 from typing import NamedTuple
 
 import cupy
@@ -10,6 +11,7 @@ ACTIVATIONS = ("none", "tanh", "relu")
 ROWS, STEP, GAP = 128, 32, 8  # connected: images of a block, inputs of a stage, halves between its rows
 TILES = (2, 8, 9, 10)  # connected: 16 outputs each
 MOST_CLASSES = 16
+MANY_IMAGES = 2000  # fill the device with a warp each
 
 
 class First(NamedTuple):
@@ -19,12 +21,13 @@ class First(NamedTuple):
     maps: int  # at most
     activation: str
     constants: str
+    halves: str = ""  # the kernel that writes halves
 
 
 FIRST = {  # by W, K
-    (28, 5): First("pooled_28_5", 64, "tanh", "POOLED_28"),
-    (48, 5): First("pooled_48_5", 6, "tanh", "POOLED_5"),
-    (64, 5): First("pooled_64_5", 6, "tanh", "POOLED_5"),
+    (28, 5): First("pooled_28_5", 64, "tanh", "POOLED_28", "halves_28_5"),
+    (48, 5): First("pooled_48_5", 6, "tanh", "POOLED_5", "halves_48_5"),
+    (64, 5): First("pooled_64_5", 6, "tanh", "POOLED_5", "halves_64_5"),
     (72, 7): First("pooled_72_7", 12, "tanh", "POOLED_72"),
     (86, 7): First("pooled_86_7", 4, "relu", "POOLED_86"),
 }
@@ -79,8 +82,9 @@ def persistent(kernels, constants, images):
     return (min(images, blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),), (threads,)
 
 
-def first_layer(kernels, conv, images, w):
-    """(a function of x that orders the first layer and its pooling, their result)."""
+def first_layer(kernels, conv, images, w, halves=False):
+    """(a function of x that orders the first layer and its pooling, their result), the result (images, maps, height,
+    width), float32; or, each number times 2^TOP, its low `halves` and its high ones (images, 2, numbers), float16."""
     compiled = FIRST[conv.W, conv.K]
     shifts = 9 - conv.K
     column_tiles = -(-compiled.maps * shifts // 8)
@@ -89,9 +93,10 @@ def first_layer(kernels, conv, images, w):
     exponents = kernels.empty((maps,), np.int32)
     kernels.function("split_first_weights")((maps,), (128,), (w, parts, exponents, *int32(conv.M, conv.K)))
     shared = conv.H * conv.W * 4 + (parts.nbytes if compiled.maps > 12 else 0)
-    function = kernels.function(compiled.name, shared_bytes=shared)
+    function = kernels.function(compiled.halves if halves else compiled.name, shared_bytes=shared)
     grid, threads = persistent(kernels, compiled.constants, images)
-    y = kernels.empty((images, conv.M, conv.H_out // 2, conv.W_out // 2))
+    pooled = (conv.M, conv.H_out // 2, conv.W_out // 2)
+    y = kernels.empty((images, 2, math.prod(pooled)), np.float16) if halves else kernels.empty((images, *pooled))
     extents = int32(images, conv.M)
     return lambda x: function(grid, threads, (x, w, parts, exponents, y, *extents)), y
 
@@ -124,14 +129,21 @@ def exponent_below(values):
     return cupy.where(values > 0, cupy.frexp(values)[1] - 1, 0).astype(np.int32)
 
 
-def split_matrix(w, tiles, blocks):
-    """Weights (outputs, inputs), float64, as the halves that lanes of `connected` take, and each output's exponent."""
+def halves_of(w, shape):
+    """Weights (outputs, inputs), float64, as high and low halves of the shape, zeros behind them, and each output's
+    exponent."""
     outputs, inputs = w.shape
     exponents = exponent_below(abs(w).max(axis=1))
-    scaled = cupy.zeros((blocks * tiles * 16, -(-inputs // STEP) * STEP), np.float32)
+    scaled = cupy.zeros(shape, np.float32)
     scaled[:outputs, :inputs] = cupy.ldexp(w, (TOP - exponents)[:, None])
     high = scaled.astype(np.float16)
-    low = (scaled - high.astype(np.float32)).astype(np.float16)
+    return high, (scaled - high.astype(np.float32)).astype(np.float16), exponents
+
+
+def split_matrix(w, tiles, blocks):
+    """Weights (outputs, inputs), float64, as the halves that lanes of `connected` take, and each output's exponent."""
+    inputs = w.shape[1]
+    high, low, exponents = halves_of(w, (blocks * tiles * 16, -(-inputs // STEP) * STEP))
     parts = []
     for half in (high, low):
         # (block, tile, output, step, eight, pair, number), to lanes of a tile of a step of a block
@@ -161,18 +173,28 @@ def fully_connected(kernels, images, x, exponents, w, network, parameters):
     partial = kernels.empty((shares, images, padded))
     stage = 2 * ROWS * (STEP + GAP) * 2 + 4 * tiles * 512
     connected = kernels.function(f"connected_{tiles}", shared_bytes=2 * stage)
-    classify = kernels.function("classify")
-    last = network.steps[-1].layer
-    fixed = (weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
+    classify = classifier(kernels, partial, exponents, weight_exponents, network, parameters)
     extents = int32(images, inputs, padded)
-    activation = ACTIVATIONS.index(network.steps[-2].activation)
-    counts = int32(images, shares, padded, outputs, last.outputs, activation)
 
     def order(scores, labels):
         connected((blocks, rows, shares), (256,), (x, weights, exponents, partial, *extents))
-        classify((-(-images // 8),), (256,), (partial, exponents, *fixed, scores, labels, *counts))
+        classify(scores, labels)
 
     return order
+
+
+def classifier(kernels, partial, exponents, weight_exponents, network, parameters):
+    """A function of (scores, labels) that orders what follows the first fully connected layer's products: partial
+    (shares, images, outputs and padding), of inputs and weights by their exponents."""
+    function = kernels.function("classify")
+    shares, images, padded = partial.shape
+    hidden, last = (step.layer for step in network.steps[-2:])
+    fixed = (weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
+    activation = ACTIVATIONS.index(network.steps[-2].activation)
+    warps = 1 if images > MANY_IMAGES else 8  # of an image
+    counts = int32(images, shares, padded, hidden.outputs, last.outputs, activation, warps)
+    grid = (-(-images * warps // 8),)
+    return lambda scores, labels: function(grid, (256,), (partial, exponents, *fixed, scores, labels, *counts))
 
 
 def as_graph(order):

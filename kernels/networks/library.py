@@ -1,0 +1,77 @@
+"""
+title:     Products of halves by cuBLAS
+idea:      The first layer writes its results as the two halves that tensor cores take, which are no more bytes than
+           float32, so that a library can multiply them. One call to cuBLAS gives the two small products of the fully
+           connected layer; others add the large ones, a share of the inputs each, since tensor cores cut off what does
+           not fit, and sums of few products lose less. Where no pooling parts the second convolution from that layer,
+           both are one matrix (folded).
+expect:    The fully connected layer at what the library reaches with wgmma, which our mma.sync does not. Few images
+           wait for the host, which orders four kernels where fused orders one graph.
+builds_on: fused
+split:     {precision: fp16, products: 3}
+method:    any
+least_arch: sm_80
+requires:  torch
+"""
+
+import cupy
+import folded
+import fused
+import numpy as np
+
+LONGEST = 2000  # inputs of a share at most
+EIGHTS = 8  # inputs of a share come in eights: 16 bytes
+
+
+def unsupported(network):
+    if reason := fused.unsupported(network):
+        return reason
+    if fused.form(network) not in ("cpdd", "cpcdd"):
+        return "a pooled convolution lies before the fully connected layer, and its kernel writes no halves"
+    conv = network.convs[0]
+    if not fused.FIRST[conv.W, conv.K].halves:
+        return f"no kernel here writes halves of a first layer {conv}"
+    return ""
+
+
+def shares_of(inputs):
+    """The fewest equal shares of the inputs, none longer than LONGEST."""
+    return next(n for n in range(-(-inputs // LONGEST), inputs) if inputs % (n * EIGHTS) == 0)
+
+
+def prepare(kernels, network, images, parameters):
+    from cupy.cuda import device, runtime
+    from cupy_backends.cuda.libs import cublas  # PyTorch brings the library
+
+    conv, *rest = network.convs
+    first, x = fused.first_layer(kernels, conv, images, parameters["conv1.weight"], halves=True)
+    w = parameters["fc1.weight"].astype(np.float64)
+    if rest:
+        w = folded.product(*rest, parameters["conv2.weight"], parameters["fc1.weight"])
+    outputs, inputs = w.shape
+    padded = -(-outputs // 16) * 16
+    high, low, weight_exponents = fused.halves_of(w, (padded, inputs))
+    weights = cupy.concatenate([high, low], axis=1)
+    share = inputs // shares_of(inputs)
+    partial = kernels.empty((1, images, padded))
+    exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
+    classify = fused.classifier(kernels, partial, exponents, weight_exponents, network, parameters)
+    zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
+    handle = device.get_cublas_handle()
+
+    def multiply(x, w, count, kept):
+        """Products of `count` numbers of each image and output, added to what is kept of `partial`."""
+        cublas.gemmEx(
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, padded, images, count, one.ctypes.data,
+            w.data.ptr, runtime.CUDA_R_16F, 2 * inputs, x.data.ptr, runtime.CUDA_R_16F, 2 * inputs, kept.ctypes.data,
+            partial.data.ptr, runtime.CUDA_R_32F, padded, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT,
+        )  # fmt: skip
+
+    def call(images, scores, labels):
+        first(images)
+        multiply(x, weights, 2 * inputs, kept=zero)  # low by high, then high by low
+        for start in range(0, inputs, share):
+            multiply(x[:, 1, start:], weights[:, start:], share, kept=one)
+        classify(scores, labels)
+
+    return call  # CuPy lets cuBLAS into no graph

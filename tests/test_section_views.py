@@ -118,7 +118,8 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     assert top.programs[0].elapsed.endswith("(one run)</span></span>")
     tests = ev.checks.of(best)
     assert (top.tests.passed, top.tests.tests) == (tests.passed, tests.tests)
-    assert [layer for layer, _ in top.bounds] == ev.layer_names
+    assert top.cause.startswith(f"{naive} is bound ") and f". {best} takes " in top.cause
+    assert all(f"{layer} " in end for end in top.cause.split(f" {best} takes ") for layer in ev.layer_names)
     assert [program.name for program in top.programs][:2] == [best, naive]
     assert any("two machines" in caveat for caveat in top.caveats)
     apart = [one for one in ev.times.drift.differences if (one.variant, one.size) == (peer, ev.largest)]

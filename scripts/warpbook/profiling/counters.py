@@ -23,6 +23,7 @@ DURATION = "gpu__time_duration.sum"
 DRAM_BYTES = "dram__bytes.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
 FFMA, FADD, FMUL = (f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul"))
+TENSOR = "sm__inst_executed_pipe_tensor.sum"
 
 STALLS = {
     "long_scoreboard": "data from global or local memory",
@@ -209,24 +210,42 @@ def counter_change(check: str, layer: str, before: float, after: float) -> Count
     return CounterChange(layer, before, after, verdict)
 
 
+UNITS = {
+    DRAM: "DRAM",
+    L2: "the L2 cache",
+    L1: "the L1 cache and shared memory",
+    SM: "the multiprocessor's pipes",
+    ISSUE: "instruction issue",
+}
+"""What may bound a kernel, by the counter of its throughput in percent: of the schedulers' cycles, else of its peak."""
+
+
+def nearest(launch: CountedLaunch) -> str:
+    """The counter of the unit that is nearest its peak; empty where one of those that it takes is missing.
+
+    Where schedulers issue in about as many cycles as the pipes are busy, these are busy with whatever is issued.
+    """
+    used = {metric: launch.values[metric] for metric in UNITS if metric != ISSUE and metric in launch.values}
+    if len(used) < len(UNITS) - 1:
+        return ""
+    most = max(used, key=lambda metric: used[metric])
+    return ISSUE if most == SM and launch.values.get(ISSUE, 0.0) >= 0.9 * used[SM] else most
+
+
 def bound(launch: CountedLaunch) -> str:
     """A sentence that says what bounds a kernel; empty where the counters that it takes are missing.
 
     The unit nearest its peak bounds the kernel from HIGH percent on, in part from LOW on; below that latency does, and
     the sentence says what warps wait for most.
     """
-    names = {DRAM: "DRAM", L2: "the L2 cache", L1: "the L1 cache and shared memory", SM: "the multiprocessor's pipes"}
-    used = {metric: launch.values[metric] for metric in names if metric in launch.values}
-    if len(used) < len(names):
+    unit = nearest(launch)
+    if not unit:
         return ""
-    nearest = max(used, key=lambda metric: used[metric])
-    name, most, peak = names[nearest], used[nearest], f"{_percent(used[nearest])} of peak"
-    if nearest == SM:
-        issue, instructions = launch.values.get(ISSUE, 0.0), launch.values.get(INSTRUCTIONS)
-        if issue >= 0.9 * used[SM]:
-            name, most, peak = "instruction issue", issue, f"schedulers issue in {_percent(issue)} of cycles"
-        if instructions and launch.values.get(FFMA):
-            peak += f"; {_percent(100 * launch.values[FFMA] / 32 / instructions)} of instructions are FP32 FMAs"
+    name, most = UNITS[unit], launch.values[unit]
+    peak = f"schedulers issue in {_percent(most)} of cycles" if unit == ISSUE else f"{_percent(most)} of peak"
+    instructions = launch.values.get(INSTRUCTIONS)
+    if unit in (SM, ISSUE) and instructions and launch.values.get(FFMA):
+        peak += f"; {_percent(100 * launch.values[FFMA] / 32 / instructions)} of instructions are FP32 FMAs"
     waits = (
         f"warps wait {_percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
         if launch.stall
@@ -236,8 +255,25 @@ def bound(launch: CountedLaunch) -> str:
         return f"Bound by {name}: {peak}."
     if most >= LOW:
         return f"Bound in part by {name}, {peak}" + (f"; in part by latency: {waits}." if waits else ".")
-    least = f"nearest its peak: {names[nearest]}, {_percent(used[nearest])}"
+    least = f"nearest its peak: {name}, {_percent(most)}"
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
+
+
+def bound_in_short(launch: CountedLaunch) -> tuple[str, str, str]:
+    """What bounds a kernel, how busy the unit nearest its peak is, and of what that is a share: ("by the L2 cache",
+    "81 %", "of peak"). Empty words where the counters that it takes are missing."""
+    unit = nearest(launch)
+    if not unit:
+        return "", "", ""
+    most, name = launch.values[unit], UNITS[unit]
+    degree = (
+        f"by {name}"
+        if most >= HIGH
+        else f"in part by {name}"
+        if most >= LOW
+        else f"by latency, {name} nearest its peak"
+    )
+    return degree, _percent(most), "of cycles" if unit == ISSUE else "of peak"
 
 
 def _percent(value: float) -> str:
@@ -253,7 +289,7 @@ NAMES = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "wavefronts of loads from shared memory",
     "lts__t_sectors_op_write.sum": "sectors written to L2",
     "smsp__thread_inst_executed_per_inst_executed.ratio": "threads active an instruction",
-    "sm__inst_executed_pipe_tensor.sum": "tensor-core instructions",
+    TENSOR: "tensor-core instructions",
     INSTRUCTIONS: "instructions, a warp's as one",
     FFMA: "FP32 multiply-adds, a thread's as one",
     DRAM_BYTES: "bytes moved by DRAM",

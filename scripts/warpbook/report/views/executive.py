@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from warpbook import runs, units
 from warpbook.harness import precision
-from warpbook.profiling import counters
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells, whole_network
+from warpbook.report.views import causes, cells, whole_network
 from warpbook.report.views.parts import Cell
 from warpbook.variants import BASELINE, Variant
 
@@ -50,9 +49,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Executive:
-    """idea: the best kernel's title, within a sentence; bounds: what bounds it, a layer a sentence; largest: of the
+    """idea: the best kernel's title, within a sentence; cause: why it is faster than the naive one; largest: of the
     steps from the naive kernel to it; spread: how long the programs of all variants take; since: what changed since
-    the run before."""
+    the run before, empty where there is none."""
 
     layers: str
     images: str
@@ -64,7 +63,7 @@ class Executive:
     largest: Gain | None
     least: Gain | None
     tests: Tests | None
-    bounds: tuple[tuple[str, str], ...]
+    cause: str
     programs: tuple[Program, ...]
     spread: str
     network: str
@@ -93,11 +92,7 @@ def view(ev: Evidence) -> Executive | None:
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
         tests=_tests(ev, best),
-        bounds=tuple(
-            (layer.name, counters.bound(call.longest))
-            for variant, layer, call in ev.counters.counted
-            if variant == best and counters.bound(call.longest)
-        ),
+        cause=causes.sentences(ev, best),
         programs=tuple(_programs(ev, best)),
         spread=_spread(ev),
         network=whole_network.headline(ev) if "whole_network" in ev.study.sections else "",
@@ -179,11 +174,11 @@ def _spread(ev: Evidence) -> str:
 
 
 def _since(ev: Evidence) -> str:
-    """The GPU's run held against the one archived before it."""
+    """The GPU's run held against the one archived before it; empty where none is."""
     assert ev.gpu_run is not None  # of which the best kernel is
     earlier = runs.archived_before(ev.gpu_run, ev.network.name)
     if earlier is None:
-        return "no earlier run that holds this network is archived here"
+        return ""
     compared = Comparison(earlier, ev.gpu_run, ev.config.tolerance)
     if "gpu" in compared.obstacles:
         return f"run {earlier.run_id} cannot be compared: {compared.obstacles['gpu']}"
@@ -210,17 +205,13 @@ def _caveats(ev: Evidence) -> Iterator[str]:
         assert ev.gpu_run is not None  # of which the best kernel is
         host = ev.gpu_run.record["machine"]["cpu"]
         yield (
-            f"GPU and CPU figures come from two machines: {ev.device_name('gpu')}, in a host with {host['model']}, "
-            f"{host['cores']} cores, and {ev.device_name('cpu')}"
+            f"GPU and CPU figures come from two machines, the GPU's host with {host['model']}, {host['cores']} cores"
         )
     if ev.ranking.best_peer:
         yield (
-            "ratios marked † compare times that were not taken in turn; drift between jobs is not in their intervals"
+            "ratios marked † are of times not taken in turn, and drift between jobs is not in their intervals"
             f"{_drift_of(ev, ev.ranking.best_peer.name)}"
         )
-    limited = ev.problems.table.status == "unsupported"
-    broken = list(ev.problems.table[~limited].variant.unique())
-    if broken:
-        yield f"without a sound figure somewhere, and left out there: {', '.join(broken)}; the last chapter says why"
-    if limited.any():
-        yield f"not measured everywhere: {'; '.join(ev.problems.table[limited].reason.unique())}"
+    if not ev.problems.table.empty:
+        named = ", ".join(ev.problems.table.variant.unique())
+        yield f"without a figure somewhere: {named}, as the last chapter says"

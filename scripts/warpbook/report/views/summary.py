@@ -177,13 +177,13 @@ def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured("gpu"))
     shown = "every GPU variant, "
     if measured > figures.times.MOST_SHOWN:
-        shown = f"the fastest GPU variants, the naive one and the libraries, {measured} variants measured in all, "
+        shown = f"the fastest of {measured} GPU variants, the naive one and the libraries, "
     return Figure(
         "summary-times",
         figures.times.op_times(ev),
         "Bars of op time for every GPU variant on each convolution layer, with the hardware's lower bound.",
         f"Op time on each layer of {shown}{units.count(ev.largest)} images on {ev.device_name('gpu')}. Markers are "
-        "medians with 95 % intervals, which mostly lie within the marker; dashed: the least time that the hardware "
+        "medians with 95 % intervals; dashed: the least time that the hardware "
         "allows the direct method in FP32. Of the calls alone: without host-device copies, the L2 cache overwritten "
         "before each. A speedup is the other's time over ours, its 95 % interval in brackets; below 1 it is a loss. "
         "± is half an interval's width, n the number of samples.",

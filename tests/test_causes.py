@@ -40,28 +40,28 @@ def test_what_bounds_the_naive_kernel_stands_beside_what_bounds_the_best_and_how
     )
     assert said(ev) == (
         "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles); 5 % of its instructions are FP32 "
-        "multiply-adds. blocked takes 40 times fewer instructions, 20 % of them on tensor cores, and is bound by the "
-        "L2 cache (conv1 81 % of peak) and in part by DRAM (conv2 70 % of peak)."
+        "multiply-adds. blocked takes 40 times fewer instructions, 20 % on tensor cores, and is bound by the "
+        "L2 cache (conv1 81 % of peak) and in part by DRAM (conv2 70 % of peak)"
     )
 
 
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
     ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(DRAM=85)})
     assert said(ev) == (
-        "direct is bound by the L1 cache and shared memory (90 % of peak). blocked is bound by DRAM (85 % of peak)."
+        "direct is bound by the L1 cache and shared memory (90 % of peak). blocked is bound by DRAM (85 % of peak)"
     )
 
 
 def test_where_no_unit_is_near_its_peak_latency_is_said_to_bound_with_the_nearest():
     ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(1e8, L2=50)})
-    assert said(ev).endswith("and is bound by latency, the L2 cache nearest its peak (50 % of peak).")
+    assert said(ev).endswith("and is bound by latency, the L2 cache nearest its peak (50 % of peak)")
 
 
 @pytest.mark.parametrize(
     ("calls", "best", "words"),
     [
-        (ISSUING, NAIVE, "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles)."),
-        ({("blocked", "conv1"): call(DRAM=85)}, BEST, "blocked is bound by DRAM (85 % of peak)."),
+        (ISSUING, NAIVE, "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles)"),
+        ({("blocked", "conv1"): call(DRAM=85)}, BEST, "blocked is bound by DRAM (85 % of peak)"),
         (ISSUING, BEST, ""),
     ],
 )

@@ -11,6 +11,7 @@ import yaml
 from markupsafe import Markup
 
 from warpbook import config, implementations, plan, runs, tables, units, variants
+from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import (
     analysis,
@@ -272,6 +273,19 @@ def test_a_study_says_what_its_counters_and_cpu_runs_are_of(ev, study):
     assert "the network fa19: of direct, " in few
     assert "constant_weights" in few.partition("none are of")[2]
     assert milestone_2.view(ev).run == ev.local.run_id
+
+
+def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_is_bold(ev):
+    table = analysis.view(ev).counts.few
+    steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
+    shown = [(row[0].split("\u00a0")[1], row[1]) for row in table.rows]
+    assert shown[: 2 * len(steps)] == [(step, layer) for step in steps for layer in ev.layer_names]
+    labels = [head.label for head in table.head]
+    for place, row in zip(shown, table.rows, strict=True):
+        bold = [label for label, cell in zip(labels, row, strict=True) if "<strong>" in cell]
+        said, _, _ = counters.bound_in_short(ev.counters.calls[place].longest)
+        words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
+        assert bold == [label for label in words if words[label] in said and "latency" not in said]
 
 
 def test_the_rate_of_a_layer_is_its_operations_over_its_time(ev):

@@ -185,6 +185,20 @@ def calls(frame: "pd.DataFrame") -> dict[tuple[str, str], CountedCall]:
     return counted_calls
 
 
+def total(calls: Iterable[CountedCall], metric: str) -> float | None:
+    """A counter's sum over calls; None where one gave no reading."""
+    values = [call.value(metric) for call in calls]
+    return sum(value or 0.0 for value in values) if None not in values else None
+
+
+def among_instructions(calls: Iterable[CountedCall], metric: str) -> float | None:
+    """The share of calls' instructions that a counter counts, in percent; None where one gave no reading."""
+    every = list(calls)
+    counted, made = total(every, metric), total(every, INSTRUCTIONS)
+    of_threads = 32 if metric == FFMA else 1
+    return 100 * counted / of_threads / made if counted is not None and made else None
+
+
 @dataclass(frozen=True)
 class CounterChange:
     """A layer's watched counter before and after, and whether it moved as the header says: None where that says

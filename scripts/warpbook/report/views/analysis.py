@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
+
 from warpbook import units
 from warpbook.networks import ConvLayer
 from warpbook.profiling import counters
@@ -21,14 +23,18 @@ SHARES = {
     "Memory": counters.MEMORY, "Achieved": counters.ACHIEVED, "At most": counters.THEORETICAL,
 }  # fmt: skip
 """Columns in percent: what `counters.bound` makes its sentences of, then the memory system as a whole and occupancy."""
+BUSY = {
+    "Issue": counters.ISSUE, "Pipes": counters.SM, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
+}  # fmt: skip
+"""What may bound a kernel."""
 
 Counted = tuple[Variant, ConvLayer, CountedCall]
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted, with `images` images. of: which variants, in which run; few: what bounds the variants that the
-    rest are held against."""
+    """What was counted, with `images` images. of: which variants, in which run; few: how busy the device is under the
+    variants that the rest are held against."""
 
     images: str
     of: str
@@ -213,16 +219,36 @@ def _named(ev: Evidence) -> list[str]:
 
 
 def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
+    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # which the counters are of
+    copy = ev.gpu_run.gpu["copy_gb_per_s"]
     places = {name: place for place, name in enumerate(_named(ev))}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return Table(
         "analysis-few",
-        "What bounds the first kernel, each step from it to the best, and the fastest library, by rule: the unit "
-        f"nearest its peak bounds a kernel from {counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; "
-        "below, latency does.",
-        words("Variant", "Layer", "What bounds it"),
-        tuple((labels[variant.name], layer.name, bound(call)) for variant, layer, call in shown),
-        "sentences",
+        "How busy the device is under the first kernel, each step from it to the best, and the fastest library. Of the "
+        "whole call: instructions, a warp's as one, and among them FP32 FMAs and those of the tensor pipe, which takes "
+        "a few others too. Of its longest kernel, each in percent of a peak of its own: issue of the schedulers' "
+        "cycles, pipes of the busiest pipe's rate, L1 with shared memory, L2 and DRAM of what each can move. DRAM over "
+        f"copy is DRAM's rate over that of a plain copy, {units.significant(copy / 1e3, 3)}\u202fTB/s as measured, "
+        "which is below DRAM's peak: a kernel may come near it, and L2 bound it. Bold bounds a kernel, by rule: "
+        f"what is nearest its peak from {counters.HIGH:.0f} % on, in part from {counters.LOW:.0f} %; below, latency.",
+        (*words("Variant", "Layer"), *numbers("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")),
+        tuple((labels[variant.name], layer.name, *_busy(call, copy)) for variant, layer, call in shown),
+        "dense",
+    )
+
+
+def _busy(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
+    values, unit = call.longest.values, counters.nearest(call.longest)
+    instructions = call.value(counters.INSTRUCTIONS)
+    bold = unit if unit and values[unit] >= counters.LOW else ""
+    shares = {metric: _percent(values.get(metric)) for metric in BUSY.values()}
+    moved, ns = (values.get(metric) for metric in (counters.DRAM_BYTES, counters.DURATION))
+    return (
+        counters.amount(instructions, "") if instructions else MISSING,
+        *(_percent(counters.among_instructions([call], metric)) for metric in (counters.FFMA, counters.TENSOR)),
+        *(Markup("<strong>{}</strong>").format(cell) if metric == bold else cell for metric, cell in shares.items()),
+        _percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
     )
 
 

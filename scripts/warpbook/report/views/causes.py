@@ -6,24 +6,27 @@ from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
 from warpbook.variants import Variant
 
+LEAST_TENSOR = 5.0
+"""Percent of instructions on the tensor pipe, below which they need not be tensor cores' products: it takes others."""
+
 Calls = dict[str, CountedCall]
 """A variant's counted calls by layer."""
 
 
 def sentences(ev: Evidence, best: Variant) -> str:
-    """What bounds the naive kernel and what the best one; empty where no counters of the best were read."""
+    """What bounds the naive kernel and what the best one, without a full stop; empty where no counters of the best were
+    read."""
     naive = ev.ranking.naive
     after = _calls(ev, best)
     before = _calls(ev, naive) if naive and naive != best else {}
     if not after:
         return ""
     if naive is None or before.keys() != after.keys():
-        return f"{best.name} is bound {_bounds(after)}."
-    fma = _share(before, counters.FFMA, 32)
-    of_fma = f"; {fma} of its instructions are FP32 multiply-adds" if fma else ""
+        return f"{best.name} is bound {_bounds(after)}"
+    fma = counters.among_instructions(before.values(), counters.FFMA)
+    of_fma = f"; {units.percent(fma / 100, 0)} of its instructions are FP32 multiply-adds" if fma else ""
     return (
-        f"{naive.name} is bound {_bounds(before)}{of_fma}. "
-        f"{best.name}{_fewer(before, after)} is bound {_bounds(after)}."
+        f"{naive.name} is bound {_bounds(before)}{of_fma}. {best.name}{_fewer(before, after)} is bound {_bounds(after)}"
     )
 
 
@@ -41,23 +44,11 @@ def _bounds(calls: Calls) -> str:
     return " and ".join(f"{name} ({', '.join(shares)} {of})" for (name, of), shares in found.items())
 
 
-def _sum(calls: Calls, metric: str) -> float | None:
-    """A counter over all layers; None where one was not read."""
-    values = [call.value(metric) for call in calls.values()]
-    return sum(value or 0.0 for value in values) if None not in values else None
-
-
-def _share(calls: Calls, metric: str, threads: int = 1) -> str:
-    """The share of instructions that a counter counts, of so many threads each; empty where none is or was read."""
-    counted, every = _sum(calls, metric), _sum(calls, counters.INSTRUCTIONS)
-    return units.percent(counted / threads / every, 0) if counted and every else ""
-
-
 def _fewer(before: Calls, after: Calls) -> str:
     """How many times fewer instructions calls take than others; empty where they do not, or none were read."""
-    instructions, left = (_sum(calls, counters.INSTRUCTIONS) for calls in (before, after))
+    instructions, left = (counters.total(calls.values(), counters.INSTRUCTIONS) for calls in (before, after))
     if not instructions or not left or instructions < (1 + counters.ALIKE) * left:
         return ""
-    tensor = _share(after, counters.TENSOR)
-    among = f", {tensor} of them on tensor cores," if tensor else ""
+    tensor = counters.among_instructions(after.values(), counters.TENSOR) or 0.0
+    among = f", {units.percent(tensor / 100, 0)} on tensor cores," if tensor >= LEAST_TENSOR else ""
     return f" takes {units.significant(instructions / left, 2)} times fewer instructions{among} and"

@@ -49,9 +49,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Executive:
-    """idea: the best kernel's title, within a sentence; cause: why it is faster than the naive one; largest: of the
-    steps from the naive kernel to it; spread: how long the programs of all variants take; since: what changed since
-    the run before, empty where there is none."""
+    """idea: the best kernel's title, within a sentence; cause: why it is faster than the naive one; shares: whether a
+    table has what that rests on; largest: of the steps from the naive kernel to it; spread: how long the programs of
+    all variants take; since: what changed since the run before, empty where there is none."""
 
     layers: str
     images: str
@@ -64,6 +64,7 @@ class Executive:
     least: Gain | None
     tests: Tests | None
     cause: str
+    shares: bool
     programs: tuple[Program, ...]
     spread: str
     network: str
@@ -80,6 +81,7 @@ def view(ev: Evidence) -> Executive | None:
     gains = {one.name: found for one in tried if (found := ev.times.total_speedup(one.name, ev.largest))}
     steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
     chain = {one.name for one in ranking.chain(best)}
+    cause = causes.sentences(ev, best)
     taken = [one for one in steps if one.name in chain]
     return Executive(
         layers=" and ".join(ev.layer_names),
@@ -92,7 +94,8 @@ def view(ev: Evidence) -> Executive | None:
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
         tests=_tests(ev, best),
-        cause=causes.sentences(ev, best),
+        cause=cause,
+        shares=bool(cause) and "analysis" in ev.study.sections,
         programs=tuple(_programs(ev, best)),
         spread=_spread(ev),
         network=whole_network.headline(ev) if "whole_network" in ev.study.sections else "",

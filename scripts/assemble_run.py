@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook import extras, networks, provenance, sharing, summaries, tables, variants, weights
+from warpbook import aside, extras, networks, provenance, sharing, summaries, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.files import sha256, written_whole
 from warpbook.harness import timing
@@ -129,6 +129,9 @@ def assemble(
         left_out = keep_reports(reports, run / "profiles", max(0, RUN_LIMIT_BYTES - tables_bytes))
         for share in summaries.gpu_shares(frames[tables.JOBS]).itertuples():
             print(f"{share.measured_on}: {share.jobs} jobs, busy {share.busy_s:.0f} s of {share.wall_s:.0f} s")
+        put_aside = aside.since(machine["started"])
+        for sentence in put_aside:
+            print(f"put aside: {sentence}")
         if left_out:
             limit = f"{RUN_LIMIT_BYTES >> 20} MiB packed, of which its tables take {tables_bytes / 2**20:.1f}"
             print(f"left out of the run, which may take {limit}: {', '.join(left_out)}")
@@ -145,7 +148,11 @@ def assemble(
             "dirty": dirty,
             "protocol": timing.PROTOCOL,
             "measuring": config["measuring"],
-            "machine": {**machine, "measured_on": took_part(frames[table] for table in MEASURED)},
+            "machine": {
+                **machine,
+                "measured_on": took_part(frames[table] for table in MEASURED),
+                "put_aside": put_aside,
+            },
             "config": config,
             "reports_left_out": left_out,
         }

@@ -143,12 +143,11 @@ def main() -> None:
         return sandbox.say(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
     sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
     shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
-    rows: list[Row] = []
     if arguments.device == "gpu" and not sandboxed and not variant.course:
         ahead.load(variant.header.requires)
 
     try:
-        with sharing.held(arguments.device, arguments.out, shared=True), scratch_folder() as folder:
+        with sharing.held(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":

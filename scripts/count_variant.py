@@ -254,8 +254,8 @@ def main() -> None:
         return
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
-    with sharing.held("gpu", arguments.out):
-        rows = count(
+    with sharing.held("gpu", arguments.out) as rows:
+        rows += count(
             variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports
         )
     tables.COUNTERS.write(rows, arguments.out)

@@ -101,8 +101,8 @@ def main() -> None:
     every: list[Row] = []
     for name in arguments.variant:
         variant = variants.read(name, arguments.kernels)
-        with sharing.held("gpu", arguments.out):
-            rows = timed(variant, places, outcomes.first_failure(checked), sandboxed, arguments.timeout)
+        with sharing.held("gpu", arguments.out) as rows:
+            rows += timed(variant, places, outcomes.first_failure(checked), sandboxed, arguments.timeout)
             shared = {"variant": name, "network": network.name, "measured_on": measured_on("gpu")}
         every += [{**shared, **row} for row in rows]
         for line in told(variant, rows):

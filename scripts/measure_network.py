@@ -138,7 +138,7 @@ def main() -> None:
     if not sandboxed:
         ahead.load(implementation.header.requires, baseline.header.requires if baseline else "")
         compile_ahead([implementation, *([baseline] if baseline else [])], machine)
-    with sharing.held("gpu", arguments.samples):
+    with sharing.held("gpu", arguments.samples) as rows:
         require_same(machine, "gpu")
         measured: list[Measured] = []
         try:
@@ -149,11 +149,11 @@ def main() -> None:
             done = {images for images, _, _ in measured}
             measured += [failed(implementation, images, failure) for images in sizes if images not in done]
         shared = {"network": network.name, "measured_on": measured_on("gpu"), "job": implementation.name}
-    samples = [{**shared, "size": images, **row} for images, rows, _ in measured for row in rows]
+        rows += [{**shared, "size": images, **row} for images, samples, _ in measured for row in samples]
     place = {"variant": implementation.name, "network": network.name, "weights": arguments.weights}
     identity = {**place, "source_sha256": implementation.source_sha256}
     checks = [{**identity, "size": images, **check} for images, _, check in measured]
-    tables.NETWORK_SAMPLES.write(samples, arguments.samples)
+    tables.NETWORK_SAMPLES.write(rows, arguments.samples)
     tables.NETWORK_CHECKS.write(checks, arguments.checks)
 
 

@@ -59,10 +59,8 @@ def main() -> None:
     if arguments.enclosed:
         return sandbox.say(measured())
     sandboxed = sandbox.chosen(arguments.sandbox, "gpu")
-    rows: list[Row] = []
-
     try:
-        with sharing.held("gpu", arguments.out, shared=True):
+        with sharing.held("gpu", arguments.out, shared=True) as rows:
 
             def produce() -> Iterator[list[Row]]:
                 return enclosed(arguments, variant) if sandboxed else measured()

@@ -192,9 +192,9 @@ def main() -> None:
     require_target(arguments.device)
     if arguments.device == "gpu" and not sandbox.chosen(arguments.sandbox, "gpu"):
         ahead.load(variant.header.requires, baseline.header.requires if baseline else "")
-    with sharing.held(arguments.device, arguments.out, number=arguments.gpu):
+    with sharing.held(arguments.device, arguments.out, number=arguments.gpu) as rows:
         require_same(machine, arguments.device)
-        rows = timed(arguments, network, variant, baseline, remaining, machine)
+        rows += timed(arguments, network, variant, baseline, remaining, machine)
     tables.SAMPLES.write(rows, arguments.out)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import devices, locks, machine, profilers
+from warpbook import devices, machine, profilers, sharing
 from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.harness import building
@@ -111,7 +111,7 @@ def main() -> None:
     if arguments.gpu == "yes":
         from warpbook.harness.gpu import require
 
-        with locks.machine():
+        with sharing.held("gpu", arguments.out, whole=True):
             described["gpu"] = gpu(require())
         described["profilers"] = profilers.describe(require())
     with written_whole(arguments.out) as temporary:

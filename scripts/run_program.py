@@ -144,9 +144,8 @@ def main() -> None:
     if arguments.enclosed:
         return sandbox.say(run_all(arguments, variant, network))
     require_target(variant.device)
-    rows: list[Row] = []
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
-    with sharing.held(variant.device, arguments.out):
+    with sharing.held(variant.device, arguments.out) as rows:
         shared |= {"measured_on": measured_on(variant.device)}
         try:
             if not failure and sandbox.chosen(arguments.sandbox, variant.device):

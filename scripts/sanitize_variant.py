@@ -84,8 +84,8 @@ def main() -> None:
         call_everywhere(variant, arguments.inside)
         return
     require_target()
-    with sharing.held("gpu", arguments.out, shared=True):
-        rows = [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
+    with sharing.held("gpu", arguments.out, shared=True) as rows:
+        rows += [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

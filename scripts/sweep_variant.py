@@ -89,8 +89,8 @@ def main() -> None:
     layer = networks.find(arguments.network).convs[-1]
     place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
     try:
-        with sharing.held("gpu", arguments.out):
-            rows = tune(variant, layer)
+        with sharing.held("gpu", arguments.out) as rows:
+            rows += tune(variant, layer)
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"
         nothing = {"configuration": "", "tool": "", "time_ms": None, "n": 0}

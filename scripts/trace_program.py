@@ -146,7 +146,6 @@ def main() -> None:
     arguments = parser.parse_args()
     require_target(tool=arguments.tool)
     events: list[dict[str, Any]] = []
-    watched_rows: list[dict[str, Any]] = []
     arguments.reports.mkdir(parents=True, exist_ok=True)
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
 
@@ -183,7 +182,7 @@ def main() -> None:
         theirs = [row["size"] for row in tables.PROFILES.rows(arguments.baseline) if row["status"] == "ok"]
         if theirs and max(remaining) not in theirs:
             remaining.append(max(theirs))
-    with sharing.held("gpu", arguments.out):
+    with sharing.held("gpu", arguments.out) as watched_rows:
         while remaining:
             size = remaining.pop(0)
             if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:

@@ -1,8 +1,10 @@
 """Several GPUs of a host: who has which, with which cores, in real processes under a simulated driver."""
 
+import ast
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +16,11 @@ from itertools import pairwise
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import ANY
 
 import pytest
 
-from warpbook import devices, locks, machine, sharing, tables
+from warpbook import aside, devices, locks, machine, sharing, tables
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 
@@ -43,12 +46,39 @@ except Exception as error:
 """
 
 
+WORK = """
+import json, os, sys, time
+from pathlib import Path
+from warpbook import aside, devices, machine, sharing
+
+def launch():
+    error = devices.fails()  # as launches of the job's own
+    time.sleep(0 if error else 0.3)
+    return error
+
+def ail(number, ending, said):
+    Path(os.environ["WARPBOOK_SICK"], f"{number}{ending}").write_text(said)
+    return "it failed"
+
+try:
+    with sharing.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])) as rows:
+        on = int(os.environ[machine.VISIBLE][-2:], 16)
+        reason = eval(sys.argv[3])
+        rows.append({"status": "launch_failed" if reason else "ok", "reason": reason})
+    print(json.dumps([on, reason, aside.AGAIN in os.environ]))
+except Exception as error:
+    print(json.dumps(str(error)))
+"""
+"""A job whose third argument is Python that does its work and says why that failed, or nothing."""
+
+
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory) -> Path:
-    """The folder of a driver that describes devices and can do nothing else."""
+    """The folder of a driver, and its NVML, that describe devices and fill their memory."""
     folder = tmp_path_factory.mktemp("driver")
     source = PROJECT / "tests" / "simulated_cuda.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libcuda.so.1", source], check=True)
+    for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / library, source], check=True)
     return folder
 
 
@@ -62,17 +92,31 @@ def lock(tmp_path) -> Path:
 
 
 @pytest.fixture
-def start(driver, lock, tmp_path):
-    """Start a job on a host of simulated GPUs, which lasts so long, and until a file is there; all are ended with the
-    test."""
+def sick(tmp_path) -> Path:
+    """The folder that says what is wrong with simulated GPUs."""
+    folder = tmp_path / "sick"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def start(driver, lock, sick, tmp_path):
+    """Start a job on a host of simulated GPUs, which does some work, or lasts so long, and until a file is there; all
+    are ended with the test."""
     started = []
 
-    def begin(part="samples/gpu/fa18/direct", gpus=2, here=3, options=(), lasts_s=0.3, until=driver, **environment):
-        out = f"results/parts/{part}.csv.gz"
-        command = [sys.executable, "-c", JOB, out, json.dumps(options), str(until), str(lasts_s)]
+    def begin(
+        part="samples/gpu/fa18/direct", gpus=2, here=3, options=(), lasts_s=0.3, until=driver, work="", **environment
+    ):
+        given_to = [
+            f"results/parts/{part}.csv.gz",
+            json.dumps(options),
+            *([work] if work else [str(until), str(lasts_s)]),
+        ]
+        command = [sys.executable, "-c", WORK if work else JOB, *given_to]
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
         given[locks.GIVEN] = str(lock.parent)
-        given |= {sharing.GPUS: str(gpus), "WARPBOOK_SIMULATED": str(here), **environment}
+        given |= {sharing.GPUS: str(gpus), "WARPBOOK_SIMULATED": str(here), "WARPBOOK_SICK": str(sick), **environment}
         process = subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
         started.append(process)
         return process
@@ -272,6 +316,145 @@ def test_which_gpu_made_a_part_is_noted_though_the_job_asked_cuda_itself(start, 
     assert row["measured_on"].partition("/")[2] == hashlib.sha256(bytes([0xAB, *[0] * 15])).hexdigest()[:12]
 
 
+RAISE = {"probe_machine.py", "stream_shard.py"}
+"""Programs without rows: where their GPU fails, they end with an exception."""
+
+
+@pytest.mark.parametrize("path", sorted(PROJECT.glob("scripts/*.py")), ids=lambda path: path.name)
+def test_a_program_that_holds_a_gpu_says_which_of_its_rows_failed(path):
+    withs = [item for node in ast.walk(ast.parse(path.read_text())) for item in getattr(node, "items", ())]
+    held = [item for item in withs if ast.unparse(item.context_expr).startswith("sharing.held")] if withs else []
+    assert all(item.optional_vars or path.name in RAISE for item in held)
+
+
+LAUNCH = "launch()"
+ECC = "CUDA_ERROR_ECC_UNCORRECTABLE of cuMemsetD8_v2"
+
+
+@pytest.fixture
+def put_aside(tmp_path, monkeypatch):
+    """What is put aside: number of the GPU, reason, part, in order of number."""
+    monkeypatch.chdir(tmp_path)
+    numbers = {hashlib.sha256(bytes([0xAB, *[0] * 14, number])).hexdigest()[:12]: number for number in range(8)}
+
+    def found():
+        words = [
+            re.fullmatch(r"[^/]+/(\w{12}), found by (\S+) at \S+: (.+)", each).groups() for each in aside.since("")
+        ]
+        return sorted((numbers[gpu], reason, part) for gpu, part, reason in words)
+
+    return found
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_gpu_that_fails_every_job_is_put_aside_and_another_does_them(shared, start, sick, put_aside):
+    (sick / "0").write_text("214")
+    jobs = [start(f"samples/gpu/fa18/job{number}", work=LAUNCH, options=[shared]) for number in range(6)]
+    outcomes = [said(job) for job in jobs]
+    assert [(on, reason) for on, reason, _ in outcomes] == [(1, "")] * 6
+    ((number, reason, part),) = put_aside()
+    assert (number, reason) == (0, ECC)
+    assert part in {f"samples/gpu/fa18/job{job}" for job, (*_, again) in enumerate(outcomes) if again}
+    (row,) = tables.JOBS.rows(sharing.NOTES / f"{part}.csv")
+    assert row["measured_on"].partition("/")[2] == hashlib.sha256(bytes([0xAB, *[0] * 14, 1])).hexdigest()[:12]
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [
+        ("'CUDARuntimeError: cudaErrorECCUncorrectable: uncorrectable ECC error encountered'", [0, ANY, False]),
+        ("'CUDADriverError: CUDA_ERROR_ILLEGAL_ADDRESS'", [0, ANY, False]),
+        ("1 / 0", "division by zero"),
+    ],
+)
+def test_a_variant_s_own_failure_stands_and_puts_no_gpu_aside_whatever_it_says(work, expected, start, put_aside):
+    assert said(start(work=work)) == expected
+    assert put_aside() == []
+
+
+def test_a_job_in_which_memory_had_errors_begins_again_and_those_of_before_are_none_of_it(start, sick, put_aside):
+    (sick / "0.ecc").write_text("2")
+    assert said(start(work="'it failed'")) == [0, "it failed", False]
+    assert said(start(work="ail(0, '.ecc', '3') if on == 0 else launch()")) == [1, "", True]
+    assert put_aside() == [(0, "its uncorrected memory (ECC) errors were 2 and are 3", "samples/gpu/fa18/direct")]
+
+
+def test_a_job_that_raises_on_a_gpu_that_fails_begins_again(start, sick):
+    (sick / "0").write_text("999")
+    assert said(start(work="1 / 0 if on == 0 else launch()")) == [1, "", True]
+
+
+def test_a_job_under_which_two_gpus_fail_is_done_on_no_third(start, put_aside):
+    assert said(start(gpus=3, work="ail(on, '', '214')")) == [1, "it failed", True]
+    assert [number for number, *_ in put_aside()] == [0, 1]
+    assert said(start(gpus=3, work=LAUNCH)) == [2, "", False]
+
+
+def test_gpus_that_failed_before_a_job_do_not_count_against_it(start, sick, put_aside):
+    for number in (0, 1):
+        (sick / str(number)).write_text("214")
+    assert said(start(gpus=3, work=LAUNCH)) == [2, "", True]
+    assert [number for number, *_ in put_aside()] == [0, 1]
+
+
+def test_where_every_gpu_is_put_aside_a_sentence_says_why_and_what_to_do(start, sick):
+    for number in (0, 1):
+        (sick / str(number)).write_text("214")
+    for _ in range(2):
+        words = said(start(here=2, work=LAUNCH))
+        assert words.startswith("gpus: 2, and none of them is left: GPU-ab000000-0000-0000-0000-000000000000: ")
+        assert words.count(ECC) == 2
+        assert "reset them (nvidia-smi --gpu-reset)" in words
+
+
+def test_what_a_gpu_put_aside_was_to_make_itself_another_makes(start, sick):
+    (sick / "1").write_text("214")
+    assert said(start(work=LAUNCH, options=[False, 1])) == [0, "", True]
+    assert said(start(work=LAUNCH, options=[False, 1])) == [0, "", False]
+
+
+def test_the_machine_is_described_with_its_first_gpu_that_works_while_no_other_does_anything(start, sick, put_aside):
+    (sick / "0").write_text("214")
+    measuring = start(gpus=3, options=[False, 2], lasts_s=60)
+    assert said(measuring)
+    describing = start("machine", gpus=3, work=LAUNCH, options=[False, None, True])
+    time.sleep(2 * SOON_S)
+    assert put_aside() == []
+    measuring.kill()
+    assert said(describing) == [1, "", True]
+    assert [number for number, *_ in put_aside()] == [0]
+
+
+def test_the_next_snakemake_tries_a_gpu_again_that_was_put_aside(start, sick, put_aside):
+    (sick / "0").write_text("214")
+    assert said(start(work=LAUNCH, WARPBOOK_SNAKEMAKE="1")) == [1, "", True]
+    (sick / "0").unlink()
+    assert said(start(work=LAUNCH, WARPBOOK_SNAKEMAKE="1")) == [1, "", False]
+    assert said(start(work=LAUNCH, WARPBOOK_SNAKEMAKE="2")) == [0, "", False]
+    assert put_aside() == [(0, ECC, "samples/gpu/fa18/direct")]  # and the run's record keeps it
+
+
+@pytest.mark.parametrize(
+    ("error", "mode", "expected"),
+    [
+        (0, 0, ""),
+        (1, 0, ""),  # our own mistake
+        (2, 0, ""),  # others hold its memory
+        (46, 3, ""),  # another has it to itself
+        (46, 0, "CUDA_ERROR_DEVICE_UNAVAILABLE of cuMemsetD8_v2"),
+        (719, 0, "CUDA_ERROR_LAUNCH_FAILED of cuMemsetD8_v2"),
+        (-1, 0, "it did not fill memory within 1 s"),
+    ],
+)
+def test_what_others_do_with_a_gpu_is_no_fault_of_it(error, mode, expected, driver, sick, monkeypatch):
+    (sick / "0").write_text(str(error))
+    (sick / "0.mode").write_text(str(mode))
+    for name, value in [("LD_LIBRARY_PATH", driver), ("WARPBOOK_SICK", sick), ("WARPBOOK_SIMULATED", 1)]:
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(aside, "ANSWERS_WITHIN_S", 1 if error < 0 else 60)
+    assert aside.fault(device(), None) == expected
+
+
 IMPORTS_AHEAD = """
 import ctypes, os, sys
 from warpbook.harness import ahead
@@ -361,3 +544,19 @@ def test_snakemake_shares_jobs_out_and_starts_two_for_each_gpu_without_being_tol
     refused = fresh.snakemake(*told, "gpus=4", check=False)
     assert refused.returncode
     assert "gpus: 4, and the devices here are 3 of Simulated GPU, sm_90" in refused.stdout + refused.stderr
+
+
+def test_a_job_of_snakemake_s_begins_again_on_another_gpu_and_what_fails_there_stands(driver, fresh, sick, monkeypatch):
+    """On simulated GPUs nothing can be checked: the row says so on each, and stays on the one that works."""
+    pytest.importorskip("cupy")
+    (sick / "0").write_text("214")
+    for name, value in [("LD_LIBRARY_PATH", driver), ("WARPBOOK_SICK", sick), ("WARPBOOK_SIMULATED", 2)]:
+        monkeypatch.setenv(name, str(value))
+    out = Path("results/parts/correctness/gpu/fa18/direct.csv")
+    done = fresh.snakemake(out, "--config", "gpu=live", "gpus=2")
+    assert done.stderr.count(f"is put aside: {ECC}") == 1
+    monkeypatch.chdir(fresh.folder)
+    (row,) = tables.CORRECTNESS.rows(out)
+    assert row["status"] == "launch_failed"
+    (job,) = tables.JOBS.rows(sharing.note_of(out))
+    assert job["measured_on"].endswith(hashlib.sha256(bytes([0xAB, *[0] * 14, 1])).hexdigest()[:12])

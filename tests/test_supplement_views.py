@@ -205,6 +205,15 @@ def test_the_gpu_that_a_run_describes_is_told_as_one_of_several_where_others_too
     assert ("; the one described of 4 that took part" in dict(run.table.rows)["GPU"]) == told
 
 
+def test_a_gpu_that_was_put_aside_is_told_with_the_reason(other):
+    (run,) = provenance.view(other).runs
+    assert "GPUs put aside" not in dict(run.table.rows)
+    sentences = [f"host/{number}, found by samples/gpu/fa18/direct at noon: it fails" for number in range(2)]
+    other.gpu_run.record["machine"]["put_aside"] = sentences
+    (run,) = provenance.view(other).runs
+    assert dict(run.table.rows)["GPUs put aside"] == "; ".join(sentences)
+
+
 def test_a_run_s_code_is_told_by_version_and_commit_and_by_commit_alone_where_no_version_is_recorded(other):
     def code():
         (run,) = provenance.view(other).runs

@@ -83,6 +83,19 @@ def test_a_run_holds_what_others_rely_on(made):
     assert programs.accuracy.tolist() == [1.0] * len(programs)
 
 
+def test_a_run_records_which_gpus_were_put_aside_since_it_began(workspace):
+    aside = workspace.folder / "results" / "parts" / "aside"
+    aside.mkdir()
+    for name, at in [("before", "2001-01-01T00:00:00+00:00"), ("since", "2999-01-01T00:00:00+00:00")]:
+        said = {"measured_on": f"host/{name}", "reason": "it fails", "part": "samples/gpu/fa18/direct", "at": at}
+        (aside / f"{name}.json").write_text(json.dumps({**said, "by": "0"}))
+    shutil.rmtree(workspace.folder / "results" / "run")
+    workspace.snakemake("measure")
+    run = runs.open_run(workspace.folder / "results" / "run")
+    sentence = "host/since, found by samples/gpu/fa18/direct at 2999-01-01T00:00:00+00:00: it fails"
+    assert run.record["machine"]["put_aside"] == [sentence]
+
+
 def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_left_alone(workspace):
     source = (workspace.folder / "kernels" / "direct.cu").read_text()
     mine = source.replace("title:     One thread for each output", "title:     My own kernel\nbuilds_on: direct")

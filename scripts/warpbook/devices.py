@@ -153,6 +153,47 @@ def visible() -> list[Device] | str:
     return found
 
 
+UNAVAILABLE = 46
+FAULTS = {
+    UNAVAILABLE: "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    100: "CUDA_ERROR_NO_DEVICE",
+    101: "CUDA_ERROR_INVALID_DEVICE",
+    214: "CUDA_ERROR_ECC_UNCORRECTABLE",
+    220: "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+    226: "CUDA_ERROR_CONTAINED",
+    702: "CUDA_ERROR_LAUNCH_TIMEOUT",
+    719: "CUDA_ERROR_LAUNCH_FAILED",
+    999: "CUDA_ERROR_UNKNOWN",
+}
+"""Errors that mean the device, where no program of anybody's ran on it (CUresult in cuda.h)."""
+FILLED_BYTES = 16 << 20
+COMPUTE_MODE = 20  # an attribute: 0 where several processes may use a device
+
+
+def fails() -> str:
+    """What is wrong with the first visible device, which fills memory and gives it back; empty where nothing is.
+
+    That another process has the memory, or the device to itself, is no fault of the device.
+    """
+    cuda = ctypes.CDLL("libcuda.so.1")
+    handle, mode, context, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+    held, size = ctypes.create_string_buffer(FILLED_BYTES), ctypes.c_size_t(FILLED_BYTES)
+    for call, *arguments in (
+        (cuda.cuInit, 0),
+        (cuda.cuDeviceGet, ctypes.byref(handle), 0),
+        (cuda.cuDeviceGetAttribute, ctypes.byref(mode), COMPUTE_MODE, handle),
+        (cuda.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle),
+        (cuda.cuCtxSetCurrent, context),
+        (cuda.cuMemAlloc_v2, ctypes.byref(memory), size),
+        (cuda.cuMemsetD8_v2, memory, ctypes.c_ubyte(0xA5), size),
+        (cuda.cuMemcpyDtoH_v2, held, memory, size),
+    ):
+        if status := call(*arguments):
+            innocent = status not in FAULTS or (status == UNAVAILABLE and mode.value)
+            return "" if innocent else f"{FAULTS[status]} of {call.__name__}"
+    return "" if held.raw == b"\xa5" * FILLED_BYTES else "memory that it filled holds something else"
+
+
 def _described(cuda: ctypes.CDLL, number: int) -> Device | str:
     handle = ctypes.c_int()
     name = ctypes.create_string_buffer(100)

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from time import time
 
-from warpbook import devices, extras, locks, machine, tables
+from warpbook import aside, devices, extras, locks, machine, tables
 from warpbook.errors import UserError
 from warpbook.table import Row
 
@@ -22,31 +22,64 @@ PCI = Path("/sys/bus/pci/devices")
 
 
 @contextmanager
-def held(device: str, out: Path, shared: bool = False, number: int | None = None) -> Iterator[None]:
+def held(
+    device: str, out: Path, shared: bool = False, number: int | None = None, whole: bool = False
+) -> Iterator[list[Row]]:
     """Hold what a job on a device, cpu, emulator or gpu, needs, alone or `shared` with its like; see `locks`.
 
     Where several GPUs share the jobs, one on a GPU gets whichever is free first, or that of a `number` from 0, sees
-    that GPU alone, and is kept to its share of the cores. When it held a GPU is noted beside the part `out` of a run.
-    Nothing of CUDA may have been touched before. Raises UserError where the GPUs are fewer than they should be.
+    that GPU alone, and is kept to its share of the cores; one that is to have the `whole` machine gets the first GPU.
+    When it held a GPU is noted beside the part `out` of a run.
+    Into the list that it gets go its rows: where one says that it failed, and the GPU does, the job begins again on
+    another; see `aside`. Nothing of CUDA may have been touched before. Raises UserError where the GPUs are fewer than
+    they should be, or none is left.
     """
     wanted = int(os.environ.get(GPUS, "1"))
     asked = time()
     if device != "gpu":
         with locks.machine(shared):
-            yield
+            yield []
     elif wanted == 1:
         machine.visible()  # asked here: not while others wait, nor where CUDA was touched and cannot be asked any more
         with locks.machine(shared), _noted(out, asked, shared):
-            yield
+            yield []
     else:
-        several = _several(wanted)
-        if number is not None and number >= len(several):
-            raise UserError(f"gpus: {wanted}, and {machine.node()} shows {len(several)} of them: GPU {number} is lost")
-        places = range(len(several)) if number is None else [number]
-        with locks.gpu([several[place].uuid_sha256 for place in places], shared) as taken:
-            place = places[taken]
-            with machine.using(several[place]), _kept_to(shares(several)[place]), _noted(out, asked, shared):
-                yield
+        part = _part(out)
+        try:
+            with (
+                _one_of(wanted, part, shared, number, whole) as gpu,
+                _noted(out, asked, shared),
+                aside.watched(gpu, part) as rows,
+            ):
+                yield rows
+        except aside.Faulty:
+            aside.begin_again()
+
+
+@contextmanager
+def _one_of(wanted: int, part: str, shared: bool, number: int | None, whole: bool) -> Iterator[devices.Device]:
+    """Hold one of several GPUs that is not put aside, with its cores, and see it alone."""
+    several = _several(wanted)
+    if number is not None and number >= len(several):
+        raise UserError(f"gpus: {wanted}, and {machine.node()} shows {len(several)} of them: GPU {number} is lost")
+    while left := [place for place, gpu in enumerate(several) if not aside.reason(gpu)]:
+        places = [number] if number in left else left
+        uuids = [several[place].uuid_sha256 for place in places]
+        with locks.machine() if whole else locks.gpu(uuids, shared) as taken:
+            place = places[taken or 0]
+            gpu = several[place]
+            if aside.reason(gpu):  # while it was waited for
+                continue
+            with machine.using(gpu), _kept_to(shares(several)[place]):
+                if aside.AGAIN in os.environ and aside.found(gpu, part):
+                    continue
+                yield gpu
+                return
+    reasons = "; ".join(f"{gpu.selector}: {aside.reason(gpu)}" for gpu in several)
+    raise UserError(
+        f"gpus: {wanted}, and none of them is left: {reasons}; reset them (nvidia-smi --gpu-reset), or name "
+        "others in CUDA_VISIBLE_DEVICES, and start again"
+    )
 
 
 def _several(wanted: int) -> list[devices.Device]:
@@ -134,12 +167,12 @@ def _noted(out: Path, asked: float, shared: bool) -> Iterator[None]:
         yield
     finally:
         if note := note_of(out):
-            tables.JOBS.write([_job(note, asked, began, shared)], note)
+            tables.JOBS.write([_job(out, asked, began, shared)], note)
 
 
-def _job(note: Path, asked: float, began: float, shared: bool) -> Row:
+def _job(out: Path, asked: float, began: float, shared: bool) -> Row:
     return {
-        "part": str(note.relative_to(NOTES)).removesuffix(".csv"),
+        "part": _part(out),
         "measured_on": machine.measured_on("gpu"),
         "alone": not shared,
         "cores": _ranges(sorted(os.sched_getaffinity(0))),
@@ -149,9 +182,15 @@ def _job(note: Path, asked: float, began: float, shared: bool) -> Row:
     }
 
 
+def _part(out: Path) -> str:
+    """A part as the run calls it, samples/gpu/fa18/direct; of other files the name."""
+    note = note_of(out)
+    return str(note.relative_to(NOTES)).removesuffix(".csv") if note else out.name
+
+
 def note_of(part: Path) -> Path | None:
     """Where it is noted when a part was worked on; None for what is no part of a run."""
-    if not part.is_relative_to(extras.PARTS):
+    if not part.is_relative_to(extras.PARTS) or part.suffix == ".json":
         return None
     within = part.relative_to(extras.PARTS)
     return NOTES / within.parent / re.sub(r"(\.csv)?(\.gz)?$", ".csv", within.name, count=1)

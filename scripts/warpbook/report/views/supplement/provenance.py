@@ -101,6 +101,7 @@ def _run(ev: Evidence, run: Run, place: int) -> Table:
         code += "commit unknown: no git on that machine"
     memory = units.significant(cpu["memory_gib"], 3)
     took_part = machine.get("measured_on", [])
+    put_aside = machine.get("put_aside", [])
     # As a dictionary of names in lower and upper case is read.
     software = ", ".join(f"{name} {packages[name]}" for name in sorted(packages, key=str.lower))
     rows = [
@@ -109,6 +110,7 @@ def _run(ev: Evidence, run: Run, place: int) -> Table:
         ("Code", code),
         ("Host", f"{cpu['model']}, {cpu['cores']} cores, {memory} GiB; {machine['system']}"),
         *([("Nodes that measured", ", ".join(took_part))] if took_part else []),
+        *([("GPUs put aside", "; ".join(put_aside))] if put_aside else []),
         *(_gpu(machine["gpu"], sum("/" in name for name in took_part)) if machine["gpu"] else []),
         ("Compiler", machine["compiler"]),
         ("Software", f"Python {machine['python']}; {software}"),

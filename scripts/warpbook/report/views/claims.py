@@ -120,7 +120,12 @@ def _compared(ev: Evidence, judged: Judged) -> str:
 
 
 def _expected(judged: Judged) -> str:
-    return f"“{judged.claim.says}”" if judged.claim.says else ""
+    """A claim's words; those of a header's `check` behind what its counter counts, which they follow there."""
+    claim = judged.claim
+    verdict = claim.says.removeprefix(claim.quantity).strip()
+    if claim.counter and verdict.startswith(claim.change or "?"):
+        return f"{counters.named(claim.quantity)}: “{verdict}”"
+    return f"“{claim.says}”" if claim.says else ""
 
 
 def tested(claim: Claim) -> str:

@@ -45,6 +45,13 @@ def test_what_bounds_the_naive_kernel_stands_beside_what_bounds_the_best_and_how
     )
 
 
+def test_what_bounds_one_layer_and_another_in_part_is_named_once():
+    calls = {("blocked", layer): call(L1=share) for layer, share in (("conv1", 90), ("conv2", 75))}
+    assert said(evidence(calls)) == (
+        "blocked is bound by the L1 cache and shared memory (conv1 90 %, in part conv2 75 % of peak)"
+    )
+
+
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
     ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(DRAM=85)})
     assert said(ev) == (

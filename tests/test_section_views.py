@@ -283,7 +283,7 @@ def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it
     labels = [head.label for head in table.head]
     for place, row in zip(shown, table.rows, strict=True):
         bold = [label for label, cell in zip(labels, row, strict=True) if "<strong>" in cell]
-        said, _, _ = counters.bound_in_short(ev.counters.calls[place].longest)
+        _, said, _ = counters.bound_in_short(ev.counters.calls[place].longest)
         words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
         assert bold == [label for label in words if words[label] in said and "latency" not in said]
 

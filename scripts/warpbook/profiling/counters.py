@@ -274,20 +274,15 @@ def bound(launch: CountedLaunch) -> str:
 
 
 def bound_in_short(launch: CountedLaunch) -> tuple[str, str, str]:
-    """What bounds a kernel, how busy the unit nearest its peak is, and of what that is a share: ("by the L2 cache",
-    "81 %", "of peak"). Empty words where the counters that it takes are missing."""
+    """What bounds a kernel: whether in part, what, and how busy the unit nearest its peak is: ("in part ", "the L2
+    cache", "76 %"). Empty words where the counters that it takes are missing."""
     unit = nearest(launch)
     if not unit:
         return "", "", ""
     most, name = launch.values[unit], UNITS[unit]
-    degree = (
-        f"by {name}"
-        if most >= HIGH
-        else f"in part by {name}"
-        if most >= LOW
-        else f"by latency, {name} nearest its peak"
-    )
-    return degree, _percent(most), "of cycles" if unit == ISSUE else "of peak"
+    if most < LOW:
+        return "", f"latency, {name} nearest its peak", _percent(most)
+    return "" if most >= HIGH else "in part ", name, _percent(most)
 
 
 def _percent(value: float) -> str:

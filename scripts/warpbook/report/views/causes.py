@@ -36,12 +36,19 @@ def _calls(ev: Evidence, variant: Variant) -> Calls:
 
 
 def _bounds(calls: Calls) -> str:
-    """What bounds calls, once where it is the same: by instruction issue (conv1 84 %, conv2 82 % of cycles)."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """What bounds calls, once where it is the same: by instruction issue (conv1 84 %, in part conv2 79 % of cycles)."""
+    found: dict[str, list[tuple[str, str]]] = {}
     for layer, call in calls.items():
-        name, share, of = counters.bound_in_short(call.longest)
-        found.setdefault((name, of), []).append(f"{layer} {share}" if len(calls) > 1 else share)
-    return " and ".join(f"{name} ({', '.join(shares)} {of})" for (name, of), shares in found.items())
+        degree, name, share = counters.bound_in_short(call.longest)
+        found.setdefault(name, []).append((degree, f"{layer} {share}" if len(calls) > 1 else share))
+    return " and ".join(_bound(name, shares) for name, shares in found.items())
+
+
+def _bound(name: str, shares: list[tuple[str, str]]) -> str:
+    of = "cycles" if name == counters.UNITS[counters.ISSUE] else "peak"
+    if len({degree for degree, _ in shares}) == 1:
+        return f"{shares[0][0]}by {name} ({', '.join(share for _, share in shares)} of {of})"
+    return f"by {name} ({', '.join(degree + share for degree, share in shares)} of {of})"
 
 
 def _fewer(before: Calls, after: Calls) -> str:

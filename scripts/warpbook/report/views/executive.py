@@ -53,9 +53,6 @@ class Executive:
     table has what that rests on; largest: of the steps from the naive kernel to it; spread: how long the programs of
     all variants take; since: what changed since the run before, empty where there is none."""
 
-    layers: str
-    images: str
-    device: str
     time: Cell
     idea: str
     best: Gain | None
@@ -84,9 +81,6 @@ def view(ev: Evidence) -> Executive | None:
     cause = causes.sentences(ev, best)
     taken = [one for one in steps if one.name in chain]
     return Executive(
-        layers=" and ".join(ev.layer_names),
-        images=units.count(ev.largest),
-        device=ev.device_name("gpu"),
         time=cells.timed(ev.times.total(best.name, ev.largest)),
         idea=cells.within(best.title),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),

@@ -51,7 +51,7 @@ class Program:
 class Executive:
     """idea: the best kernel's title, within a sentence; cause: why it is faster than the naive one; shares: whether a
     table has what that rests on; largest: of the steps from the naive kernel to it; spread: how long the programs of
-    all variants take; since: what changed since the run before, empty where there is none."""
+    all variants take; since: what changed since the run before, empty where nothing did."""
 
     time: Cell
     idea: str
@@ -171,7 +171,7 @@ def _spread(ev: Evidence) -> str:
 
 
 def _since(ev: Evidence) -> str:
-    """The GPU's run held against the one archived before it; empty where none is."""
+    """What changed of the study's GPU kernels since the run archived before; empty where nothing did."""
     assert ev.gpu_run is not None  # of which the best kernel is
     earlier = runs.archived_before(ev.gpu_run, ev.network.name)
     if earlier is None:
@@ -179,11 +179,12 @@ def _since(ev: Evidence) -> str:
     compared = Comparison(earlier, ev.gpu_run, ev.config.tolerance)
     if "gpu" in compared.obstacles:
         return f"run {earlier.run_id} cannot be compared: {compared.obstacles['gpu']}"
+    shown = {one.name for one in ev.ranking.measured("gpu")}
     moved = [row for row in compared.moved if (row.place.network, row.place.device) == (ev.network.name, "gpu")]
-    at_largest = [row for row in moved if row.place.size == ev.largest]
+    at_largest = [row for row in moved if row.place.size == ev.largest and row.place.variant in shown]
     changes = [f"{row.place.variant} {units.ratio(row.speedup.value)} {row.verdict}" for row in at_largest]
     changed = "; ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
-    return f"against run {earlier.run_id}, {changed or 'no variant that both hold was changed'}"
+    return f"against run {earlier.run_id}, {changed}" if changed else ""
 
 
 def _drift_of(ev: Evidence, library: str) -> str:

@@ -64,7 +64,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
 
 
 def headline(ev: Evidence) -> str:
-    """On the fastest of ours, the fastest library, and ours that is slower than that; empty where one is missing."""
+    """On the fastest of ours, the fastest framework, and ours that is slower than that; empty where one is missing."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""
@@ -75,7 +75,7 @@ def headline(ev: Evidence) -> str:
     return " ".join(
         [
             f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
-            f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest library "
+            f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
             f"whose scores were right: {units.ratio_and_interval(ratio, '†')}.",
             *filter(None, slower),
         ]
@@ -83,12 +83,12 @@ def headline(ev: Evidence) -> str:
 
 
 def _behind(ev: Evidence, one: Implementation, library: Implementation) -> str:
-    """A sentence on an implementation that is slower than a library; empty where it is not."""
+    """A sentence on an implementation that is slower than a framework; empty where it is not."""
     time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, library.name, ev.largest)
     if not time or not ratio or ratio.high >= 1:
         return ""
     speed = units.ratio_and_interval(ratio, "†")
-    return f"{one.name} ({cells.within(one.title)}) takes {units.time(time.value)}, slower than the library: {speed}."
+    return f"{one.name} ({cells.within(one.title)}) takes {units.time(time.value)}, slower than the framework: {speed}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:
@@ -112,25 +112,24 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
             continue
         over = ev.networks.ratio(one.name, best.name, ev.largest) if best and best != one else None
         ratio = cells.sped(Speedup(over, paired=False, verdict="")) if over else MISSING
-        kind = f"library, {one.header.precision.upper()}" if one.header.peer else "built in"
         timed = cells.timed(time), cells.timed(ev.networks.time(one.name, ev.largest, "op"))
         wrong = units.count(int(check.mismatched_labels))
         host = _from_host(ev, one, time.value) if hosted else ()
-        rows.append((time.value, (one.name, kind, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
+        rows.append((time.value, (one.name, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
     return Table(
         "networks-beside",
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
         "call, and the host's clock around it and a wait; "
-        f"{HOSTED if hosted else ''}the times of the fastest library over each one's, in two processes (†), the "
+        f"{HOSTED if hosted else ''}the times of the fastest framework over each one's, in two processes (†), the "
         "interval made of both medians'; the error of the scores over the norm of those in float64; labels that differ "
         "from float64's.",
         (
-            *words("Implementation", "What it is"),
+            *words("Implementation"),
             *numbers(
                 "GPU time",
                 "Op time",
                 *(("Host to host", "Over the larger") if hosted else ()),
-                f"Times as fast as {best.name if best else 'a library'}",
+                f"Times as fast as {best.name if best else 'a framework'}",
             ),
             *numbers("Error", "Labels"),
         ),

@@ -64,31 +64,37 @@ def view(ev: Evidence) -> WholeNetwork | None:
 
 
 def headline(ev: Evidence) -> str:
-    """On the fastest of ours, the fastest framework, and ours that is slower than that; empty where one is missing."""
+    """On the fastest of ours, the fastest framework, what the first builds on, and ours that is slower than the second;
+    empty where one of these two is missing."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""
     time, other = (ev.networks.time(one.name, ev.largest) for one in (ours, theirs))
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     assert time and other and ratio
-    slower = [_behind(ev, one, theirs) for one in ev.networks.recorded if not one.header.peer and one != ours]
+    others = [one for one in ev.networks.recorded if not one.header.peer and one != ours]
+    others.sort(key=lambda one: one.name != ours.header.builds_on)
     return " ".join(
         [
             f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
             f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
             f"whose scores were right: {units.ratio_and_interval(ratio, '†')}.",
-            *filter(None, slower),
+            *filter(None, (_beside_best(ev, one, theirs, one.name == ours.header.builds_on) for one in others)),
         ]
     )
 
 
-def _behind(ev: Evidence, one: Implementation, library: Implementation) -> str:
-    """A sentence on an implementation that is slower than a framework; empty where it is not."""
-    time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, library.name, ev.largest)
-    if not time or not ratio or ratio.high >= 1:
+def _beside_best(ev: Evidence, one: Implementation, framework: Implementation, below: bool) -> str:
+    """A sentence on an implementation that is slower than a framework, or `below` the fastest; empty for another."""
+    time, ratio = (
+        ev.networks.time(one.name, ev.largest),
+        ev.networks.ratio(one.name, framework.name, ev.largest),
+    )
+    slower = ratio is not None and ratio.high < 1
+    if not time or not ratio or not (slower or below):
         return ""
-    speed = units.ratio_and_interval(ratio, "†")
-    return f"{one.name} ({cells.within(one.title)}) takes {units.time(time.value)}, slower than the framework: {speed}."
+    said = f"{one.name}{', on which it builds,' if below else ''} takes {units.time(time.value)}"
+    return f"{said}{', slower than the framework' if slower else ''}: {units.ratio_and_interval(ratio, '†')}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:

@@ -12,7 +12,8 @@ from warpbook.report.figures.vector import svg
 
 
 def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
-    """GPU time from images to labels, logarithmic both ways; ours in colour, libraries in grey, darker in FP32."""
+    """GPU time from images to labels, logarithmic both ways; ours in colour, frameworks in grey, darker in FP32, and
+    dotted where one builds on another of its precision."""
     figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
     axes = figure.subplots()
     of_kind = {True: 0, False: 0}
@@ -22,7 +23,9 @@ def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
         colour = PEERS[one.header.precision != "fp32"] if one.header.peer else OURS[place % len(OURS)]
         look = colour, MARKERS[(place + 4 * one.header.peer) % len(MARKERS)]
         times = {size: time for size in ev.sizes if (time := ev.networks.time(one.name, size))}
-        line(axes, times, look, one.name)
+        below = next((other for other in shown if other.name == one.header.builds_on), one)
+        dotted = one.header.peer and below != one and below.header.precision == one.header.precision
+        line(axes, times, look, one.name, linestyle=":" if dotted else "-")
     size_axis(axes, ev.sizes)
     axes.set_yscale("log")
     low, high = axes.get_ylim()

@@ -159,14 +159,21 @@ def bar_with_error(axes: Axes, estimate: Estimate, place: float, marker: str, co
 
 
 def line(
-    axes: Axes, by_size: dict[int, Estimate], look: tuple[str, str], label: str | None = None, capsize: float = 2
+    axes: Axes,
+    by_size: dict[int, Estimate],
+    look: tuple[str, str],
+    label: str | None = None,
+    capsize: float = 2,
+    linestyle: Literal["-", ":"] = "-",
 ) -> None:
     """A line over dataset sizes with its intervals."""
     colour, marker = look
     estimates = list(by_size.values())
     values = [estimate.value for estimate in estimates]
     error = error_bars(estimates)
-    axes.errorbar(list(by_size), values, yerr=error, color=colour, marker=marker, capsize=capsize, label=label)
+    axes.errorbar(
+        list(by_size), values, error, color=colour, marker=marker, linestyle=linestyle, capsize=capsize, label=label
+    )
 
 
 _style()

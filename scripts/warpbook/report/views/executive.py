@@ -165,8 +165,8 @@ def _spread(ev: Evidence) -> str:
     made = "one run each" if runs_of_each == {1} else f"{min(runs_of_each)} to {max(runs_of_each)} runs each"
     return (
         f"With any of our {len(times)} GPU variants the whole program takes {units.time(min(times) * 1e3, 3)} to "
-        f"{units.time(max(times) * 1e3, 3)} ({made}), of which convolution is {units.percent(min(shares))} to "
-        f"{units.percent(max(shares))}"
+        f"{units.time(max(times) * 1e3, 3)} ({made}), of which the convolutions' op times are "
+        f"{units.percent(min(shares))} to {units.percent(max(shares))}"
     )
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 # Plain words, escaped where they are placed, or Markup made in `cells`.
 Cell: TypeAlias = str
 
-MOST_SHORT_ROWS = 7
+MOST_SHORT_ROWS = 10
 
 
 @dataclass(frozen=True)

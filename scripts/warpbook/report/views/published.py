@@ -52,7 +52,7 @@ def _gains(ev: Evidence) -> Table:
         "published-gains",
         "What each step gained, on the machines that the figures were published of and on ours: the ratio of two times "
         "of one report, beside the ratio of ours for the same layer and number of images. A step whose two differ "
-        "much depends on the hardware. †: ours not timed in turn.",
+        "much depends on the hardware, or on who launches the kernels. †: ours not timed in turn.",
         (
             *words("Variant", "Over", "Time", "Layer"),
             *numbers("Images", "Published gain", "Ours"),

@@ -56,7 +56,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
             figures.networks.times_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
-            "colour, PyTorch in grey, darker in FP32.",
+            "colour, PyTorch in grey, darker in FP32, compiled dotted.",
         ),
         _beside(ev, shown),
         tuple(_problems(ev)),
@@ -148,7 +148,8 @@ def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, 
     host, copy = (ev.networks.time(one.name, ev.largest, kind) for kind in ("host", "copy"))
     if not host or not copy:
         return MISSING, MISSING
-    return cells.timed(host), f"{units.significant(host.value / max(copy.value, gpu_ms), 3)}×"
+    larger = max(copy.value, gpu_ms)
+    return cells.timed(host), f"{units.significant(host.value / larger, 3)}× of {units.time(larger)}"
 
 
 def _problems(ev: Evidence) -> list[str]:

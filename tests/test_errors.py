@@ -106,7 +106,7 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
 
 def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
     assert ev.ranking.best.name == "split_fp16"
-    assert executive.view(ev).tests.beside_direct == ""
+    assert executive.view(with_errors(frame.iloc[:0])).tests.beside_direct == ""
     cases = len(precision.layers()) * len(precision.EXPONENTS)
     assert f"in {cases} of {cases} cases" in executive.view(with_errors(frame)).tests.beside_direct
     frame.loc[(frame.variant == "split_fp16") & (frame.products <= 9), "fp32_class"] = False
@@ -115,8 +115,8 @@ def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_ho
     assert executive.view(with_errors(without)).tests.beside_direct == ""
 
 
-def test_without_the_measurement_the_supplement_says_how_to_ask_for_it(ev):
-    assert correctness.view(ev).errors is None
+def test_without_the_measurement_the_supplement_says_how_to_ask_for_it(with_errors, frame):
+    assert correctness.view(with_errors(frame.iloc[:0])).errors is None
 
 
 def test_where_nothing_could_be_compared_there_is_a_table_and_no_chart(with_errors, frame):

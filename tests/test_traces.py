@@ -257,8 +257,8 @@ def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after
 def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev):
     agreed = traces.agreements(ev)
     tools = {"ncu", *ev.gpu_run.table(tables.ACTIVITIES).tool.unique()}
-    assert {frozenset(one.ms) for one in agreed} == {frozenset(tools)}
-    assert len(tools) > 1
+    assert {tool for one in agreed for tool in one.ms} == tools > {"cupti", "ncu"}
+    assert all({"cupti", "ncu"} <= set(one.ms) for one in agreed)
     assert {one.variant for one in agreed} == {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
     assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
@@ -267,8 +267,9 @@ def test_watching_leaves_op_times_nearly_as_they_are(ev):
     costs = traces.overheads(ev)
     tools = ev.gpu_run.table(tables.ACTIVITIES).tool.unique()
     assert len(tools) > 0
-    for usual in (traces.typical(costs, tool, ev.largest) for tool in tools):
-        assert usual["programs"] > 20
+    for tool in tools:
+        usual = traces.typical(costs, tool, ev.largest)
+        assert usual["programs"] > (20 if tool == "cupti" else 2)  # the others watch starting points and frameworks
         assert 0.9 < usual["op"] < 1.2
         assert usual["program"] > 0.5  # single runs: the host's spread is within
 

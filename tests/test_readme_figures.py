@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from warpbook import runs, tables
+from warpbook import runs, stream_tables, streams, tables
 from warpbook.files import PROJECT
 
 README = (PROJECT / "README.md").read_text()
@@ -96,3 +96,16 @@ def test_a_network_s_times_are_those_of_the_run(run, network, quoted):
         name: as_quoted(median[name]) if name in median else "unsupported" for name in ("fused", "folded", "library")
     }
     assert {name: figure for name, figure in quoted.items() if name != "goal"} == expected
+
+
+@pytest.mark.parametrize(("gpus", "quoted"), rows_of("GPUs"))
+def test_a_stream_s_rates_are_those_of_its_run(gpus, quoted):
+    named = re.search(r"Ten million images .*?run (\d{8}-[\w-]+)", README, re.DOTALL)[1]
+    streamed = runs.open_run(PROJECT / "reports" / "runs" / f"{named}.zip").table(stream_tables.STREAM_SHARDS)
+    (row,) = (one for one in streams.summarised(streamed) if (one["images"], str(one["devices"])) == (10_000_000, gpus))
+    assert quoted == {
+        "in all": f"{row['images_per_s'] / 1e6:.2f}",
+        "efficiency": f"{row['efficiency'] * 100:.0f} %",
+        "after the start": f"{row['streaming_images_per_s'] / 1e6:.2f}",
+        "its efficiency": f"{row['streaming_efficiency'] * 100:.0f} %",
+    }

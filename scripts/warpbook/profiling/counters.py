@@ -195,8 +195,12 @@ def among_instructions(calls: Iterable[CountedCall], metric: str) -> float | Non
     """The share of calls' instructions that a counter counts, in percent; None where one gave no reading."""
     every = list(calls)
     counted, made = total(every, metric), total(every, INSTRUCTIONS)
-    of_threads = 32 if metric == FFMA else 1
-    return 100 * counted / of_threads / made if counted is not None and made else None
+    return share_of_instructions(metric, counted, made) if counted is not None and made else None
+
+
+def share_of_instructions(metric: str, counted: float, instructions: float) -> float:
+    """What a counter counted in percent of instructions, of which a warp's count as one: FP32 FMAs are a thread's."""
+    return 100 * counted / (32 if metric == FFMA else 1) / instructions
 
 
 @dataclass(frozen=True)
@@ -258,8 +262,9 @@ def bound(launch: CountedLaunch) -> str:
     name, most = UNITS[unit], launch.values[unit]
     peak = f"schedulers issue in {_percent(most)} of cycles" if unit == ISSUE else f"{_percent(most)} of peak"
     instructions = launch.values.get(INSTRUCTIONS)
-    if unit in (SM, ISSUE) and instructions and launch.values.get(FFMA):
-        peak += f"; {_percent(100 * launch.values[FFMA] / 32 / instructions)} of instructions are FP32 FMAs"
+    fmas = launch.values.get(FFMA)
+    if unit in (SM, ISSUE) and instructions and fmas:
+        peak += f"; {_percent(share_of_instructions(FFMA, fmas, instructions))} of instructions are FP32 FMAs"
     waits = (
         f"warps wait {_percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
         if launch.stall

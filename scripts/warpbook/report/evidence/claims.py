@@ -221,10 +221,10 @@ class Claims:
     def _ratio(self, quantity: str, variant: Variant, layer: ConvLayer, size: int) -> Figure:
         if quantity == "fma_share":
             call = self._counted(variant.name, layer)
-            fma, issued = call.value(counters.FFMA), call.value(counters.INSTRUCTIONS)
-            if fma is None or not issued:
+            share = counters.among_instructions([call], counters.FFMA)
+            if share is None:
                 raise Undecided("the counters that it takes gave no reading")
-            return Figure(layer.name, call.images, None, fma / 32 / issued, None, True, OPEN)
+            return Figure(layer.name, call.images, None, share / 100, None, True, OPEN)
         time, bound = self._times.op(variant.name, layer.name, size, "gpu"), self._times.fp32_bound_ms(layer, size)
         if time is None or bound is None:
             raise Undecided(self._unmeasured(variant.name))

@@ -1,5 +1,6 @@
 """The executive page: what changed since the run before."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from warpbook import runs
@@ -13,8 +14,14 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
         return SimpleNamespace(place=place, speedup=Estimate(2.0, 1.9, 2.1, 9), verdict="faster")
 
     moved = [row("direct"), row("of_another_study")]
-    monkeypatch.setattr(runs, "archived_before", lambda *_: opened(newest_archive))
-    monkeypatch.setattr(executive, "Comparison", lambda *_: SimpleNamespace(obstacles={}, moved=moved))
+    earlier = replace(opened(newest_archive))  # another object than the run that the report is of
+    compared = SimpleNamespace(obstacles={}, moved=moved)
+    monkeypatch.setattr(
+        runs, "archived_before", lambda run, network: earlier if run is ev.gpu_run and network == "fa18" else None
+    )
+    monkeypatch.setattr(
+        executive, "Comparison", lambda base, head, _: compared if base is earlier and head is ev.gpu_run else None
+    )
     assert executive.view(ev).since == f"against run {newest_archive.stem}, direct 2.00× faster"
     moved.pop(0)
     assert executive.view(ev).since == ""

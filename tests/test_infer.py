@@ -93,14 +93,14 @@ def test_an_unknown_device_is_refused():
 
 def test_ten_thousand_images_of_the_largest_network_need_little_memory():
     script = (
-        "import resource, sys; sys.argv = ['infer.py', '--network', 'fa19', '--variant', 'onnxruntime', '10000']\n"
+        "import sys; sys.argv = ['infer.py', '--network', 'fa19', '--variant', 'onnxruntime', '10000']\n"
         "import runpy; sys.path.insert(0, 'scripts')\n"
         "try: runpy.run_path('scripts/infer.py', run_name='__main__')\n"
         "except SystemExit: pass\n"
-        "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "from warpbook import machine; print('peak', machine.peak_memory_kib())"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=300)
-    assert int(done.stdout.split("peak ")[1]) < 2 << 20  # KiB
+    assert int(done.stdout.split("peak ")[1]) < 2 << 20  # KiB; conv1's outputs of all images are 2 GiB
 
 
 def test_chunks_do_not_change_the_labels():

@@ -2,17 +2,33 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
 from warpbook import machine
 from warpbook.devices import Device
 from warpbook.errors import UserError
+from warpbook.files import PROJECT
 from warpbook.harness import driven
 from warpbook.harness.supervision import Failed
 
 H200 = Device("NVIDIA H200", "sm_90", "ab" * 32, "13.0", 141 << 30)
 PROMISED = {"name": "NVIDIA H200", "arch": "sm_90", "memory_gib": 139.8, "profilers": ["cupti"]}
+
+
+def test_the_peak_memory_of_a_process_is_its_own_and_not_that_of_the_one_that_started_it():
+    small = "from warpbook import machine; print(machine.peak_memory_kib())"
+    large = (
+        "import subprocess, sys; from warpbook import machine; ballast = b'1' * (600 << 20); "
+        f"print(machine.peak_memory_kib()); subprocess.run([sys.executable, '-c', {small!r}], check=True)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
+    done = subprocess.run([sys.executable, "-uc", large], capture_output=True, text=True, check=True, env=environment)
+    parent, child = map(int, done.stdout.split())
+    assert parent > 600 << 10
+    assert 1 << 10 < child < 400 << 10
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Each ends in a result or in a UserError: no other exception, none after 5 s or w
 import gzip
 import io
 import os
-import resource
 import sqlite3
 import struct
 import zipfile
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from warpbook import runs, sources, tables, weights
+from warpbook import machine, runs, sources, tables, weights
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.profiling import importing
@@ -60,9 +59,9 @@ chaos = settings(
 
 @pytest.fixture(autouse=True)
 def within_a_gibibyte():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = machine.peak_memory_kib()
     yield
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_KIB
+    assert machine.peak_memory_kib() - before < MEMORY_KIB
 
 
 @pytest.fixture(scope="module")

@@ -88,18 +88,18 @@ def test_a_worker_s_labels_are_those_of_the_inference_program(images_file, tmp_p
 
 
 MEMORY = """\
-import resource, sys, test_streams as tests
+import sys, test_streams as tests
 from pathlib import Path
-from warpbook import variants
+from warpbook import machine, variants
 from warpbook.harness import streaming
 
 path, out = map(Path, sys.argv[1:])
 
 def grown_kib(lanes, few, many):
     tests.stream(path, lanes, 0, few, out)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = machine.peak_memory_kib()
     tests.stream(path, lanes, 0, many, out)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return machine.peak_memory_kib() - before
 
 print(grown_kib(streaming.opened(variants.read("im2col_blas"), tests.NETWORK, "high", 100), 200, 2000))
 print(grown_kib([tests.Told(700) for _ in range(3)], 20_000, 400_000))

@@ -9,6 +9,8 @@ import json
 import multiprocessing
 import os
 import platform
+import re
+import resource
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -49,6 +51,18 @@ def cpu() -> dict[str, Any]:
     except OSError:
         pass
     return {"model": model, "cores": len(CORES), "memory_gib": memory and round(memory, 1)}
+
+
+def peak_memory_kib() -> int:
+    """Most resident memory of this process so far, in KiB.
+
+    The kernel's own word for it where there is one: getrusage's begins with the peak of the process that started this
+    one (setmax_mm_hiwater_rss in Linux's fs/exec.c), so that a small worker of a large parent would look large.
+    """
+    status = Path("/proc/self/status").read_text()
+    if found := re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE):
+        return int(found[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def gpu() -> devices.Device | str:

@@ -6,7 +6,6 @@ chunks however many there are. On the CPU there is one lane: a variant takes eve
 """
 
 import hashlib
-import resource
 import time
 from collections import deque
 from itertools import cycle
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from warpbook import data, weights
+from warpbook import data, machine, weights
 from warpbook.errors import UserError
 from warpbook.files import written_whole
 from warpbook.harness import inference
@@ -223,7 +222,7 @@ def run(lanes: list[Lane], images: Images, first: int, end: int, expected: np.nd
         "read_s": read_s,
         "copy_s": sum(copies) if copies else None,
         "compute_s": sum(lane.compute_s for lane in lanes),
-        "max_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "max_rss_kib": machine.peak_memory_kib(),
         "labels_sum": labels_sum,
         "labels_sha256": digest.hexdigest(),
         "mismatched_labels": mismatched,

@@ -42,6 +42,7 @@ def test_shipped_configuration_is_sound():
             ["dircet"],
             "studies.fa18.variants: no variant is called 'dircet': did you mean 'direct'?",
         ),
+        ("studies.fa18.start", "dircet", "studies.fa18.start: no variant is called 'dircet': did you mean 'direct'?"),
         ("studies.fa18.sections", ["milestone_5"], "no section is called 'milestone_5': did you mean 'milestone_"),
         ("studies.fa18.sizes", [10, 20000], "studies.fa18.sizes.1: 20000 is outside 1 to 10000"),
         ("studies.fa18.sizes", [100, 10], "is not in ascending order"),

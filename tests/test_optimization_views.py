@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import yaml
 
-from warpbook import tables, units
+from warpbook import config, tables, units
 from warpbook.report import figures, traces
-from warpbook.report.views import kernels, milestone_4, pacing, resources
+from warpbook.report.views import combinations, kernels, milestone_4, pacing, resources
 from warpbook.report.views.supplement import kinds
 from warpbook.report.views.watched import watched
 
@@ -103,6 +104,23 @@ def test_chains_are_waterfalls_whose_words_tell_every_step_s_time(ev, chapter):
     for chain in ev.ranking.chains:
         told = [f"{step.name} {units.time(ev.times.total(step.name, ev.largest).value)}" for step in chain]
         assert sum(", ".join(told) in figure.alt for figure in chapter.chains) == 1
+
+
+def test_the_way_to_the_fastest_starts_where_the_study_says_and_takes_back_what_that_lost(evidence_of, newest_archive):
+    studies = yaml.safe_load(config.FILE.read_text())["studies"]
+    studies["fa18"]["start"] = "global_accumulate"
+    ev = evidence_of(newest_archive, studies=studies)
+    way = ["global_accumulate", "direct", "constant_weights", "layer_specialised", "split_fp16"]
+    assert way in [[step.name for step in chain] for chain in ev.ranking.chains]
+    back, lost = (
+        ev.times.total_speedup(name, ev.largest, over=over).ratio
+        for name, over in (("direct", "global_accumulate"), ("global_accumulate", "direct"))
+    )
+    assert back.value == pytest.approx(1 / lost.value)
+    assert back.value > back.low > 1 > lost.high
+    told = [one.caption for one in combinations.chains(ev) if "split_fp16" in one.alt]
+    assert [caption.endswith("global_accumulate builds on direct: that step is taken back first, for the study starts "
+            "there.") for caption in told] == [True]  # fmt: skip
 
 
 def test_ideas_tried_alone_and_together_stand_in_a_matrix_of_pairs(ev, chapter):

@@ -127,6 +127,7 @@ class Study(_Model):
         default_factory=list, description="optimizations whose program is shown as the first kernel's: output, profile"
     )
     drawn: Drawn | None = None
+    start: str = Field("", description="the variant that the way to the fastest starts from; unnamed: its baseline")
     variants: list[str] | None = None
     programs: list[str] | None = Field(
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
@@ -278,6 +279,11 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         for key in ("variants", "programs", "profiled")
         for variant in getattr(study, key) or []
         if variant not in known_variants
+    ]
+    problems += [
+        f"studies.{name}.start: no variant is called {study.start!r}: {nearest(study.start, known_variants)}"
+        for name, study in config.studies.items()
+        if study.start and study.start not in known_variants
     ]
     problems += [
         f"stream.variants.{device}: no variant is called {variant!r}: {nearest(variant, known_variants)}"

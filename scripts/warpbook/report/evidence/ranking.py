@@ -90,7 +90,10 @@ class Ranking:
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """The cumulative chains of three steps or more, each as long as its optimizations go; longest first."""
+        """The cumulative chains of three steps or more, each as long as its optimizations go; longest first.
+
+        That to the best starts where the study says: steps that `start` took away from it are taken back first.
+        """
         measured = self.measured("gpu", peers=False)
         chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
         passed = {step.name for chain in chains for step in chain[:-1]}
@@ -100,7 +103,14 @@ class Ranking:
             # One that leaves a longer chain by its last step alone says nothing that its last step's section does not.
             if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
                 shown.append(chain)
-        return shown
+        return [self._way(self._scope.study.start, chain) if chain[-1] == self.best else chain for chain in shown]
+
+    def _way(self, start: str, chain: list[Variant]) -> list[Variant]:
+        """A chain begun at `start`: back over what that builds on to where the two part, if it was measured."""
+        first = next((variant for variant in self.measured("gpu") if variant.name == start), chain[0])
+        back = [step for step in reversed(self.chain(first)) if step not in chain]
+        joint = max(place for place, step in enumerate(chain) if step in self.chain(first))
+        return [*back, *chain[joint:]]
 
     @cached_property
     def combinations(self) -> list[tuple[Variant, list[Variant]]]:

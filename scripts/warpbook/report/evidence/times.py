@@ -95,14 +95,15 @@ class Times:
         return estimates.sum_of_medians(series) if series else None
 
     def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[Series, Series] | None:
-        """(baseline's times, variant's times) of the same rounds of the variant's job; None where there are none."""
+        """(`over`'s times, variant's times) of the same rounds of one's job, whose baseline is the other; None where
+        there are none."""
         state = self._state_of(variant)
-        mine = self._series(variant, layer, size, kind, state)
-        theirs = self._series(over, layer, size, kind, state, job=variant)
-        if not len(theirs) or len(mine) != len(theirs):
-            return None
-        sound = ~np.isnan(mine) & ~np.isnan(theirs)
-        return (theirs[sound], mine[sound]) if sound.any() else None
+        for job in (variant, over):
+            mine, theirs = (self._series(name, layer, size, kind, state, job=job) for name in (variant, over))
+            sound = ~np.isnan(mine) & ~np.isnan(theirs) if len(mine) == len(theirs) else np.empty(0)
+            if sound.any():
+                return theirs[sound], mine[sound]
+        return None
 
     def _baseline(self, variant: str) -> str:
         return self._scope.plan.variants[variant].header.builds_on

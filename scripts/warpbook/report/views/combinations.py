@@ -26,13 +26,19 @@ def chains(ev: Evidence) -> tuple[Figure, ...]:
 
 def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure:
     told = " ".join(_told(ev, steps) for steps in chains)
+    back = [
+        f" {upper.name} builds on {lower.name}: that step is taken back first, for the study starts there."
+        for steps in chains
+        for upper, lower in itertools.pairwise(steps)
+        if upper.header.builds_on == lower.name
+    ]
     return Figure(
         f"m4-chains-{place}",
         figures.gains.waterfalls(ev, chains),
         f"Op times step by step. {told}",
         "Op times, step by step. Hatched is what a step saves, solid beyond the bar what it loses; beside it time, "
         "speedup over the step before with its interval, and over the chain's first. Over the step before it is of "
-        "pairs timed in turn, and need not be the ratio of the two times.",
+        f"pairs timed in turn, and need not be the ratio of the two times.{''.join(back)}",
     )
 
 

@@ -73,3 +73,39 @@ rule count_variant:
         "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
         " --images {params.images:q} --timeout {params.timeout:q} --out {output.counters:q}"
         " --reports {output.reports:q} --metrics {params.metrics:q} 2> >(tee {log:q} >&2)"
+
+
+rule count_network:
+    """The same of one implementation of a whole network, at the most images."""
+    input:
+        program="scripts/count_network.py",
+        modules=dependencies.of("count_network.py", "gpu"),
+        implementation=lambda wildcards: WHOLE.sources(wildcards.implementation),
+        images="results/data/{network}.npz",
+        weights=lambda wildcards: TARGETS.weights(wildcards.network, PLAN.weight_sets(wildcards.network)[0]),
+    output:
+        counters="results/parts/counters/networks/{network}/{implementation}.csv",
+    log:
+        "logs/count_network/{network}/{implementation}.log",
+    group:
+        "counters"
+    conda:
+        "../requirements/conda.yaml"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
+        weights=lambda wildcards: PLAN.weight_sets(wildcards.network)[0],
+        metrics=[*counters.ALWAYS, counters.TENSOR],
+        timeout=CONFIG.measuring.timeout_s,
+        rerun_on_columns=dependencies.columns(tables.COUNTERS),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Nsight Compute over the whole network {wildcards.network} by {wildcards.implementation}"
+    shell:
+        "python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
+        " --implementation {wildcards.implementation:q} --images {params.images:q} --timeout {params.timeout:q}"
+        " --out {output.counters:q} --metrics {params.metrics:q} 2> >(tee {log:q} >&2)"

@@ -6,10 +6,6 @@ unprofiled, and once to be counted. A marker kernel, launched before each layer,
 
 import argparse
 import json
-import os
-import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,19 +18,12 @@ from warpbook.files import written_whole
 from warpbook.harness.supervision import Failed, run_to_end
 from warpbook.machine import require_target
 from warpbook.networks import ConvLayer
-from warpbook.profiling import ncu, nsight
+from warpbook.profiling import counting
 from warpbook.variants import Variant
 
 # Of a call that makes more launches than the first number, as many as the second are counted: the rest repeat them.
 LAUNCHES_MAX, LAUNCHES_KEPT = 8, 4
-RETRIES_MAX = 6  # after so many runs without the counters that ncu named, it must be refusing for another reason
 MARK = "warpbook_layer"
-NO_PERMISSION = (
-    "ERR_NVGPUCTRPERM: the driver lets only administrators read hardware counters; "
-    "run as root, or load its module with NVreg_RestrictProfilingToAdminUsers=0"
-)
-_UNKNOWN = re.compile(r"Failed to find metric (?:regex:\^?)?(\w+(?:\.\w+)*)")
-_OWN_WORDS = re.compile(r"==ERROR== (?!The application returned an error code)(.*)")
 
 
 class Counting:
@@ -109,12 +98,6 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, launches
         profiler.stop()
 
 
-def without_unknown(metrics: list[str], said: str) -> list[str]:
-    """The counters, without those that ncu says it does not know."""
-    unknown = set(_UNKNOWN.findall(said))
-    return [metric for metric in metrics if metric not in unknown and metric.split(".")[0] not in unknown]
-
-
 def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list[dict[str, Any]]]:
     """ncu's rows by layer, launches numbered from 0. The marker kernel begins a layer."""
     readings: dict[str, list[dict[str, Any]]] = {}
@@ -128,17 +111,6 @@ def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list
     return readings
 
 
-def why_nothing(status: int, said: str, err: str) -> Failed:
-    """The failure in ncu's output: `refused` where ncu names one, else the program's last words."""
-    if "NVGPUCTRPERM" in said + err:
-        return Failed("refused", NO_PERMISSION)
-    if words := _OWN_WORDS.findall(said + "\n" + err):
-        return Failed("refused", f"ncu: {words[0].strip()[:300]}")
-    lines = [line.strip() for line in err.splitlines() if line.strip() and not line.startswith("==")]
-    reason = lines[-1][:300].removeprefix("error: ") if lines else f"ncu counted nothing, exit status {status}"
-    return Failed("launch_failed", reason)
-
-
 def counted_by_ncu(
     variant: str, network: str, layers: list[str], images: int, metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], Failed | None]:
@@ -146,43 +118,13 @@ def counted_by_ncu(
 
     ncu's report stays at `report`. The rows leave out counters that ncu does not know.
     """
-    program = shutil.which("ncu")
-    if not program:
-        return {}, {}, Failed("unsupported", "ncu (Nsight Compute) is not on PATH")
     inside = [sys.executable, __file__, "--variant", variant, "--network", network, "--images", str(images)]
     with tempfile.TemporaryDirectory() as scratch:
-        log, launches_file = Path(scratch) / "ncu.csv", Path(scratch) / "launches.json"
-        for _ in range(RETRIES_MAX):
-            command = [
-                program, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-                "--cache-control", "none", "--replay-mode", "kernel", "--profile-from-start", "off",
-                "--metrics", ",".join(metrics), "--log-file", str(log), "--export", str(report), "--force-overwrite",
-                *inside, "--launches", str(launches_file), "--inside", *layers,
-            ]  # fmt: skip
-            log.unlink(missing_ok=True)
-            report.unlink(missing_ok=True)
-            try:
-                # One ncu at a time gets at $TMPDIR/nsight-compute-lock, and each of several GPUs may have one.
-                status, out, err = run_to_end(command, timeout_s, {**os.environ, "TMPDIR": scratch})
-            except subprocess.TimeoutExpired:
-                return {}, {}, Failed("timed_out", f"still running under ncu after {timeout_s:g} s (timeout_s)")
-            said = log.read_text(errors="replace") if log.exists() else ""
-            known = without_unknown(metrics, said + out + err)
-            if known == metrics or report.exists():
-                break
-            metrics = known
-        counted: list[dict[str, Any]] = []
-        try:
-            lines = said.splitlines()
-            if not any(map(ncu.is_header, lines)) and report.exists():
-                lines = nsight.raw_page(report).splitlines()
-            if any(map(ncu.is_header, lines)):
-                counted = [row for row in ncu.read_csv(lines, "ncu's raw page").counters if row["metric"] in metrics]
-            failure = None if counted and not status else why_nothing(status, said + out, err)
-        except UserError as error:
-            failure = Failed("launch_failed", str(error))
+        launches_file = Path(scratch) / "launches.json"
+        inside += ["--launches", str(launches_file), "--inside", *layers]
+        counted, failure = counting.under_ncu(run_to_end, inside, metrics, timeout_s, report)
         launches = json.loads(launches_file.read_text()) if launches_file.exists() else {}
-    return by_layer(counted, layers), launches, failure
+    return by_layer(counted, layers), launches, Failed(*failure) if failure else None
 
 
 def count(
@@ -191,7 +133,6 @@ def count(
     """Rows of COUNTERS for every layer of a network: its counters, or why there are none."""
     layers = networks.find(network).convs
     place = {"tool": "ncu", "variant": variant.name, "network": network, "size": images}
-    nothing = {"launch": 0, "kernel": "", "metric": "", "unit": "", "value": None, "launches": None}
     failures: dict[str, Failed] = {}
     device = devices.probe()
     for layer in layers:
@@ -217,21 +158,10 @@ def count(
             failures |= {name: failure or Failed("launch_failed", "ncu counted no launch of it") for name in left}
     rows: list[dict[str, Any]] = []
     for layer in layers:
-        counters = readings.get(layer.name, [])
-        if not counters:
-            rows.append({**place, "layer": layer.name, **nothing, **failures[layer.name].columns})
-        for launch in sorted({counter["launch"] for counter in counters}):
-            by_metric = {counter["metric"]: counter for counter in counters if counter["launch"] == launch}
-            kernel = next(iter(by_metric.values()))["kernel"]
-            rows += [
-                {
-                    **place, "layer": layer.name, "launch": launch, "kernel": kernel, "metric": metric,
-                    "unit": by_metric[metric]["unit"] if metric in by_metric else "",
-                    "value": by_metric[metric]["value"] if metric in by_metric else None,
-                    "launches": launches.get(layer.name), "status": "ok", "reason": "",
-                }
-                for metric in metrics
-            ]  # fmt: skip
+        place["layer"] = layer.name
+        rows += counting.rows_of(place, readings.get(layer.name, []), metrics, launches.get(layer.name))
+        if layer.name not in readings:
+            rows.append({**place, **counting.NOTHING, **failures[layer.name].columns})
     return rows
 
 

@@ -1,5 +1,6 @@
 """Hardware counters: read through a stand-in for ncu that prints its raw page, and what the report makes of them."""
 
+import html
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import assemble_run
 import count_variant
 from warpbook import networks, runs, tables, variants
 from warpbook.files import PROJECT
-from warpbook.profiling import counters
+from warpbook.profiling import counters, counting
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.views import analysis
@@ -201,7 +202,7 @@ if unknown:
     Path(after("--log-file")).write_text(f"==PROF== Connected\\n==ERROR== Failed to find metric {{unknown[0]}}\\n")
     sys.exit(1)
 broken = [name for name in layers if name in settings.get("broken", ())]
-kernels = []
+kernels = settings.get("of_network", [])
 for name in layers:
     if name in broken:
         break
@@ -220,7 +221,8 @@ if kernels:
             row = [number, 7, "python3.12", "127.0.0.1", kernel, 1, 7, "(16, 16, 1)", "(9, 6, 1000)", 0, "9.0"]
             rows.writerow([*row, *values])
     Path(after("--export")).write_bytes(b"NVR\\0")
-Path(after("--launches")).write_text(json.dumps(settings.get("launches", {{}})))
+if "--launches" in told:
+    Path(after("--launches")).write_text(json.dumps(settings.get("launches", {{}})))
 if broken:
     print("cupy_backends.CUDARuntimeError: cudaErrorIllegalAddress", file=sys.stderr)
     sys.exit(1)
@@ -307,9 +309,7 @@ def test_counters_that_ncu_does_not_know_are_left_out_and_the_rest_read(tmp_path
 
 @pytest.mark.parametrize("words", ["metric x__y.sum", "metric regex:^x__y(\\.(sum|min|max|avg|pct|ratio))?$"])
 def test_ncu_s_words_on_an_unknown_counter_name_it(words):
-    assert count_variant.without_unknown(["x__y.sum", "x__z.sum"], f"==ERROR== Failed to find {words}\n") == [
-        "x__z.sum"
-    ]
+    assert counting.without_unknown(["x__y.sum", "x__z.sum"], f"==ERROR== Failed to find {words}\n") == ["x__z.sum"]
 
 
 def test_a_call_of_many_launches_says_how_many_it_makes(tmp_path, ncu):
@@ -450,6 +450,49 @@ def test_the_largest_reports_are_left_out_of_a_run_that_would_grow_too_large(tmp
     assert sorted(path.name for path in folder.iterdir()) == ["middle.ncu-rep", "small.ncu-rep"]
 
 
+# --- a whole network under ncu ------------------------------------------------------------------------------------
+
+
+def count_network(tmp_path: Path, implementation: str = "fused"):
+    """The table that the program writes, and what it printed."""
+    out = tmp_path / "counters.csv"
+    command = [sys.executable, PROJECT / "scripts" / "count_network.py", "--implementation", implementation]
+    command += ["--network", "fa17", "--weights", "high", "--images", "10000", "--timeout", "30", "--out", out]
+    done = subprocess.run([*command, "--metrics", *METRICS], capture_output=True, text=True, check=True)
+    return tables.COUNTERS.read(out), done.stdout
+
+
+def test_every_counter_of_every_kernel_of_a_whole_network_is_a_row_without_a_layer(tmp_path, ncu):
+    calls = ncu(of_network=["first", "product", "product", "classify"])
+    frame, printed = count_network(tmp_path)
+    assert printed == ""
+    durations = frame[frame.metric == counters.DURATION]
+    assert durations.kernel.tolist() == ["first", "product", "product", "classify"]
+    assert durations.value.tolist() == [1000, 2000, 3000, 4000]
+    assert len(frame) == 4 * len(METRICS)
+    assert (set(frame.layer), set(frame["size"]), set(frame.launches)) == ({""}, {10000}, {4})
+    (call,) = calls.read_text().splitlines()
+    assert "count_network.py --implementation fused --network fa17 --weights high --images 10000 --inside" in call
+
+
+def test_why_a_whole_network_has_no_counters_is_one_row(tmp_path, ncu):
+    calls = ncu(prints=" ", logs="==ERROR== ERR_NVGPUCTRPERM - no permission")
+    frame, printed = count_network(tmp_path)
+    (row,) = frame.itertuples()
+    assert (row.status, row.reason) == ("refused", counting.NO_PERMISSION)
+    assert printed.startswith("no counters of fused on fa17: refused: ERR_NVGPUCTRPERM")
+    assert len(calls.read_text().splitlines()) == 1
+
+
+def test_an_implementation_that_does_not_compute_a_network_is_not_started(tmp_path, ncu):
+    calls = ncu(of_network=["first"])
+    frame, _ = count_network(tmp_path, "folded")
+    (row,) = frame.itertuples()
+    assert row.status == "unsupported"
+    assert "no convolution here feeds a fully connected layer" in row.reason
+    assert not calls.exists()
+
+
 # --- the table ---------------------------------------------------------------------------------------------------
 
 
@@ -527,12 +570,44 @@ def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(docu
         assert not re.search(rf"(?<![A-Za-z_]){bad}(?![A-Za-z_])", words.replace("filled with NaN", "")), bad
 
 
-def test_a_report_names_what_kept_counters_from_being_read(document, measured):
-    rows = [
-        failed(name, layer, "refused", count_variant.NO_PERMISSION) for name in measured for layer in ("conv1", "conv2")
+def of_network(name: str, kernels: dict[str, list[float]]) -> list[dict]:
+    """Synthetic counters of a whole network's kernels, each launch as long as it says."""
+    launches = [(kernel, ms) for kernel, each in kernels.items() for ms in each]
+    return [
+        {**row, "launch": launch, "kernel": kernel, "launches": len(launches)}
+        for launch, (kernel, ms) in enumerate(launches)
+        for row in rows_of(name, "", ms)
     ]
+
+
+def test_the_kernels_of_our_fastest_network_are_told_with_their_shares_and_what_bounds_the_longest(document, ev):
+    fastest = ev.networks.fastest(ev.largest, peers=False).name
+    whole = document(of_network(fastest, {"first": [0.3], "product": [0.1, 0.5], "classify": [0.1]}))
+    (table,) = re.findall(r'<table[^>]*id="networks-kernels".*?</table>', whole, re.DOTALL)
+    rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)]
+    assert [[plain(cell).strip() for cell in row[:4]] for row in rows] == [
+        ["Kernel", "Launches", "Time", "Share"],
+        ["first", "1", "300.0 µs", "30 %"],
+        ["product", "2", "600.0 µs", "60 %"],
+        ["classify", "1", "100.0 µs", "10 %"],
+    ]
+    assert f"What bounds {fastest}: product, 60 % of the call's kernel time: Bound by latency" in html.unescape(
+        plain(whole)
+    )
+    assert "networks-kernels" not in document(of_network("one_by_one", {"first": [0.3]}))
+
+
+def test_why_our_fastest_network_was_not_counted_is_said(document, ev):
+    fastest = ev.networks.fastest(ev.largest, peers=False).name
+    assert f"no hardware counters of {fastest}: it broke" in plain(
+        document([failed(fastest, "", "refused", "it broke")])
+    )
+
+
+def test_a_report_names_what_kept_counters_from_being_read(document, measured):
+    rows = [failed(name, layer, "refused", counting.NO_PERMISSION) for name in measured for layer in ("conv1", "conv2")]
     words = plain(document(rows))
-    assert f"No hardware counters: {count_variant.NO_PERMISSION}." in words
+    assert f"No hardware counters: {counting.NO_PERMISSION}." in words
     assert "it was not read: ERR_NVGPUCTRPERM" in words
     assert "Roofline" not in words
 

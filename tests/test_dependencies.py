@@ -19,6 +19,7 @@ STARTS = {
     "run_program.py": ["infer.py"],
     "trace_program.py": ["infer.py", "trace_with_cupti.py"],
     "count_variant.py": [],
+    "count_network.py": [],
     "sanitize_variant.py": [],
     "measure_precision.py": [],
     "attack_harness.py": ["check_variant.py", "measure_variant.py"],

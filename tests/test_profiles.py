@@ -55,7 +55,7 @@ def jobs(words: str):
 def test_through_slurm_all_that_is_measured_on_the_gpu_is_one_group_that_alone_asks_for_a_gpu(planned):
     made = planned("slurm", "slurm")
     assert {group for group, _, _ in made if group} == GROUPS
-    assert {rule for group, rule, _ in made if group == "counters"} == {"count_variant"}
+    assert {rule for group, rule, _ in made if group == "counters"} == {"count_variant", "count_network"}
     on_gpu = {rule for group, rule, _ in made if group == "gpu"}
     assert {"probe_machine", "check_variant", "measure_variant", "run_program", "trace_program"} <= on_gpu
     for group, rule, resources in made:

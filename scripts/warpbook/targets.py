@@ -29,11 +29,25 @@ class WholeNetworks:
         kinds = (("network_samples", ".csv.gz"), ("network_checks", ".csv"))
         return [f"{PARTS}/{kind}/{place}{ending}" for place in places for kind, ending in kinds]
 
+    @property
+    def counters(self) -> list[str]:
+        """Hardware counters of ours, where a profiler that reads them is here."""
+        ours = [name for name, one in implementations.discover().items() if not one.header.peer]
+        networks = [network for network in self.plan.networks if self.plan.weight_sets(network)]
+        return [
+            f"{PARTS}/counters/networks/{network}/{name}.csv"
+            for network in (networks if "ncu" in self.plan.profilers else [])
+            for name in ours
+        ]
+
+    def sources(self, name: str) -> list[str]:
+        """Files of an implementation."""
+        return [str(path.relative_to(PROJECT)) for path in implementations.read(name).files]
+
     def files_of(self, name: str) -> list[str]:
         """Files of an implementation, and of what it builds on, which is timed in turn with it."""
-        known = implementations.read(name)
-        below = [implementations.read(known.header.builds_on)] if known.header.builds_on else []
-        return [str(path.relative_to(PROJECT)) for one in (known, *below) for path in one.files]
+        below = implementations.read(name).header.builds_on
+        return [*self.sources(name), *(self.sources(below) if below else [])]
 
     def scores(self, network: str) -> str:
         """The float64 scores of a network's first weight set."""
@@ -162,7 +176,8 @@ class Targets:
 
     @property
     def counters(self) -> list[str]:
-        return [f"{PARTS}/counters/gpu/{place}.csv" for place in self._counted]
+        whole = WholeNetworks(self.plan).counters if self.on_gpu else []
+        return [*(f"{PARTS}/counters/gpu/{place}.csv" for place in self._counted), *whole]
 
     @property
     def activities(self) -> list[str]:

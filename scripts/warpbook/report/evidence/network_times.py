@@ -7,6 +7,8 @@ import pandas as pd
 from warpbook import estimates, implementations, tables
 from warpbook.estimates import Estimate
 from warpbook.implementations import Implementation
+from warpbook.profiling import counters
+from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence.remembered import remembered
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
@@ -71,6 +73,24 @@ class NetworkTimes:
         """Times of `over` over those of `name`, taken in two jobs; None where one has no sound figure."""
         mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))
         return estimates.unpaired_ratio(others, mine) if len(mine) and len(others) else None
+
+    @cached_property
+    def _counters(self) -> pd.DataFrame:
+        if self._scope.gpu_run is None:
+            return tables.COUNTERS.empty()
+        frame = self._scope.gpu_run.table(tables.COUNTERS)
+        return frame[(frame.network == self._scope.network.name) & (frame.layer == "")]
+
+    @cached_property
+    def calls(self) -> dict[str, CountedCall]:
+        """Calls whose hardware counters were read, by implementation."""
+        return {name: call for (name, _), call in counters.calls(self._counters).items()}
+
+    @cached_property
+    def uncounted(self) -> dict[str, str]:
+        """Why there are no hardware counters of an implementation, where it was tried."""
+        failed = self._counters[self._counters.status != "ok"]
+        return dict(zip(failed.variant, failed.reason, strict=True))
 
     def fastest(self, size: int, peers: bool) -> Implementation | None:
         """The fastest of ours, or of the libraries'; None where there is none."""

@@ -27,6 +27,7 @@ BUSY = {
     "Issue": counters.ISSUE, "Pipes": counters.SM, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
 }  # fmt: skip
 """What may bound a kernel."""
+BUSY_HEAD = ("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")
 
 Counted = tuple[Variant, ConvLayer, CountedCall]
 
@@ -225,20 +226,29 @@ def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return Table(
         "analysis-few",
-        "How busy the device is under the first kernel, each step from it to the best, and the fastest library. Of the "
-        "whole call: instructions, a warp's as one, and among them FP32 FMAs and those of the tensor pipe, which takes "
-        "a few others too. Of its longest kernel, each in percent of a peak of its own: issue of the schedulers' "
-        "cycles, pipes of the busiest pipe's rate, L1 with shared memory, L2 and DRAM of what each can move. DRAM over "
-        f"copy is DRAM's rate over that of a plain copy, {units.significant(copy / 1e3, 3)}\u202fTB/s as measured, "
-        "which is below DRAM's peak: a kernel may come near it, and L2 bound it. Bold bounds a kernel, by rule: "
-        f"what is nearest its peak from {counters.HIGH:.0f} % on, in part from {counters.LOW:.0f} %; below, latency.",
-        (*words("Variant", "Layer"), *numbers("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")),
-        tuple((labels[variant.name], layer.name, *_busy(call, copy)) for variant, layer, call in shown),
+        f"How busy the device is under the first kernel, each step from it to the best, and the fastest library. "
+        f"{busy_words('the whole call', 'its longest kernel', copy)}",
+        (*words("Variant", "Layer"), *numbers(*BUSY_HEAD)),
+        tuple((labels[variant.name], layer.name, *busy(call, copy)) for variant, layer, call in shown),
         "dense",
     )
 
 
-def _busy(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
+def busy_words(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
+    """What the columns BUSY_HEAD tell, the sums `of_all` and the shares `of_one`."""
+    return (
+        f"Of {of_all}: instructions, a warp's as one, and among them FP32 FMAs and those of the tensor pipe, which "
+        f"takes a few others too. Of {of_one}, each in percent of a peak of its own: issue of the schedulers' "
+        "cycles, pipes of the busiest pipe's rate, L1 with shared memory, L2 and DRAM of what each can move. DRAM over "
+        f"copy is DRAM's rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as "
+        "measured, which is below DRAM's peak: a kernel may come near it, and L2 bound it. Bold bounds a kernel, by "
+        f"rule: what is nearest its peak from {counters.HIGH:.0f} % on, in part from {counters.LOW:.0f} %; below, "
+        "latency."
+    )
+
+
+def busy(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
+    """A call's cells in the columns BUSY_HEAD."""
     values, unit = call.longest.values, counters.nearest(call.longest)
     instructions = call.value(counters.INSTRUCTIONS)
     bold = unit if unit and values[unit] >= counters.LOW else ""

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from warpbook import units
 from warpbook.implementations import Implementation
+from warpbook.profiling.counters import DURATION, CountedCall
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import cells
+from warpbook.report.views import analysis, cells, profiles
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 
@@ -30,7 +31,8 @@ class Idea:
 
 @dataclass(frozen=True)
 class WholeNetwork:
-    """beside: all at the largest size; by_size: the GPU's times; problems: what has no figure there, and why."""
+    """beside: all at the largest size; chart: the GPU's times; kernels, bound: of our fastest, None and empty where
+    they were not counted; problems: what has no figure there, and why."""
 
     images: str
     device: str
@@ -38,6 +40,8 @@ class WholeNetwork:
     ideas: tuple[Idea, ...]
     chart: Figure
     beside: Table
+    kernels: Table | None
+    bound: str
     problems: tuple[str, ...]
 
 
@@ -46,6 +50,8 @@ def view(ev: Evidence) -> WholeNetwork | None:
     shown = [one for one in ev.networks.recorded if any(ev.networks.time(one.name, size) for size in ev.sizes)]
     if not shown:
         return None
+    ours = ev.networks.fastest(ev.largest, peers=False)
+    call = ev.networks.calls.get(ours.name) if ours else None
     return WholeNetwork(
         units.count(ev.largest),
         ev.device_name("gpu"),
@@ -59,6 +65,8 @@ def view(ev: Evidence) -> WholeNetwork | None:
             "colour, PyTorch in grey, darker in FP32, compiled dotted.",
         ),
         _beside(ev, shown),
+        _kernels(ev, ours, call) if ours and call else None,
+        f"What bounds {ours.name}: {analysis.bound(call)}" if ours and call else "",
         tuple(_problems(ev)),
     )
 
@@ -143,6 +151,27 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
     )
 
 
+def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
+    """The kernels of one call in the order of their first launches."""
+    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # which the counters are of
+    copy, whole = ev.gpu_run.gpu["copy_gb_per_s"], call.value(DURATION)
+    rows: list[tuple[Cell, ...]] = []
+    for kernel in dict.fromkeys(launch.kernel for launch in call.launches):
+        launches = tuple(launch for launch in call.launches if launch.kernel == kernel)
+        of_kernel = CountedCall(call.images, launches, len(launches))
+        ns = of_kernel.value(DURATION)
+        timed = (units.time(ns / 1e6), units.percent(ns / whole, 0)) if ns and whole else (MISSING, MISSING)
+        rows.append((profiles.short_name(kernel), str(len(launches)), *timed, *analysis.busy(of_kernel, copy)))
+    return Table(
+        "networks-kernels",
+        f"Kernels of {ours.name} at {units.count(call.images)} images, one by one under Nsight Compute: launches, time "
+        f"and its share. {analysis.busy_words('all launches', 'the longest', copy)}",
+        (*words("Kernel"), *numbers("Launches", "Time", "Share", *analysis.BUSY_HEAD)),
+        tuple(rows),
+        "dense",
+    )
+
+
 def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, Cell]:
     """The time from the host to the host, and what it is over the larger of its copies and the GPU's time."""
     host, copy = (ev.networks.time(one.name, ev.largest, kind) for kind in ("host", "copy"))
@@ -153,10 +182,13 @@ def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, 
 
 
 def _problems(ev: Evidence) -> list[str]:
-    """Implementations without a figure at the largest size, each reason once."""
+    """Implementations without a figure at the largest size, each reason once, and why our fastest was not counted."""
     found: dict[str, None] = {}
     for one in ev.networks.recorded:
         check = ev.networks.check(one.name, ev.largest)
         if check is not None and check.status != "ok":
             found[str(check.reason)] = None
+    ours = ev.networks.fastest(ev.largest, peers=False)
+    if ours and (reason := ev.networks.uncounted.get(ours.name)):
+        found[f"no hardware counters of {ours.name}: {reason}"] = None
     return list(found)

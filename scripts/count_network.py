@@ -1,0 +1,94 @@
+"""Read hardware counters of one implementation of a whole network with Nsight Compute: a row for each counter of each
+kernel of one call.
+
+The program starts itself again under ncu, with --inside, and calls the implementation twice: once to warm up,
+unprofiled, and once to be counted.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from warpbook import data, implementations, networks, sharing, tables, weights
+from warpbook.errors import exit_status
+from warpbook.harness.supervision import Failed, run_to_end
+from warpbook.implementations import Implementation
+from warpbook.machine import require_target
+from warpbook.networks import Network
+from warpbook.profiling import counting
+from warpbook.table import Row
+
+
+def call_network(implementation: Implementation, network: Network, weight_set: str, images: int) -> None:
+    """Call the implementation twice on images of the data set, the second time for ncu."""
+    import cupy
+    import numpy as np
+    from cupy.cuda import profiler
+
+    from warpbook.harness import gpu, whole
+
+    kernels = whole.kernels_of(implementation, gpu.require().arch)
+    parameters = {name: cupy.asarray(array) for name, array in weights.load(network, weight_set).items()}
+    x = cupy.asarray(np.ascontiguousarray(data.load(network)[0][:images])).astype(np.float32)
+    x *= np.float32(network.input.scale)
+    scores = cupy.empty((images, networks.CLASSES), np.float32)
+    labels = cupy.empty(images, np.int32)
+    call = implementation.prepare(kernels, network, images, parameters)
+    call(x, scores, labels)
+    cupy.cuda.runtime.deviceSynchronize()
+    profiler.start()
+    call(x, scores, labels)
+    cupy.cuda.runtime.deviceSynchronize()
+    profiler.stop()
+
+
+def count(
+    implementation: Implementation, network: Network, weight_set: str, images: int, metrics: list[str], timeout_s: float
+) -> list[Row]:
+    """Rows of COUNTERS for one call: its counters, or one row that says why there are none."""
+    place = {"tool": "ncu", "variant": implementation.name, "network": network.name, "layer": "", "size": images}
+    if implementation.problem:
+        failure: counting.Failure | None = ("compile_failed", f"{implementation.name}: {implementation.problem}")
+    elif reason := implementation.unsupported(network, images):
+        failure = ("unsupported", reason)
+    else:
+        inside = [sys.executable, __file__, "--implementation", implementation.name, "--network", network.name]
+        inside += ["--weights", weight_set, "--images", str(images), "--inside"]
+        with tempfile.TemporaryDirectory() as scratch:
+            report = Path(scratch) / "counted.ncu-rep"
+            counted, failure = counting.under_ncu(run_to_end, inside, metrics, timeout_s, report)
+        if counted and not failure:
+            return counting.rows_of(place, counted, metrics, len({row["launch"] for row in counted}))
+    assert failure
+    return [{**place, **counting.NOTHING, **Failed(*failure).columns}]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--weights", required=True)
+    parser.add_argument("--implementation", required=True)
+    parser.add_argument("--images", type=int, required=True)
+    parser.add_argument("--metrics", nargs="+", help="counters under ncu's names")
+    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--inside", action="store_true", help="call the implementation, under ncu")
+    arguments = parser.parse_args()
+    implementation = implementations.read(arguments.implementation)
+    network = networks.find(arguments.network)
+    if arguments.inside:
+        return call_network(implementation, network, arguments.weights, arguments.images)
+    require_target(tool="ncu")
+    with sharing.held("gpu", arguments.out) as rows:
+        rows += count(
+            implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout
+        )
+    tables.COUNTERS.write(rows, arguments.out)
+    for row in rows:
+        if row["status"] != "ok":
+            print(f"no counters of {row['variant']} on {row['network']}: {row['status']}: {row['reason']}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

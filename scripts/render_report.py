@@ -38,7 +38,7 @@ def render(
     commit, dirty = provenance.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
-    documents = rendering.documents(ev, ended, commit, dirty)
+    documents = rendering.Documents(ev, ended, commit, dirty)
     supplement = pdf.with_name(f"{pdf.stem}-supplement.pdf")
     weasyprint()  # once for both processes
     with (

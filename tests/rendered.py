@@ -45,7 +45,7 @@ def documents_with(newest_archive, opened) -> Callable[..., rendering.Documents]
         ev = Evidence(plan.make(config.load(values | changes, list(variants.discover()))), study, run)
         if ev.gpu_run:
             ev.gpu_run = run  # whose tables are read once for all studies
-        return rendering.documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
+        return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
 
     return make
 

@@ -15,9 +15,11 @@ from pathlib import Path
 import page
 import pytest
 import yaml
+from markupsafe import Markup
 from pypdf import PdfReader
 
 from warpbook import config, plan, provenance, runs, variants
+from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.report import evidence, pdf, rendering
 from warpbook.report.views import profiles
@@ -215,6 +217,23 @@ def test_every_reference_within_the_report_leads_somewhere(report):
     assert len(set(outline.ids)) == len(outline.ids)
     within = [link.removeprefix("#") for link in outline.links if link.startswith("#")]
     assert set(within) <= set(outline.ids)
+
+
+def test_a_link_that_leads_nowhere_fails_the_rendering(documents_with, monkeypatch):
+    sound = rendering.environment
+
+    def misled(ev, headings):
+        env = sound(ev, headings)
+        env.globals["heading"] = lambda *words, **more: (
+            headings(*words, **more) + Markup('<a href="#nowhere">there</a>')
+        )
+        return env
+
+    monkeypatch.setattr(rendering, "environment", misled)
+    made = documents_with("fa18-m1")
+    assert 'href="companion:fa18-m1.pdf#nowhere"' in made.supplement  # which is made first, and cannot know
+    with pytest.raises(UserError, match="links of the report lead nowhere: nowhere"):
+        _ = made.whole
 
 
 def test_no_value_is_printed_that_nobody_formatted(pages, more_pages):

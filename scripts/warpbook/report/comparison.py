@@ -173,7 +173,7 @@ class Comparison:
     def _times(self) -> list[dict[Place, list[np.ndarray]]]:
         """Op times of both runs, in ms, a series for each layer; places without a sound series on every layer left
         out."""
-        return [dict(series_by_place(run, self.networks)) for run in (self.base, self.head)]
+        return [series_by_place(run, self.networks) for run in (self.base, self.head)]
 
     @cached_property
     def places(self) -> list[Place]:
@@ -295,17 +295,17 @@ def _total(series: list[np.ndarray]) -> float:
     return float(sum(map(np.median, series)))
 
 
-def series_by_place(run: Run, networks: list[str]) -> Iterator[tuple[Place, list[np.ndarray]]]:
+def series_by_place(run: Run, networks: list[str]) -> dict[Place, list[np.ndarray]]:
     """A run's sound op times on those networks, in ms, a series for each layer, of each variant's own job."""
     samples = table_of(run, tables.SAMPLES, networks)
     samples = samples[(samples.job == samples.variant) & (samples.kind == "op")]
     samples = samples[samples.state == samples.device.map(STATE)]
-    samples = samples.assign(sound_ms=summaries.sound_ms(samples))
-    places: Iterable[Any] = samples.groupby(["variant", "network", "device", "size"], sort=False)
-    for key, rows in places:
-        series = [layer.sound_ms.dropna().to_numpy() for _, layer in rows.groupby("layer", sort=False)]
-        if all(map(len, series)):
-            yield Place(*key), series
+    keys = [samples[name] for name in ("variant", "network", "device", "size", "layer")]
+    layers: dict[Place, list[np.ndarray]] = {}
+    each_layer: Iterable[Any] = summaries.sound_ms(samples).groupby(keys, sort=False)
+    for (*place, _), times in each_layer:
+        layers.setdefault(Place(*place), []).append(times.dropna().to_numpy())
+    return {place: series for place, series in layers.items() if all(map(len, series))}
 
 
 def _facts(run: Run) -> Iterator[tuple[str, Any]]:

@@ -154,7 +154,7 @@ class History:
     def _places(self, run: Run) -> dict[Place, Series]:
         if id(run) not in self._held:
             named = [name for name in run.record["networks"] if self._named is None or name in self._named]
-            self._held[id(run)] = dict(comparison.series_by_place(run, named))
+            self._held[id(run)] = comparison.series_by_place(run, named)
         return self._held[id(run)]
 
     def _series(self, run: Run, network: str, device: str, size: int) -> dict[str, Series]:

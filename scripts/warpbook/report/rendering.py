@@ -6,12 +6,14 @@ import re
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from warpbook import provenance
+from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.report import words
 from warpbook.report.comparison import Comparison
@@ -109,33 +111,45 @@ class Part:
         return [entry for entry in self.headings if entry["level"] == 1]
 
 
-@dataclass(frozen=True)
 class Documents:
-    """A study's report: whole for a browser; report and supplement apart for paper, each leading to the other."""
+    """A study's report as HTML documents, stylesheets within, each made when it is asked for: `whole` for a browser,
+    `report` and `supplement` apart for paper, each leading to the other."""
 
-    whole: str
-    report: str
-    supplement: str
+    def __init__(self, ev: Evidence, made: datetime, commit: str, dirty: bool | None):
+        self._ev, self._cover = ev, cover.view(ev, made, commit, dirty)
 
+    @cached_property
+    def _behind(self) -> Part:
+        return _part(self._ev, "sections/supplement.html.j2")
 
-def documents(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Documents:
-    """The report as HTML documents, stylesheets within."""
-    supplement = _part(ev, "sections/supplement.html.j2")
-    report = _checked(ev, _part(ev, "report.html.j2", "sections/summary.html.j2"), supplement)
-    shell = templates().get_template("document.html.j2")
-    shown = cover.view(ev, made, commit, dirty)
-    shared = {"cover": shown, "stylesheets": _stylesheets(), "name": ev.name, "kind": "report"}
+    @cached_property
+    def _front(self) -> Part:
+        report = _part(self._ev, "report.html.j2", "sections/summary.html.j2")
+        return _checked(self._ev, report, self._behind)
 
-    def document(*parts: Part, others: list[dict[str, Any]], full_cover: bool) -> str:
-        return shell.render(parts=parts, contents=in_columns(parts), others=others, full_cover=full_cover, **shared)
+    def _document(self, *parts: Part, others: list[dict[str, Any]], full_cover: bool) -> str:
+        return templates().get_template("document.html.j2").render(
+            parts=parts, contents=in_columns(parts), others=others, full_cover=full_cover, cover=self._cover,
+            stylesheets=_stylesheets(), name=self._ev.name, kind="report",
+        )  # fmt: skip
 
-    alone = document(report, others=supplement.chapters, full_cover=True)
-    beside = document(supplement, others=[], full_cover=False)
-    return Documents(
-        whole=document(report, supplement, others=[], full_cover=True),
-        report=leading_to(f"{ev.name}-supplement.pdf", alone, supplement.body),
-        supplement=leading_to(f"{ev.name}.pdf", beside, report.front + report.body),
-    )
+    @cached_property
+    def supplement(self) -> str:
+        """What it has no place for is the report's, which need not be made for it."""
+        alone = self._document(self._behind, others=[], full_cover=False)
+        return leading_to(f"{self._ev.name}.pdf", alone, linked(alone))
+
+    @cached_property
+    def report(self) -> str:
+        alone = self._document(self._front, others=self._behind.chapters, full_cover=True)
+        return leading_to(f"{self._ev.name}-supplement.pdf", alone, ids(self._behind.body))
+
+    @cached_property
+    def whole(self) -> str:
+        document = self._document(self._front, self._behind, others=[], full_cover=True)
+        if lost := linked(document) - ids(document):
+            raise UserError(f"links of the report lead nowhere: {', '.join(sorted(lost))}")
+        return document
 
 
 def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
@@ -179,20 +193,30 @@ def _checked(ev: Evidence, report: Part, supplement: Part) -> Part:
     return Part(report.front, report.body + Markup(last), headings.entries)
 
 
-def leading_to(file: str, document: str, companion: str) -> str:
-    """A document whose links to what only its companion holds lead there: see `pdf.COMPANION`."""
-    here, there = (set(re.findall(r'\sid="([^"]+)"', text)) for text in (document, companion))
+def ids(document: str) -> set[str]:
+    """The places of a document that links can lead to."""
+    return set(re.findall(r'\sid="([^"]+)"', document))
+
+
+def linked(document: str) -> set[str]:
+    """The places that links of a document lead to."""
+    return set(re.findall(r'href="#([^"]+)"', document))
+
+
+def leading_to(file: str, document: str, there: set[str]) -> str:
+    """A document whose links to what only its companion holds, of the places `there`, lead there: see
+    `pdf.COMPANION`."""
+    beyond = there - ids(document)
 
     def led(link: re.Match[str]) -> str:
-        beyond = link[1] in there and link[1] not in here
-        return f'href="{COMPANION}{file}#{link[1]}"' if beyond else link[0]
+        return f'href="{COMPANION}{file}#{link[1]}"' if link[1] in beyond else link[0]
 
     return re.sub(r'href="#([^"]+)"', led, document)
 
 
 def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
     """The report and its supplement as one HTML document."""
-    return documents(ev, made, commit, dirty).whole
+    return Documents(ev, made, commit, dirty).whole
 
 
 # As `macros.html.j2` places a figure.

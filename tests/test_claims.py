@@ -150,17 +150,26 @@ def test_a_verdict_follows_from_where_the_whole_interval_lies(low, high, claim, 
 
 
 def test_a_comparison_not_taken_in_turn_concludes_nothing_that_drift_between_jobs_could_make(ev):
-    apart = [
-        speedup
+    apart = {
+        variant.name: speedup.ratio
         for variant in ev.ranking.measured("gpu")
         if variant.header.builds_on and (speedup := ev.times.total_speedup(variant.name, ev.largest)).paired is False
-    ]
+    }
     assert apart
-    for speedup in apart:
-        assert speedup.drift > 0
-        if speedup.verdict == "faster":
-            assert speedup.ratio.low > 1 + speedup.drift
+    for name, ratio in apart.items():
+        drift = max(ev.times.drift.limit(one, ev.largest) for one in (name, ev.plan.variants[name].header.builds_on))
+        assert drift > 0
+        assert ratio.low * (1 + drift) <= ratio.value <= ratio.high / (1 + drift)
     assert ev.times.total_speedup("unroll_gemm_streams", ev.largest).verdict == "ambiguous"
+
+
+def test_the_interval_of_a_ratio_over_a_library_holds_what_that_library_s_time_differs_by_between_jobs(ev):
+    peer = ev.ranking.best_peer.name
+    most = max(abs(one.change) for one in ev.times.drift.differences if (one.variant, one.size) == (peer, ev.largest))
+    ratio = ev.times.total_speedup(ev.ranking.best.name, ev.largest, over=peer).ratio
+    assert most > 0.02  # it chose another algorithm in another process
+    assert ratio.high > ratio.value * (1 + most)
+    assert ratio.low < ratio.value / (1 + most)
 
 
 def test_drift_is_of_a_variant_in_its_own_job_and_in_another_s(ev):

@@ -21,7 +21,9 @@ from warpbook.report.views import headlines
     ],
 )
 def test_a_card_shows_a_figure_only_where_its_interval_deserves_one(value, low, high, n, drift, shown):
-    card = headlines.fact("Over", Speedup(Estimate(value, low, high, n), False, "faster", drift), "not measured")
+    card = headlines.fact(
+        "Over", Speedup(Estimate(value, low, high, n).widened(drift), False, "faster"), "not measured"
+    )
     assert card.value == shown
     assert f"n\u202f{n}" in card.detail
 

@@ -28,6 +28,10 @@ class Estimate:
         """Half the interval's width over the value; infinite where there is no interval."""
         return (self.high - self.low) / 2 / self.value if math.isfinite(self.low) else math.inf
 
+    def widened(self, drift: float) -> "Estimate":
+        """The same, its ends farther by what may have differed between two measurements, as a share."""
+        return Estimate(self.value, self.low / (1 + drift), self.high * (1 + drift), self.n)
+
 
 def _ranks(n: int) -> tuple[int, int]:
     """0-based ranks of the two order statistics that cover the median with at least 95 % probability, n >= 6.

@@ -193,7 +193,7 @@ class Claims:
         after = self._times.op(variant.name, layer.name, size, kind)
         if speedup is None or after is None:
             raise Undecided(self._unmeasured(variant.name, over))
-        ratio = speedup.within_drift
+        ratio = speedup.ratio
         change = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.n)
         return Figure(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired, OPEN)
 

@@ -60,7 +60,7 @@ class Drift:
         ]
 
     def limit(self, variant: str, size: int) -> float:
-        """The drift that a comparison with a variant in a job of its own has to allow for: the largest seen of any at
+        """The drift that a comparison of a variant in a job of its own has to allow for: the largest seen of any at
         that size, or of that variant there or, where it was not seen there, at any size."""
         device = self._scope.plan.variants[variant].device
         own = [one for one in self.differences if one.variant == variant]

@@ -1,6 +1,7 @@
 """Times of whole networks on a GPU, from images on the device to scores and labels there."""
 
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -70,9 +71,25 @@ class NetworkTimes:
 
     @remembered
     def ratio(self, name: str, over: str, size: int) -> Estimate | None:
-        """Times of `over` over those of `name`, taken in two jobs; None where one has no sound figure."""
+        """Times of `over` over those of `name`, taken in two jobs, the interval widened by the drift between such; None
+        where one has no sound figure."""
         mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))
-        return estimates.unpaired_ratio(others, mine) if len(mine) and len(others) else None
+        if not len(mine) or not len(others):
+            return None
+        return estimates.unpaired_ratio(others, mine).widened(self._drift(size, name, over))
+
+    def _drift(self, size: int, *names: str) -> float:
+        """How far times of two jobs may differ for that: the largest difference seen of ours, or one of these, at a
+        size, between its own job and one of what builds on it."""
+        frame = self._samples[(self._samples["size"] == size) & (self._samples.kind == "gpu")]
+        medians: dict[Any, float] = frame.groupby(["job", "variant"]).time_ms.median().to_dict()
+        of = {one.name for one in self.recorded if not one.header.peer} | set(names)
+        changes = [
+            abs(ms / medians[variant, variant] - 1)
+            for (job, variant), ms in medians.items()
+            if job != variant and variant in of and (variant, variant) in medians
+        ]
+        return float(max(changes, default=0.0))
 
     @cached_property
     def _counters(self) -> pd.DataFrame:

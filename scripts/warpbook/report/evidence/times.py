@@ -1,6 +1,6 @@
 """Times and speedups from the samples of the runs cited."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,19 +22,14 @@ Series = np.ndarray
 
 @dataclass(frozen=True)
 class Speedup:
-    """Time of one variant over another's, how it was had, and what it allows to say."""
+    """Time of one variant over another's, how it was had, and what it allows to say.
+
+    Of two that were not timed in turn the interval holds how far they may differ for that.
+    """
 
     ratio: Estimate
     paired: bool
     verdict: str
-    drift: float = 0.0
-    """How far the two may differ for having been timed in two jobs; the verdict allows for it."""
-
-    @property
-    def within_drift(self) -> Estimate:
-        """The ratio with its interval widened by the drift."""
-        ratio = self.ratio
-        return Estimate(ratio.value, ratio.low / (1 + self.drift), ratio.high * (1 + self.drift), ratio.n)
 
 
 class Times:
@@ -129,7 +124,7 @@ class Times:
         base, mine = (self._sound(name, layer, size, kind) for name in (over, variant))
         if not len(base) or not len(mine):
             return None
-        return self._apart(estimates.unpaired_ratio(base, mine), over, size)
+        return self._apart(estimates.unpaired_ratio(base, mine), variant, over, size)
 
     @remembered
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
@@ -147,7 +142,7 @@ class Times:
         base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
         if not base_series or not series:
             return None
-        return self._apart(estimates.ratio_of_sums(base_series, series, paired=False), over, size)
+        return self._apart(estimates.ratio_of_sums(base_series, series, paired=False), variant, over, size)
 
     def _verdict(self, ratio: Estimate) -> str:
         return estimates.verdict(ratio, self._scope.config.measuring.same_within)
@@ -155,11 +150,10 @@ class Times:
     def _paired(self, ratio: Estimate) -> Speedup:
         return Speedup(ratio, True, self._verdict(ratio))
 
-    def _apart(self, ratio: Estimate, over: str, size: int) -> Speedup:
+    def _apart(self, ratio: Estimate, variant: str, over: str, size: int) -> Speedup:
         """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
-        drift = self.drift.limit(over, size)
-        apart = Speedup(ratio, False, "", drift)
-        return replace(apart, verdict=self._verdict(apart.within_drift))
+        within = ratio.widened(max(self.drift.limit(name, size) for name in (variant, over)))
+        return Speedup(within, False, self._verdict(within))
 
     def fp32_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
         """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""

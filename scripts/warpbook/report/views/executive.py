@@ -207,7 +207,7 @@ def _caveats(ev: Evidence) -> Iterator[str]:
         )
     if ev.ranking.best_peer:
         yield (
-            "ratios marked † are of times not taken in turn, and drift between jobs is not in their intervals"
+            "ratios marked † are of times not taken in turn, their intervals widened by the drift seen between jobs"
             f"{_drift_of(ev, ev.ranking.best_peer.name)}"
         )
     if not ev.problems.table.empty:

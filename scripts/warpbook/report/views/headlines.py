@@ -15,7 +15,7 @@ UNSETTLED = "not settled"
 
 def deserves_figure(speedup: Speedup) -> bool:
     """Whether a speedup's interval, any drift between jobs within it, is narrow enough and of enough samples."""
-    ratio = speedup.within_drift
+    ratio = speedup.ratio
     return ratio.n >= FEWEST and ratio.high <= WIDEST * ratio.low  # of no interval, neither compares
 
 

@@ -135,8 +135,8 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
         "call, and the host's clock around it and a wait; "
         f"{HOSTED if hosted else ''}the times of the fastest framework over each one's, in two processes (†), the "
-        "interval made of both medians'; the error of the scores over the norm of those in float64; labels that differ "
-        "from float64's.",
+        "interval made of both medians' and widened by the drift between jobs; the error of the scores over the norm "
+        "of those in float64; labels that differ from float64's.",
         (
             *words("Implementation"),
             *numbers(

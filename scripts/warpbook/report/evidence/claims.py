@@ -332,7 +332,7 @@ def _summed_up(figures: tuple[Figure, ...]) -> tuple[str, str]:
     if said <= {REFUTED, OPEN}:
         return "refuted", ""
     if REFUTED in said:
-        return "partly", "the places differ"
+        return "partly", "held in some places, refuted in others"
     if SHORT in said:
         return "partly", "the direction is right, the amount is not"
     return "partly", "some intervals hold both"

@@ -17,6 +17,8 @@ from warpbook.report.views import headlines
         (2.0, 1.9, 2.1, 2, 0.0, headlines.UNSETTLED),
         (2.0, math.nan, math.nan, 1, 0.0, headlines.UNSETTLED),
         (2.0, 1.7, 2.3, 9, 0.0, "2.00×"),
+        (5.462, 5.376, 5.654, 10, 0.0743, "5.5×"),
+        (22.74, 22.71, 22.88, 6, 0.0, "22.7×"),
         (2.0, 1.7, 2.3, 9, 0.2, headlines.UNSETTLED),
     ],
 )

@@ -27,5 +27,6 @@ def fact(label: str, speedup: Speedup | None, missing: str, where: str = "") -> 
     how = "timed in turn" if speedup.paired else "not timed in turn"
     behind = f"{units.ratio_interval(speedup.ratio)} {units.sample_size([speedup.ratio])}, {how}{where}"
     if deserves_figure(speedup):
-        return Fact(label, units.ratio(speedup.ratio.value), behind)
+        # No more digits than the interval supports, and few enough for a card.
+        return Fact(label, min(units.ratio(speedup.ratio.value), units.ratio_within(speedup.ratio), key=len), behind)
     return Fact(label, UNSETTLED, f"{behind}: too wide or of too few samples for a figure", "name")

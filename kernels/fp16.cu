@@ -15,7 +15,6 @@ constants: {TILE: 16}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 32, H: 16, M: 1, N: 1}}
 limits:    {M: 65535, N: 65535}
 least_arch: sm_60
-beyond_emulator: half-precision arithmetic
 */
 
 #include <cuda_fp16.h>

@@ -22,7 +22,6 @@ constants: {TILE: 16, LATER_12_TILES: 4, LATER_12_TOGETHER: 4, LATER_12_THREADS:
             FIRST_72_THREADS: 256, FIRST_72_BLOCKS: 1, FIRST_86_TILES: 2, FIRST_86_THREADS: 128, FIRST_86_BLOCKS: 4}
 limits:    {M: 65535, N: 65535}
 least_arch: sm_80
-beyond_emulator: tensor cores (inline PTX)
 */
 
 #include <cuda_fp16.h>

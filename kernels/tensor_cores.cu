@@ -14,7 +14,6 @@ precision: tf32
 constants: {WARPS: 4, OUTPUT_TILES: 4, MAP_TILES: 3, STEPS: 25, PATCH: 3456}
 limits:    {K: 9, W: 384, M: 1572840}  # K lines of input fit into PATCH, and K*K taps into STEPS groups of 8
 least_arch: sm_80
-beyond_emulator: tensor cores (inline PTX)
 */
 
 // The nearest TF32 number: 10 bits of mantissa.

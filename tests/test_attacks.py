@@ -88,9 +88,41 @@ def test_a_variant_s_own_source_is_right_under_the_sanitizers_whatever_the_order
     assert sum(row["ok"] for row in rows) >= 2 * (len(checking.RAGGED_LAYERS) - 1)
 
 
-def test_a_variant_beyond_the_emulator_says_what_it_uses(tmp_path):
-    text = (variants.FOLDER / "direct.cu").read_text()
-    (tmp_path / "mine.cu").write_text(text.replace("limits:", "beyond_emulator: inline PTX\nlimits:"))
-    (row,) = attacks.checked(tmp_path, "mine", "emulator")
-    assert row["status"] == "unsupported"
-    assert "beyond the emulator: inline PTX" in row["reason"]
+@needs_compiler
+@pytest.mark.parametrize("network", ["fa18", "fa19", "ece408"])
+def test_products_of_halves_are_right_on_every_network_s_layers_where_tensor_cores_are_emulated(network, tmp_path):
+    for file in variants.read("split_fp16").files:
+        shutil.copy(file, tmp_path)
+    rows = attacks.checked(tmp_path, "split_fp16", "emulator", network)
+    assert all(row["ok"] for row in rows)
+    of_layers = [row for row in rows if row["layer"].startswith("conv")]
+    assert len(of_layers) == 4  # of integers and of real numbers
+    assert 0 < max(row["rel_l2_err"] for row in of_layers) < 1e-6  # of FP32 sums
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("split_fp16", '"r"(a.y), "r"(a.z)', '"r"(a.z), "r"(a.y)', "outputs are wrong"),
+        ("split_fp16", "(first - kept.x, second - kept.y)", "(0.0f, 0.0f)", "exceeds what fp32 allows"),
+        ("split_fp16", "if (__syncthreads_or(beyond)) {", "if (beyond) {", "outputs are NaN or infinite"),
+        ("tensor_cores", 'asm volatile("mma', 'if (threadIdx.x) asm volatile("mma', "wait for others that do not come"),
+        ("tensor_cores", "cvt.rna.tf32.f32", "cvt.rz.tf32.f32", "inline PTX (cvt.rz.tf32.f32 %0, %1), line 23"),
+        (
+            "tensor_cores",
+            "mma.sync.aligned.m16n8k8",
+            "mma.sync.aligned.m16n8k4",
+            "inline PTX (mma.sync.aligned.m16n8k4",
+        ),
+    ],
+)
+def test_the_emulator_sees_a_fault_in_a_kernel_on_tensor_cores_and_says_what_of_ptx_it_lacks(
+    name, old, new, words, tmp_path
+):
+    for file in variants.read(name).files:
+        (tmp_path / file.name).write_text(file.read_text().replace(old, new))
+    rows = attacks.checked(tmp_path, name, "emulator")
+    failed = [row for row in rows if not row["ok"]]
+    assert failed and words in failed[-1]["reason"]
+    assert {row["status"] for row in failed} == {"unsupported" if "PTX" in words else "wrong_result"}

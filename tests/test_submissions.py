@@ -194,11 +194,11 @@ def test_a_submission_s_project_holds_its_files_as_variants_over_their_baselines
 
 
 def test_what_a_file_says_of_itself_in_a_header_decides_nothing(tmp_path):
-    claim = "/*\nprecision: fp16\nbeyond_emulator: everything\n*/\n"
+    claim = "/*\nprecision: fp16\nleast_arch: sm_900\n*/\n"
     folder = hand_in(tmp_path / "mine", final=claim + RIGHT.read_text())
     submissions.open_room(tmp_path / "room", "mine", folder, shared())
     made = variants.discover(tmp_path / "room" / "kernels")["final"]
-    assert (made.header.precision, made.header.beyond_emulator, made.problem) == ("fp32", "", "")
+    assert (made.header.precision, made.header.least_arch, made.problem) == ("fp32", "", "")
     assert made.code.splitlines()[5:] == RIGHT.read_text().splitlines()[1:]
 
 

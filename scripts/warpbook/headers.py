@@ -62,7 +62,6 @@ class Header(BaseModel):
     constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable in constant memory that w is copied to")
     sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
     least_arch: str = Field("", pattern=r"^(sm_\d+)?$", description="oldest architecture that it is for, as sm_80")
-    beyond_emulator: str = Field("", description="what it uses that the CPU emulation lacks; empty where nothing")
     limits: Limits = Limits()
 
     @model_validator(mode="after")

@@ -454,3 +454,66 @@ void mma_sync(fragment<accumulator, m, n, k, TD>& d, const fragment<matrix_a, m,
 
 }  // namespace nvcuda::wmma
 using nvcuda::wmma::__float_to_tf32;
+
+// ---- PTX that may stand in a source: see translation.py. Sums are rounded here, where a tensor core cuts off. ----
+
+namespace emulator::ptx {
+
+struct Tile { float* d[4]; float c[4]; unsigned a[4], b[2]; };  // a lane's part of a (16 x k) * b (k x 8) + c
+
+template <int k, bool halves> EMULATOR_UNWATCHED void multiplied(Lanes lanes)
+{
+    static float a[16][k], b[k][8], d[16][8];
+    constexpr int registers = halves ? k / 4 : k / 2;  // of a; half as many of b
+    auto put = [](unsigned bits, int at, auto place) {
+        if (halves) {
+            place(2 * (at % 4) + at / 4 * 8) = from_half(uint16_t(bits));
+            place(2 * (at % 4) + at / 4 * 8 + 1) = from_half(uint16_t(bits >> 16));
+        } else {
+            bits &= ~0x1FFFu;
+            std::memcpy(&place(at % 4 + at / 4 * 4), &bits, 4);
+        }
+    };
+    for (unsigned lane = 0; lane < WARP; ++lane) {
+        const Tile& tile = lanes.of<Tile>(lane);
+        const int g = lane / 4, t = lane % 4;
+        for (int r = 0; r < registers; ++r) put(tile.a[r], t + r / 2 * 4, [&](int i) -> float& { return a[g + r % 2 * 8][i]; });
+        for (int r = 0; r < registers / 2; ++r) put(tile.b[r], t + r * 4, [&](int i) -> float& { return b[i][g]; });
+        for (int i = 0; i < 4; ++i) d[g + i / 2 * 8][2 * t + i % 2] = tile.c[i];
+    }
+    for (int i = 0; i < 16; ++i)
+        for (int p = 0; p < k; ++p)
+            for (int j = 0; j < 8; ++j) d[i][j] += a[i][p] * b[p][j];
+    for (unsigned lane = 0; lane < WARP; ++lane)
+        for (int i = 0; i < 4; ++i) *lanes.of<Tile>(lane).d[i] = d[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
+}
+
+template <int k, bool halves> void multiply(Tile mine, int line)
+{
+    together(~0u, line, &mine, [](Lanes lanes, int line) {
+        if (~lanes.present) stop("a tensor core's product by less than a whole warp", line);
+        multiplied<k, halves>(lanes);
+    });
+}
+
+inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+    unsigned b0, unsigned b1, float c0, float c1, float c2, float c3, int line = __builtin_LINE())
+{
+    multiply<16, true>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
+}
+inline void mma_sync_aligned_m16n8k8_row_col_f32_f16_f16_f32(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1, unsigned b0,
+    float c0, float c1, float c2, float c3, int line = __builtin_LINE())
+{
+    multiply<8, true>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1}, {b0}}, line);
+}
+inline void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+    unsigned b0, unsigned b1, float c0, float c1, float c2, float c3, int line = __builtin_LINE())
+{
+    multiply<8, false>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
+}
+inline void cvt_rna_tf32_f32(unsigned& to, float value) { to = (__float_as_uint(value) + 0x1000) & ~0x1FFFu; }
+template <class T> void mov_u32(T& to, unsigned value) { to = T(value); }
+template <class T> void prefetch_global_L1(const T*) {}
+template <class T> void prefetch_global_L2(const T*) {}
+
+}  // namespace emulator::ptx

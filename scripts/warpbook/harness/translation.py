@@ -22,6 +22,15 @@ PROVIDED = {
     "device_launch_parameters.h", "vector_types.h", "vector_functions.h", "driver_types.h", "math_functions.h",
     "sm_60_atomic_functions.h", "cuda_profiler_api.h", "host_defines.h", "math_constants.h", "device_types.h",
 }  # fmt: skip
+PTX = {
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32", "mov.u32", "prefetch.global.L1",
+    "prefetch.global.L2",
+}  # fmt: skip
+"""Instructions that may stand in the source as PTX: functions of these names, `_` for a dot, do the same."""
+SPECIAL = {f"%%{name}.{axis}": f"{variable}.{axis}" for name, variable in
+           (("tid", "threadIdx"), ("ctaid", "blockIdx"), ("ntid", "blockDim"), ("nctaid", "gridDim"))
+           for axis in "xyz"}  # fmt: skip
 Edit = tuple[int, int, str]
 
 
@@ -35,8 +44,10 @@ def to_host(source: str, name: str, own: dict[str, str]) -> str:
 
     Raises Failed, unsupported, for what cannot be emulated, UserError for what CUDA would refuse.
     """
-    text = re.sub(r"\b__align__\b", "alignas  ", source).encode()
-    root = syntax.parsed(text.decode())
+    source = re.sub(r"\b__align__\b", "alignas  ", source)
+    # No macro: the host's own headers have the word in attributes.
+    source = re.sub(r"(?<!\()\b__noinline__\b", " " * len("__noinline__"), source)
+    root, text = syntax.parsed(source), source.encode()
     edits: list[Edit] = []
     for node in syntax.walk(root):
         if node.type == "call_expression" and (config := syntax.child(node, "kernel_call_syntax")):
@@ -45,6 +56,8 @@ def to_host(source: str, name: str, own: dict[str, str]) -> str:
             edits += _declared(node, name)
         elif node.type == "preproc_include":
             edits += _included(node, own)
+        elif node.type == "gnu_asm_expression":
+            edits.append((node.start_byte, node.end_byte, _instructions(node)))
     made = _edited(text, edits).decode()
     plain = sources.without_comments(made)
     for left, what in (("<<<", "this launch"), ("__shared__", "this declaration in shared memory")):
@@ -115,6 +128,35 @@ def _declared(declaration: "Node", name: str) -> Iterator[Edit]:
             made = f"static {kind}*& {called} = reinterpret_cast<{kind}*&>(emulator::dynamic_base);"
         behind.append(made)
     yield declaration.end_byte, declaration.end_byte, " " + " ".join(behind)
+
+
+def _instructions(assembly: "Node") -> str:
+    """PTX as calls, an instruction's operands in their order."""
+    line = assembly.start_point.row + 1
+    code = "".join(syntax.words(node) for node in syntax.walk(assembly) if _of_code(node, assembly))
+    held = [
+        syntax.words(node.child_by_field_name("value"))
+        for node in syntax.walk(assembly)
+        if node.type in ("gnu_asm_output_operand", "gnu_asm_input_operand")
+    ]
+    calls = []
+    for instruction in filter(None, map(str.strip, code.split(";"))):
+        name, _, operands = instruction.partition(" ")
+        words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word]
+        named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)}
+        if name not in PTX or not named.keys() >= set(words):
+            raise beyond(f"inline PTX ({instruction})", line)
+        given = [named[word] for word in words]
+        calls.append(f"emulator::ptx::{name.replace('.', '_')}({', '.join(given)})")
+    return f"({', '.join(calls)})" if calls else "((void)0)"
+
+
+def _of_code(node: "Node", assembly: "Node") -> bool:
+    """Whether a node is a piece of the text of an assembly."""
+    if node.type != "string_content" or node.parent is None:
+        return False
+    literal = node.parent if node.parent.parent == assembly else node.parent.parent
+    return literal is not None and literal == assembly.child_by_field_name("assembly_code")
 
 
 def _in_extent(node: "Node", declarator: "Node") -> bool:

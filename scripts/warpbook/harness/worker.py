@@ -31,6 +31,8 @@ class Worker:
         self._library = library
         self._emulated = how == EMULATED
         self._driver = nvcc.Driver(library) if how == DRIVEN and library else None
+        if self._emulated:
+            emulator.CuPy.install()
 
     def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
         self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)

@@ -8,7 +8,7 @@ import pytest
 
 from warpbook import tables, variants
 from warpbook.files import PROJECT
-from warpbook.harness import attacks, checking, emulator
+from warpbook.harness import attacks, checking, emulator, translation
 from warpbook.harness.attacks import ATTACKS, Attack
 
 needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
@@ -86,6 +86,17 @@ def test_a_variant_s_own_source_is_right_under_the_sanitizers_whatever_the_order
     failed = [row["reason"] for row in rows if not row["ok"] and row["status"] != "unsupported"]
     assert not failed
     assert sum(row["ok"] for row in rows) >= 2 * (len(checking.RAGGED_LAYERS) - 1)
+
+
+def test_ptx_becomes_calls_with_each_instruction_s_operands_in_their_order():
+    source = """__device__ unsigned f(float x) {
+        unsigned y, z;
+        asm volatile("mov.u32 %1, %%ctaid.y;\\n\\t"
+                     "cvt.rna.tf32.f32\\n" "%0, %2;" : "=r"(y), "=r"(z) : "f"(x) : "memory");
+        return y + z; }"""
+    made = translation.to_host(source, "mine.cu", {})
+    assert "(emulator::ptx::mov_u32(z, blockIdx.y), emulator::ptx::cvt_rna_tf32_f32(y, x))" in made
+    assert made.count("\n") == source.count("\n")
 
 
 @needs_compiler

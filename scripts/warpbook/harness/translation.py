@@ -133,14 +133,18 @@ def _declared(declaration: "Node", name: str) -> Iterator[Edit]:
 def _instructions(assembly: "Node") -> str:
     """PTX as calls, an instruction's operands in their order."""
     line = assembly.start_point.row + 1
-    code = "".join(syntax.words(node) for node in syntax.walk(assembly) if _of_code(node, assembly))
+    pieces = [
+        " " if node.type == "escape_sequence" else syntax.words(node)  # the ends of its lines
+        for node in syntax.walk(syntax.field(assembly, "assembly_code") or assembly)
+        if node.type in ("string_content", "escape_sequence")
+    ]
     held = [
-        syntax.words(node.child_by_field_name("value"))
+        syntax.words(syntax.field(node, "value"))
         for node in syntax.walk(assembly)
         if node.type in ("gnu_asm_output_operand", "gnu_asm_input_operand")
     ]
     calls = []
-    for instruction in filter(None, map(str.strip, code.split(";"))):
+    for instruction in filter(None, map(str.strip, "".join(pieces).split(";"))):
         name, _, operands = instruction.partition(" ")
         words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word]
         named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)}
@@ -149,14 +153,6 @@ def _instructions(assembly: "Node") -> str:
         given = [named[word] for word in words]
         calls.append(f"emulator::ptx::{name.replace('.', '_')}({', '.join(given)})")
     return f"({', '.join(calls)})" if calls else "((void)0)"
-
-
-def _of_code(node: "Node", assembly: "Node") -> bool:
-    """Whether a node is a piece of the text of an assembly."""
-    if node.type != "string_content" or node.parent is None:
-        return False
-    literal = node.parent if node.parent.parent == assembly else node.parent.parent
-    return literal is not None and literal == assembly.child_by_field_name("assembly_code")
 
 
 def _in_extent(node: "Node", declarator: "Node") -> bool:

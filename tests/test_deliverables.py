@@ -37,7 +37,7 @@ def test_a_deliverable_that_the_report_lacks_fails_the_rendering_with_its_name_a
     studies = {**VALUES["studies"], "fa18-m1": {**VALUES["studies"]["fa18-m1"], "deliverables": {
         "Framework on the GPU": "m1-gpu", "List of kernels": "m1-kernel"}}}  # fmt: skip
     with pytest.raises(UserError) as refused:
-        documents_with("fa18-m1", studies=studies)
+        _ = documents_with("fa18-m1", studies=studies).report
     assert "the report of fa18-m1 lacks" in str(refused.value)
     assert "List of kernels: no place is called 'm1-kernel': did you mean 'm1-kernels'?" in str(refused.value)
     assert "Framework on the GPU" not in str(refused.value)

@@ -76,14 +76,14 @@ def test_right_cpp_passes_where_it_is_isolated_and_where_it_is_timed(cpp_variant
         assert reals["ok"] and reals["max_abs_err"] > 0
 
 
-CHANGED = "y[i] = const_cast<float&>(x[0]) = sum"
+CHANGED = "y[i] = sum;\n    }\n    const_cast<float&>(x[0]) = y[0] + 1;\n"  # when no thread reads it any more
 WRONG = {
     "a misspelt name": (("float sum =", "float summ ="), "compile_failed", r"mine\.cpp:\d+:\d+: error: .*sum"),
     "no conv_forward": (("conv_forward", "forward"), "compile_failed", "undefined reference to `conv_forward'"),
     "other parameters": (("int K)", "long K)"), "compile_failed", "conflicting declaration"),
     "a wild write": (("y[i] =", "y[i + (1 << 28)] ="), "launch_failed", "its process died: SIGSEGV"),
     "one map too few": (("i < N * M *", "i < N * (M - 1) *"), "wrong_result", "outputs unwritten"),
-    "its input changed": (("y[i] = sum", CHANGED), "wrong_result", "changes its input"),
+    "its input changed": (("y[i] = sum;\n    }\n", CHANGED), "wrong_result", "changes its input"),
 }
 
 

@@ -101,6 +101,7 @@ rule count_network:
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network)[0],
         metrics=[*counters.ALWAYS, counters.TENSOR],
         timeout=CONFIG.measuring.timeout_s,
+        rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
         rerun_on_columns=dependencies.columns(tables.COUNTERS),
         rerun_on_device=PLAN.identity("gpu"),
     message:

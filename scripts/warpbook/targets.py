@@ -18,14 +18,13 @@ class WholeNetworks:
     plan: Plan
 
     @property
+    def _networks(self) -> list[str]:
+        return [network for network in self.plan.networks if self.plan.weight_sets(network)]
+
+    @property
     def parts(self) -> list[str]:
         """Samples and checks of each, made by one job."""
-        places = [
-            f"gpu/{network}/{name}"
-            for network in self.plan.networks
-            if self.plan.weight_sets(network)
-            for name in implementations.names()
-        ]
+        places = [f"gpu/{network}/{name}" for network in self._networks for name in implementations.names()]
         kinds = (("network_samples", ".csv.gz"), ("network_checks", ".csv"))
         return [f"{PARTS}/{kind}/{place}{ending}" for place in places for kind, ending in kinds]
 
@@ -33,12 +32,8 @@ class WholeNetworks:
     def counters(self) -> list[str]:
         """Hardware counters of ours, where a profiler that reads them is here."""
         ours = [name for name, one in implementations.discover().items() if not one.header.peer]
-        networks = [network for network in self.plan.networks if self.plan.weight_sets(network)]
-        return [
-            f"{PARTS}/counters/networks/{network}/{name}.csv"
-            for network in (networks if "ncu" in self.plan.profilers else [])
-            for name in ours
-        ]
+        networks = self._networks if "ncu" in self.plan.profilers else []
+        return [f"{PARTS}/counters/networks/{network}/{name}.csv" for network in networks for name in ours]
 
     def sources(self, name: str) -> list[str]:
         """Files of an implementation."""

@@ -481,9 +481,7 @@ template <int k, bool halves> EMULATOR_UNWATCHED void multiplied(Lanes lanes)
         for (int r = 0; r < registers / 2; ++r) put(tile.b[r], t + r * 4, [&](int i) -> float& { return b[i][g]; });
         for (int i = 0; i < 4; ++i) d[g + i / 2 * 8][2 * t + i % 2] = tile.c[i];
     }
-    for (int i = 0; i < 16; ++i)
-        for (int p = 0; p < k; ++p)
-            for (int j = 0; j < 8; ++j) d[i][j] += a[i][p] * b[p][j];
+    nvcuda::wmma::multiplied<16, 8, k>(*a, *b, *d);
     for (unsigned lane = 0; lane < WARP; ++lane)
         for (int i = 0; i < 4; ++i) *lanes.of<Tile>(lane).d[i] = d[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
 }
@@ -511,7 +509,7 @@ inline void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(float& d0, float&
 {
     multiply<8, false>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
 }
-inline void cvt_rna_tf32_f32(unsigned& to, float value) { to = (__float_as_uint(value) + 0x1000) & ~0x1FFFu; }
+inline void cvt_rna_tf32_f32(unsigned& to, float value) { to = __float_as_uint(nvcuda::wmma::__float_to_tf32(value)); }
 template <class T> void mov_u32(T& to, unsigned value) { to = T(value); }
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from warpbook.report.evidence.remembered import remembered
 from warpbook.report.evidence.scope import Scope
 
 Key = tuple[str, str, str, int, str, str]
@@ -59,6 +60,7 @@ class Drift:
             and not self._scope.plan.variants[one.variant].header.peer
         ]
 
+    @remembered
     def limit(self, variant: str, size: int) -> float:
         """The drift that a comparison of a variant in a job of its own has to allow for: the largest seen of any at
         that size, or of that variant there or, where it was not seen there, at any size."""

@@ -108,9 +108,11 @@ class Ranking:
     def _way(self, start: str, chain: list[Variant]) -> list[Variant]:
         """A chain begun at `start`: back over what that builds on to where the two part, if it was measured."""
         first = next((variant for variant in self.measured("gpu") if variant.name == start), chain[0])
-        back = [step for step in reversed(self.chain(first)) if step not in chain]
-        joint = max(place for place, step in enumerate(chain) if step in self.chain(first))
-        return [*back, *chain[joint:]]
+        behind = self.chain(first)
+        shared = [step for step in chain if step in behind]
+        if not shared:
+            return chain
+        return [*(step for step in reversed(behind) if step not in chain), *chain[chain.index(shared[-1]) :]]
 
     @cached_property
     def combinations(self) -> list[tuple[Variant, list[Variant]]]:

@@ -38,7 +38,7 @@ def op_times(ev: Evidence) -> str:
     kept = [variant for variant in ranked if variant.header.peer or variant == ev.ranking.naive]
     others = [variant for variant in ranked if variant not in kept][: MOST_SHOWN - len(kept)]
     shown = [variant for variant in ranked if variant in kept or variant in others]
-    figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.18 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.155 * len(shown)), layout="constrained")
     panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
     for axes, layer in zip(panels, ev.layers, strict=True):
         times = [time for variant in shown if (time := ev.times.op(variant.name, layer.name, size))]

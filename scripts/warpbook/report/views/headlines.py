@@ -29,4 +29,4 @@ def fact(label: str, speedup: Speedup | None, missing: str, where: str = "") -> 
     if deserves_figure(speedup):
         # No more digits than the interval supports, and few enough for a card.
         return Fact(label, min(units.ratio(speedup.ratio.value), units.ratio_within(speedup.ratio), key=len), behind)
-    return Fact(label, UNSETTLED, f"{behind}: too wide or of too few samples for a figure", "name")
+    return Fact(label, UNSETTLED, f"{behind}: too uncertain for one number", "name")

@@ -4,7 +4,7 @@
     snakemake --cores 1 measure     this machine's run: results/run/
     snakemake --cores 1 archive     that run packed: reports/runs/<run_id>.zip
     snakemake --cores 1 check       correctness of every variant, nothing timed
-    snakemake --cores 1 sanitize    every variant under compute-sanitizer
+    snakemake --cores 1 sanitize    every variant and whole network under compute-sanitizer
     snakemake --cores 1 count       hardware counters of every variant and whole network, with Nsight Compute
     snakemake --cores all stream    inference of a million images and more, over every GPU: results/stream/streams.csv
     snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf

@@ -60,18 +60,35 @@ rule sanitize_variant:
         gres=GRES["gpu"],
         slurm_extra=SLURM_EXTRA["gpu"],
     params:
+        variant=lambda wildcards: wildcards.variant,
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_columns=dependencies.columns(tables.SANITIZER),
         rerun_on_device=PLAN.identity("gpu"),
     message:
-        "compute-sanitizer over {wildcards.variant}"
+        "compute-sanitizer over {params.variant}"
     shell:
-        "python3 {input.program:q} --variant {wildcards.variant:q} --timeout {params.timeout:q}"
+        "python3 {input.program:q} --variant {params.variant:q} --timeout {params.timeout:q}"
         " --out {output.sanitizer:q} 2> >(tee {log:q} >&2)"
 
 
+use rule sanitize_variant as sanitize_network with:
+    input:
+        program="scripts/sanitize_variant.py",
+        modules=dependencies.of("sanitize_variant.py", "gpu"),
+        variant=lambda wildcards: WHOLE.sources(wildcards.implementation),
+    output:
+        sanitizer="results/parts/sanitizer/networks/{implementation}.csv",
+    log:
+        "logs/sanitize_network/{implementation}.log",
+    params:
+        variant=lambda wildcards: f"networks/{wildcards.implementation}",
+        timeout=CONFIG.measuring.timeout_s,
+        rerun_on_columns=dependencies.columns(tables.SANITIZER),
+        rerun_on_device=PLAN.identity("gpu"),
+
+
 rule sanitize:
-    """compute-sanitizer over every variant; fails where it found something."""
+    """compute-sanitizer over every variant and whole network; fails where it found something."""
     input:
         program="scripts/report_checks.py",
         sanitizer=TARGETS.sanitizer,
@@ -80,7 +97,7 @@ rule sanitize:
     conda:
         "../requirements/conda.yaml"
     message:
-        "compute-sanitizer over every variant"
+        "compute-sanitizer over every variant and whole network"
     shell:
         "python3 {input.program:q} --sanitizer {input.sanitizer:q} 2> >(tee {log:q} >&2)"
 

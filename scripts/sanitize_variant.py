@@ -1,7 +1,10 @@
-"""Run one variant under each tool of NVIDIA's compute-sanitizer: a row for each tool.
+"""Run one variant, or networks/<name>, an implementation of whole networks, under each tool of NVIDIA's
+compute-sanitizer: a row for each tool.
 
 The program starts itself again under the tool, with --inside, and calls the variant on every network's layers and on
-ragged shapes. Each array is allocated separately there, which shows the tools its bounds.
+ragged shapes, an implementation on every network. Each array is allocated separately there, which shows the tools its
+bounds. Where a launcher asks how many multiprocessors there are, so as to let a block take one image after another, it
+is called again with more images than blocks: what one image leaves in shared memory is in the next one's way.
 """
 
 import argparse
@@ -12,42 +15,92 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from warpbook import networks, sharing, tables, variants
+from warpbook import implementations, networks, sharing, tables, variants, weights
 from warpbook.errors import exit_status
 from warpbook.harness import checking
 from warpbook.harness.supervision import run_to_end
+from warpbook.implementations import Implementation
 from warpbook.machine import require_target
 from warpbook.variants import Variant
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 IMAGES = 1
-# racecheck needs a microsecond an access: layers with more products than this are left to the other tools.
+IN_TURN = 11
+"""Images for the blocks of one multiprocessor: some take three, others two."""
+# racecheck needs a microsecond an access: layers with more products than this are left to the other tools, unless
+# tensor cores multiply, for which an access serves many products.
 RACECHECK_PRODUCTS = 2_000_000
+WHOLE = "networks/"
 _ERRORS = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 
+def watched_device() -> Any:
+    """CuPy's Device from now on: `asked` is whether somebody asked for its attributes, `processors` how many
+    multiprocessors it says that it has, where that is not None."""
+    import cupy
+
+    class Watched(cupy.cuda.Device):  # type: ignore[misc]
+        asked = False
+        processors: int | None = None
+
+        @property
+        def attributes(self) -> dict[str, int]:
+            Watched.asked = True
+            own = super().attributes
+            return own if Watched.processors is None else {**own, "MultiProcessorCount": Watched.processors}
+
+    cupy.cuda.Device = Watched
+    return Watched
+
+
 def call_everywhere(variant: Variant, tool: str) -> None:
-    """Call the variant once on each layer, with inputs of zeros and an uninitialised output."""
+    """Call the variant on each layer, with inputs of zeros and an uninitialised output."""
     import cupy
 
     from warpbook.harness import gpu
 
     cupy.cuda.set_allocator(None)
     kernels = gpu.kernels_of(variant, gpu.require().arch)
+    device = watched_device()
     layers = [conv for network in networks.known().values() for conv in network.convs]
     for layer in [*(layer for layer, _ in checking.ragged_places(variant)), *layers]:
-        if variant.unsupported(layer, IMAGES):
-            continue
-        if tool == "racecheck" and layer.flops(IMAGES) / 2 > RACECHECK_PRODUCTS:
-            continue
-        x, w, y = (cupy.empty(shape, "f4") for shape in (layer.x_shape(IMAGES), layer.w_shape, layer.y_shape(IMAGES)))
-        for array in (x, w):
-            cupy.cuda.runtime.memset(array.data.ptr, 0, array.nbytes)
-        variant.prepare(layer, IMAGES, kernels)(x, w, y)
-        cupy.cuda.runtime.deviceSynchronize()
+        device.asked = False
+        for images, device.processors in ((IMAGES, None), (IN_TURN, 1)):
+            if variant.unsupported(layer, images) or (images > IMAGES and not device.asked):
+                continue
+            if tool == "racecheck" and not variant.header.split and layer.flops(images) / 2 > RACECHECK_PRODUCTS:
+                continue
+            shapes = layer.x_shape(images), layer.w_shape, layer.y_shape(images)
+            x, w, y = (cupy.empty(shape, "f4") for shape in shapes)
+            for array in (x, w):
+                cupy.cuda.runtime.memset(array.data.ptr, 0, array.nbytes)
+            variant.prepare(layer, images, kernels)(x, w, y)
+            cupy.cuda.runtime.deviceSynchronize()
 
 
-def sanitize(variant: str, tool: str, timeout_s: float) -> dict[str, Any]:
+def call_networks(implementation: Implementation) -> None:
+    """Call the implementation on each network whose weights are here, with images of zeros."""
+    import cupy
+
+    from warpbook.harness import gpu, whole
+
+    cupy.cuda.set_allocator(None)
+    kernels = whole.kernels_of(implementation, gpu.require().arch)
+    device = watched_device()
+    for network in networks.known().values():
+        here = [name for name in network.weight_sets if weights.path_of(network, name).exists()]
+        for images, device.processors in ((IMAGES, None), (IN_TURN, 1)):
+            if not here or implementation.unsupported(network, images):
+                continue
+            parameters = {name: cupy.asarray(array) for name, array in weights.load(network, here[0]).items()}
+            x = cupy.empty((images, network.input.channels, *network.image), "f4")
+            cupy.cuda.runtime.memset(x.data.ptr, 0, x.nbytes)
+            scores, labels = cupy.empty((images, networks.CLASSES), "f4"), cupy.empty(images, "i4")
+            implementation.prepare(kernels, network, images, parameters)(x, scores, labels)
+            cupy.cuda.runtime.deviceSynchronize()
+
+
+def sanitize(variant: str, kernels: Path, tool: str, timeout_s: float) -> dict[str, Any]:
     """Columns of SANITIZER for one tool."""
     program = shutil.which("compute-sanitizer")
     place: dict[str, Any] = {"variant": variant, "tool": tool, "version": "", "errors": None}
@@ -55,7 +108,8 @@ def sanitize(variant: str, tool: str, timeout_s: float) -> dict[str, Any]:
         return {**place, "status": "unsupported", "reason": "compute-sanitizer is not installed on this machine"}
     said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     place["version"] = (re.findall(r"Version ([\d.]+)", said) or [""])[0]
-    command = [program, "--tool", tool, sys.executable, __file__, "--variant", variant, "--inside", tool]
+    inside = [sys.executable, __file__, "--variant", variant, "--kernels", str(kernels), "--inside", tool]
+    command = [program, "--tool", tool, *inside]
     try:
         status, out, err = run_to_end(command, timeout_s)
     except subprocess.TimeoutExpired:
@@ -63,7 +117,7 @@ def sanitize(variant: str, tool: str, timeout_s: float) -> dict[str, Any]:
     lines = [line.removeprefix("=========").strip() for line in out.splitlines()]
     counted = _ERRORS.search(out)
     if not counted or status:
-        words = [line for line in [*lines, *err.splitlines()] if re.search(r"rror", line)]
+        words = [line for line in [*reversed(err.splitlines()), *lines] if re.search(r"rror", line)]
         reason = words[0] if words else f"exit status {status}"
         return {**place, "status": "launch_failed", "reason": reason}
     place["errors"] = int(counted.group(1) or counted.group(2))
@@ -74,18 +128,20 @@ def sanitize(variant: str, tool: str, timeout_s: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--variant", required=True)
+    parser.add_argument("--variant", required=True, help="or networks/<name>, an implementation of whole networks")
+    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
     parser.add_argument("--inside", choices=TOOLS, help="call the variant, under the tool that started this")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    variant = variants.read(arguments.variant)
+    of_networks = arguments.variant.removeprefix(WHOLE)
     if arguments.inside:
-        call_everywhere(variant, arguments.inside)
-        return
+        if of_networks != arguments.variant:
+            return call_networks(implementations.read(of_networks))
+        return call_everywhere(variants.read(arguments.variant, arguments.kernels), arguments.inside)
     require_target()
     with sharing.held("gpu", arguments.out, shared=True) as rows:
-        rows += [sanitize(variant.name, tool, arguments.timeout) for tool in TOOLS]
+        rows += [sanitize(arguments.variant, arguments.kernels, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

@@ -159,6 +159,15 @@ def test_a_tool_that_could_not_run_says_so_in_the_place_of_its_errors(other):
     assert row[-1] == "racecheck: after 60 s"
 
 
+def test_a_run_says_of_blocks_that_take_one_image_after_another_only_what_it_tried(other):
+    found = {"version": "2025.3", "tool": "racecheck", "errors": 0, "status": "ok", "reason": ""}
+    for names, said in ((["direct"], False), (["direct", "networks/fused"], True)):
+        other.trust.sanitizer = pd.DataFrame([{**found, "variant": name} for name in names]).astype({"errors": "Int64"})
+        table = trust.view(other).sanitizer
+        assert ("one after another" in table.caption) is said
+        assert [row[0] for row in table.rows] == names
+
+
 def test_what_a_run_was_not_asked_for_has_no_table(other):
     other.gpu_run = None
     assert trust.view(other) == trust.Trust(None, None, None)

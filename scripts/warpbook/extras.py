@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from warpbook import implementations
 from warpbook.variants import BASELINE
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ def _kernels(plan: "Plan") -> list[str]:
     """GPU variants that the chosen studies compare and that are built."""
     compared = {name for network in plan.networks for name in plan.variants_of(network, "gpu")}
     return sorted(compared & set(plan.built))
+
+
+def _of_networks(plan: "Plan") -> list[str]:
+    """Implementations of whole networks whose kernels are all ours, where weights of a chosen network are here. A
+    library's kernels take the tools minutes."""
+    ours = [name for name, one in implementations.discover().items() if not one.header.requires]
+    return ours if any(plan.weight_sets(network) for network in plan.networks) else []
 
 
 def _beside_direct(plan: "Plan") -> list[str]:
@@ -48,7 +56,10 @@ EXTRAS: dict[str, Callable[["Plan"], list[str]]] = {
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
     "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _beside_direct(plan)],
-    "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in _kernels(plan)],
+    "sanitizer": lambda plan: [
+        f"{PARTS}/sanitizer/{name}.csv"
+        for name in [*_kernels(plan), *(f"networks/{name}" for name in _of_networks(plan))]
+    ],
     "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
 }
 """Each with the parts that it makes, wanted or not; a rule in rules/extras.smk makes one."""

@@ -323,10 +323,10 @@ SUMMARIES = Table(
 
 SANITIZER = Table(
     "sanitizer.csv",
-    "one tool of NVIDIA's compute-sanitizer over one variant: every network's layers and ragged shapes, few images",
+    "one tool of NVIDIA's compute-sanitizer over one variant on every layer and ragged shapes, or over whole networks",
     ("variant", "tool"),
     {
-        "variant": _VARIANT,
+        "variant": Column("string", "stem of the kernel's file, or networks/ and that of an implementation's"),
         "tool": Column("string", "memcheck, racecheck, initcheck or synccheck"),
         "version": Column("string", "the tool's own words on its version"),
         "errors": Column("Int64", "errors that the tool counts; empty where it did not run", COUNT, needed=True),

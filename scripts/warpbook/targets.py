@@ -144,7 +144,7 @@ class Targets:
 
     @property
     def sanitizer(self) -> list[str]:
-        """What compute-sanitizer says of every variant, asked for or not."""
+        """What compute-sanitizer says of every variant and of whole networks of ours, asked for or not."""
         return EXTRAS["sanitizer"](self.plan)
 
     @cached_property

@@ -10,6 +10,13 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 
+ONE_IMAGE = "one image; racecheck on layers of at most two million products."
+ONE_AFTER_ANOTHER = (
+    "one image, and several for each block where blocks take one after another; racecheck on layers of at most two "
+    "million products, or on all where tensor cores multiply. “networks/”: implementations of whole networks, on each."
+)
+"""How variants were tried: runs that name no whole networks are from before blocks were given several images."""
+
 
 @dataclass(frozen=True)
 class AaTests:
@@ -114,10 +121,11 @@ def _attacks(ev: Evidence) -> Table:
 def _sanitizer(ev: Evidence) -> Table:
     results = ev.trust.sanitizer
     tools = list(results.tool.unique())
+    tried = ONE_AFTER_ANOTHER if results.variant.str.startswith("networks/").any() else ONE_IMAGE
     return Table(
         "trust-sanitizer-table",
         f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on the "
-        "layers of all networks and on ragged shapes, one image; racecheck on layers of at most two million products.",
+        f"layers of all networks and on ragged shapes, {tried}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
         tuple(_sanitized(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )

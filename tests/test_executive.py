@@ -22,6 +22,6 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
     monkeypatch.setattr(
         executive, "Comparison", lambda base, head, _: compared if base is earlier and head is ev.gpu_run else None
     )
-    assert executive.view(ev).since == f"against run {newest_archive.stem}, direct 2.00× faster"
+    assert executive.view(ev).since == f"against run {newest_archive.stem}: direct 2.00×, faster"
     moved.pop(0)
     assert executive.view(ev).since == ""

@@ -17,6 +17,7 @@ from typing import Any
 
 from warpbook import implementations, networks, sharing, tables, variants, weights
 from warpbook.errors import exit_status
+from warpbook.extras import WHOLE
 from warpbook.harness import checking
 from warpbook.harness.supervision import run_to_end
 from warpbook.implementations import Implementation
@@ -30,7 +31,6 @@ IN_TURN = 11
 # racecheck needs a microsecond an access: layers with more products than this are left to the other tools, unless
 # tensor cores multiply, for which an access serves many products.
 RACECHECK_PRODUCTS = 2_000_000
-WHOLE = "networks/"
 _ERRORS = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 
@@ -88,11 +88,12 @@ def call_networks(implementation: Implementation) -> None:
     kernels = whole.kernels_of(implementation, gpu.require().arch)
     device = watched_device()
     for network in networks.known().values():
-        here = [name for name in network.weight_sets if weights.path_of(network, name).exists()]
+        if not (here := weights.here(network)):
+            continue
+        parameters = {name: cupy.asarray(array) for name, array in weights.load(network, here[0]).items()}
         for images, device.processors in ((IMAGES, None), (IN_TURN, 1)):
-            if not here or implementation.unsupported(network, images):
+            if implementation.unsupported(network, images):
                 continue
-            parameters = {name: cupy.asarray(array) for name, array in weights.load(network, here[0]).items()}
             x = cupy.empty((images, network.input.channels, *network.image), "f4")
             cupy.cuda.runtime.memset(x.data.ptr, 0, x.nbytes)
             scores, labels = cupy.empty((images, networks.CLASSES), "f4"), cupy.empty(images, "i4")

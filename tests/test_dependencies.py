@@ -114,6 +114,13 @@ def test_a_change_in_what_drives_a_gpu_times_no_cpu_variant():
     assert "scripts/warpbook/harness/gpu.py" not in dependencies.of("measure_variant.py", "cpu")
 
 
+def test_a_change_in_how_whole_networks_are_read_measures_no_variant_of_a_layer_again():
+    module = "scripts/warpbook/implementations.py"
+    assert module in dependencies.of("count_network.py", "gpu")
+    layers = ("check_variant.py", "measure_variant.py", "run_program.py", "count_variant.py", "trace_program.py")
+    assert not [program for program in layers if module in dependencies.of(program, "gpu")]
+
+
 def test_every_data_file_beside_the_code_is_somebody_s_dependency():
     data = {
         str(path.relative_to(PROJECT))

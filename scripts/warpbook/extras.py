@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warpbook import implementations
 from warpbook.variants import BASELINE
 
 if TYPE_CHECKING:
     from warpbook.plan import Plan
 
 AA_TESTS = 4  # A/A tests of a variant on each layer at each size, on all GPUs together or one on each
+
+WHOLE = "networks/"
+"""What stands before the name of an implementation of whole networks where variants are named, too."""
 
 PARTS = "results/parts"
 """Where the parts of a run are made, in a folder (or a file) called like their table."""
@@ -25,13 +27,6 @@ def _kernels(plan: "Plan") -> list[str]:
     """GPU variants that the chosen studies compare and that are built."""
     compared = {name for network in plan.networks for name in plan.variants_of(network, "gpu")}
     return sorted(compared & set(plan.built))
-
-
-def _of_networks(plan: "Plan") -> list[str]:
-    """Implementations of whole networks whose kernels are all ours, where weights of a chosen network are here. A
-    library's kernels take the tools minutes."""
-    ours = [name for name, one in implementations.discover().items() if not one.header.requires]
-    return ours if any(plan.weight_sets(network) for network in plan.networks) else []
 
 
 def _beside_direct(plan: "Plan") -> list[str]:
@@ -56,9 +51,9 @@ EXTRAS: dict[str, Callable[["Plan"], list[str]]] = {
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
     "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _beside_direct(plan)],
+    # A library's kernels would take the tools minutes.
     "sanitizer": lambda plan: [
-        f"{PARTS}/sanitizer/{name}.csv"
-        for name in [*_kernels(plan), *(f"networks/{name}" for name in _of_networks(plan))]
+        f"{PARTS}/sanitizer/{name}.csv" for name in [*_kernels(plan), *(f"{WHOLE}{one}" for one in plan.own_networks)]
     ],
     "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
 }

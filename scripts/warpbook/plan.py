@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from warpbook import course, devices, profilers, runs, variants, weights
+from warpbook import course, devices, implementations, profilers, runs, variants, weights
 from warpbook.config import Config, Study, Target, load
 from warpbook.devices import Device
 from warpbook.errors import UserError, nearest
@@ -201,9 +201,14 @@ class Plan:
         return {name for study in self.config.studies.values() if study.network == network for name in study.profiled}
 
     def weight_sets(self, network: str) -> list[str]:
-        """Weight sets of a network that are here; sp19's are imported by whoever has them."""
-        known = self.config.network(network)
-        return [name for name in known.weight_sets if weights.path_of(known, name).exists()]
+        """Weight sets of a network that are here."""
+        return weights.here(self.config.network(network))
+
+    @cached_property
+    def own_networks(self) -> list[str]:
+        """Implementations of whole networks whose kernels are all ours, where weights of a chosen network are here."""
+        ours = [name for name, one in implementations.discover().items() if not one.header.requires]
+        return ours if any(map(self.weight_sets, self.networks)) else []
 
     @cached_property
     def gpu_sources(self) -> dict[str, GpuSource]:

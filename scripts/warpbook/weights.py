@@ -41,6 +41,11 @@ def path_of(network: Network, weight_set: str) -> Path:
     return FOLDER / f"{network.model(chosen(network, weight_set))}.npz"
 
 
+def here(network: Network) -> list[str]:
+    """Weight sets of a network whose files are here; sp19's are imported by whoever has them."""
+    return [name for name in network.weight_sets if path_of(network, name).exists()]
+
+
 def load(network: Network, weight_set: str) -> dict[str, np.ndarray]:
     """Float32 parameters of a network by name, their shapes checked against it."""
     path = path_of(network, weight_set)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from warpbook import units
+from warpbook.extras import WHOLE
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
@@ -13,7 +14,7 @@ from warpbook.units import MISSING
 ONE_IMAGE = "one image; racecheck on layers of at most two million products."
 ONE_AFTER_ANOTHER = (
     "one image, and several for each block where blocks take one after another; racecheck on layers of at most two "
-    "million products, or on all where tensor cores multiply. “networks/”: implementations of whole networks, on each."
+    f"million products, or on all where tensor cores multiply. “{WHOLE}”: implementations of whole networks, on each."
 )
 """How variants were tried: runs that name no whole networks are from before blocks were given several images."""
 
@@ -121,7 +122,7 @@ def _attacks(ev: Evidence) -> Table:
 def _sanitizer(ev: Evidence) -> Table:
     results = ev.trust.sanitizer
     tools = list(results.tool.unique())
-    tried = ONE_AFTER_ANOTHER if results.variant.str.startswith("networks/").any() else ONE_IMAGE
+    tried = ONE_AFTER_ANOTHER if results.variant.str.startswith(WHOLE).any() else ONE_IMAGE
     return Table(
         "trust-sanitizer-table",
         f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on the "

@@ -3,13 +3,14 @@
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from warpbook import data, networks, reference, sharing, tables, variants, weights
-from warpbook.errors import exit_status
+from warpbook.errors import UserError, exit_status
 from warpbook.files import scratch_folder
 from warpbook.harness import ahead, building, checking, coursework, driven, emulator, inference, sandbox
 from warpbook.harness.bench import CPU_CHUNK, Bench
@@ -148,6 +149,9 @@ def main() -> None:
 
     try:
         with sharing.held(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
+            if arguments.device == "emulator" and not emulator.beyond(variant):
+                with suppress(UserError):  # raised again where the variant needs it
+                    emulator.itself(folder)  # first, because the time that it takes is not the variant's
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":

@@ -18,6 +18,7 @@ import pytest
 
 from warpbook import runs, tables
 
+PREFIX = "warpbook-slurm-"  # of the folder of a test's daemons
 SYSTEM = Path("/etc/slurm")  # where a job's own `srun` looks, whatever the environment says
 CONF = """\
 ClusterName=test
@@ -110,6 +111,17 @@ class Slurm:
         return dict(line.split(maxsplit=1) for line in listed)
 
 
+def forget_a_killed_test_s(system: Path) -> None:
+    """Take away the configuration that a test left, killed before it could: each Snakemake would wait for its dead
+    daemons, and the tests here would take this machine for a part of a cluster."""
+    folder = (system / "slurm.conf").resolve().parent
+    pids = [int(path.read_text()) for path in folder.glob("slurmctld.pid")]
+    if folder.name.startswith(PREFIX) and not any(Path(f"/proc/{pid}").exists() for pid in pids):
+        for link in filter(Path.is_symlink, system.iterdir()):
+            link.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="module")
 def slurm():
     pytest.importorskip("snakemake_executor_plugin_slurm", reason="snakemake-executor-plugin-slurm is not installed")
@@ -118,12 +130,13 @@ def slurm():
             pytest.skip(f"{program} is not installed: apt-get install slurm-wlm munge")
     if os.geteuid() != 0:
         pytest.skip("to start Slurm's daemons takes root")
+    SYSTEM.mkdir(exist_ok=True)
+    forget_a_killed_test_s(SYSTEM)
     if (SYSTEM / "slurm.conf").exists():
         pytest.skip(f"{SYSTEM}/slurm.conf: this machine is part of a cluster")
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     folder.chmod(0o755)  # munge wants a socket that everybody reaches; pytest's folders are its user's alone
     made = Slurm(folder)
-    SYSTEM.mkdir(exist_ok=True)
     links = [SYSTEM / name for name in ("slurm.conf", "gres.conf")]
     try:
         for link in links:
@@ -149,6 +162,24 @@ def run_tables(workspace) -> dict[str, str]:
         "samples": samples[place].drop_duplicates().to_csv(index=False),
         "programs": run.table(tables.PROGRAMS)[["variant", "size", "accuracy", "status"]].to_csv(),
     }
+
+
+@pytest.mark.parametrize(
+    ("prefix", "pid", "left"),
+    [(PREFIX, 0, False), (PREFIX, os.getpid(), True), ("cluster-", 0, True)],
+    ids=["a killed test's", "a running test's", "a cluster's"],
+)
+def test_only_a_killed_test_s_configuration_is_taken_away(prefix, pid, left, tmp_path):
+    folder, system = tmp_path / f"{prefix}x", tmp_path / "etc"
+    for each in (folder, system):
+        each.mkdir()
+    for name, words in (("slurm.conf", ""), ("gres.conf", ""), ("slurmctld.pid", f"{pid or 2**22 + 1}\n")):
+        (folder / name).write_text(words)
+    for name in ("slurm.conf", "gres.conf"):
+        (system / name).symlink_to(folder / name)
+    forget_a_killed_test_s(system)
+    assert [path.exists() for path in (folder, *(system / name for name in ("slurm.conf", "gres.conf")))] == [left] * 3
+    assert any(system.iterdir()) == left
 
 
 def test_a_study_through_slurm_cancelled_in_its_midst_and_resumed_is_that_of_a_local_run(slurm, fresh):

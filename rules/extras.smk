@@ -91,7 +91,7 @@ rule sanitize:
     """compute-sanitizer over every variant and whole network; fails where it found something."""
     input:
         program="scripts/report_checks.py",
-        sanitizer=TARGETS.sanitizer,
+        sanitizer=lambda _: TARGETS.sanitizer,
     log:
         "logs/sanitize.log",
     conda:

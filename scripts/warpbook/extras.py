@@ -29,6 +29,11 @@ def _kernels(plan: "Plan") -> list[str]:
     return sorted(compared & set(plan.built))
 
 
+def _own_networks(plan: "Plan") -> list[str]:
+    """Whole networks whose kernels are all ours: a library's would take the tools minutes."""
+    return [f"{WHOLE}{name}" for name, one in plan.implementations.items() if not one.header.requires]
+
+
 def _beside_direct(plan: "Plan") -> list[str]:
     """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
     on, and `direct`. Another order of the arrays in memory is none of numbers; files of the course run otherwise."""
@@ -51,10 +56,7 @@ EXTRAS: dict[str, Callable[["Plan"], list[str]]] = {
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
     "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _beside_direct(plan)],
-    # A library's kernels would take the tools minutes.
-    "sanitizer": lambda plan: [
-        f"{PARTS}/sanitizer/{name}.csv" for name in [*_kernels(plan), *(f"{WHOLE}{one}" for one in plan.own_networks)]
-    ],
+    "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in [*_kernels(plan), *_own_networks(plan)]],
     "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
 }
 """Each with the parts that it makes, wanted or not; a rule in rules/extras.smk makes one."""

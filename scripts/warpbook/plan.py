@@ -10,6 +10,7 @@ from warpbook import course, devices, implementations, profilers, runs, variants
 from warpbook.config import Config, Study, Target, load
 from warpbook.devices import Device
 from warpbook.errors import UserError, nearest
+from warpbook.implementations import Implementation
 from warpbook.runs import Run
 from warpbook.streams import Stream
 from warpbook.variants import Variant
@@ -205,10 +206,9 @@ class Plan:
         return weights.here(self.config.network(network))
 
     @cached_property
-    def own_networks(self) -> list[str]:
-        """Implementations of whole networks whose kernels are all ours, where weights of a chosen network are here."""
-        ours = [name for name, one in implementations.discover().items() if not one.header.requires]
-        return ours if any(map(self.weight_sets, self.networks)) else []
+    def implementations(self) -> dict[str, Implementation]:
+        """Implementations of whole networks by name; none where no chosen network's weights are here."""
+        return implementations.discover() if any(map(self.weight_sets, self.networks)) else {}
 
     @cached_property
     def gpu_sources(self) -> dict[str, GpuSource]:

@@ -31,7 +31,7 @@ class WholeNetworks:
     @property
     def counters(self) -> list[str]:
         """Hardware counters of ours, where a profiler that reads them is here."""
-        ours = [name for name, one in implementations.discover().items() if not one.header.peer]
+        ours = [name for name, one in self.plan.implementations.items() if not one.header.peer]
         networks = self._networks if "ncu" in self.plan.profilers else []
         return [f"{PARTS}/counters/networks/{network}/{name}.csv" for network in networks for name in ours]
 

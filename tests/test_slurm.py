@@ -18,7 +18,7 @@ import pytest
 
 from warpbook import runs, tables
 
-PREFIX = "warpbook-slurm-"  # of the folder of a test's daemons
+PREFIX = "warpbook-slurm-"  # of the folder of a test's daemons; the process that tests follows
 SYSTEM = Path("/etc/slurm")  # where a job's own `srun` looks, whatever the environment says
 CONF = """\
 ClusterName=test
@@ -97,11 +97,6 @@ class Slurm:
                 pytest.skip(f"Slurm's node is {state!r}: {(self.folder / 'slurmctld.log').read_text()}")
             time.sleep(0.1)
 
-    def stop(self) -> None:
-        for daemon in ("slurmd", "slurmctld", "munged"):
-            with contextlib.suppress(OSError, ValueError):
-                os.kill(int((self.folder / f"{daemon}.pid").read_text()), signal.SIGKILL)
-
     def said(self, *command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
@@ -111,12 +106,20 @@ class Slurm:
         return dict(line.split(maxsplit=1) for line in listed)
 
 
+def stop(folder: Path) -> None:
+    """End the daemons of a folder."""
+    for daemon in ("slurmd", "slurmctld", "munged"):
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int((folder / f"{daemon}.pid").read_text()), signal.SIGKILL)
+
+
 def forget_a_killed_test_s(system: Path) -> None:
-    """Take away the configuration that a test left, killed before it could: each Snakemake would wait for its dead
-    daemons, and the tests here would take this machine for a part of a cluster."""
+    """Take away the daemons and the configuration that a test left, killed before it could: the tests here would take
+    this machine for a part of a cluster, and each Snakemake would wait for daemons that have ended."""
     folder = (system / "slurm.conf").resolve().parent
-    pids = [int(path.read_text()) for path in folder.glob("slurmctld.pid")]
-    if folder.name.startswith(PREFIX) and not any(Path(f"/proc/{pid}").exists() for pid in pids):
+    tests = re.match(rf"{PREFIX}(\d+)-", folder.name)
+    if tests and not Path(f"/proc/{tests[1]}").exists():
+        stop(folder)
         for link in filter(Path.is_symlink, system.iterdir()):
             link.unlink()
         shutil.rmtree(folder, ignore_errors=True)
@@ -134,7 +137,7 @@ def slurm():
     forget_a_killed_test_s(SYSTEM)
     if (SYSTEM / "slurm.conf").exists():
         pytest.skip(f"{SYSTEM}/slurm.conf: this machine is part of a cluster")
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     folder.chmod(0o755)  # munge wants a socket that everybody reaches; pytest's folders are its user's alone
     made = Slurm(folder)
     links = [SYSTEM / name for name in ("slurm.conf", "gres.conf")]
@@ -144,7 +147,7 @@ def slurm():
         made.start()
         yield made
     finally:
-        made.stop()
+        stop(folder)
         for link in links:
             link.unlink(missing_ok=True)
         shutil.rmtree(folder)
@@ -165,19 +168,24 @@ def run_tables(workspace) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "pid", "left"),
-    [(PREFIX, 0, False), (PREFIX, os.getpid(), True), ("cluster-", 0, True)],
+    ("prefix", "left"),
+    [(f"{PREFIX}{2**22 + 1}-", False), (f"{PREFIX}{os.getpid()}-", True), ("cluster-", True)],
     ids=["a killed test's", "a running test's", "a cluster's"],
 )
-def test_only_a_killed_test_s_configuration_is_taken_away(prefix, pid, left, tmp_path):
+def test_only_a_killed_test_s_daemons_and_configuration_are_taken_away(prefix, left, tmp_path):
     folder, system = tmp_path / f"{prefix}x", tmp_path / "etc"
     for each in (folder, system):
         each.mkdir()
-    for name, words in (("slurm.conf", ""), ("gres.conf", ""), ("slurmctld.pid", f"{pid or 2**22 + 1}\n")):
-        (folder / name).write_text(words)
     for name in ("slurm.conf", "gres.conf"):
+        (folder / name).touch()
         (system / name).symlink_to(folder / name)
-    forget_a_killed_test_s(system)
+    with subprocess.Popen(["sleep", "60"]) as daemon:
+        (folder / "slurmctld.pid").write_text(f"{daemon.pid}\n")
+        forget_a_killed_test_s(system)
+        if left:
+            assert daemon.poll() is None
+            daemon.kill()
+        assert daemon.wait(timeout=10) == -signal.SIGKILL
     assert [path.exists() for path in (folder, *(system / name for name in ("slurm.conf", "gres.conf")))] == [left] * 3
     assert any(system.iterdir()) == left
 

@@ -239,6 +239,26 @@ def test_memory_that_processes_share_is_counted_once():
     assert list(supervised(produce, 50, memory_bytes=limit)) == [100 << 20]
 
 
+def test_a_process_that_ends_while_its_memory_is_asked_for_is_not_counted_in_full():
+    def produce():
+        held = touched(400)
+        gc.disable()
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            forked = []
+            for _ in range(10):
+                if (pid := os.fork()) == 0:
+                    time.sleep(0.001 * len(forked))
+                    os._exit(0)
+                forked.append(pid)
+            for each in forked:
+                os.waitpid(each, 0)
+        yield len(held)
+
+    limit = held_here() + (600 << 20)
+    assert list(supervised(produce, 50, memory_bytes=limit)) == [400 << 20]
+
+
 def test_a_child_does_not_keep_the_measuring_lock(tmp_path):
     path = tmp_path / "lock"
 

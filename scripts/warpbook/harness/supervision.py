@@ -192,10 +192,10 @@ def _parents() -> dict[int, int]:
 def _held_bytes(pids: Iterable[int], limit: int) -> int:
     """Memory that processes hold together: what they share is counted once, unless it stays within `limit` anyhow."""
     # The kernel looks at every page to share it out (PSS), milliseconds a process: only where that can decide.
-    resident = {pid: _resident_bytes(pid) for pid in pids}
-    if (most := sum(resident.values())) <= limit:
+    each = list(pids)
+    if (most := sum(map(_resident_bytes, each))) <= limit:
         return most
-    return sum(_proportional_bytes(pid, otherwise=resident[pid]) for pid in resident)
+    return sum(map(_proportional_bytes, each))
 
 
 def _resident_bytes(pid: int) -> int:
@@ -205,12 +205,12 @@ def _resident_bytes(pid: int) -> int:
         return 0
 
 
-def _proportional_bytes(pid: int, otherwise: int) -> int:
-    """Memory of a process where each page counts as one over those who hold it, or `otherwise` where nobody may ask."""
+def _proportional_bytes(pid: int) -> int:
+    """Memory of a process where each page counts as one over those who hold it, or in full where nobody may ask."""
     try:
         lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()
     except OSError:
-        return otherwise
+        return _resident_bytes(pid)  # nothing where it ended meanwhile
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 

@@ -280,6 +280,22 @@ char* dynamic_shared(int line)
     return dynamic_base;
 }
 
+size_t offset_in_shared(const void* place, int line)
+{
+    const auto* byte = static_cast<const char*>(place);
+    if (byte < dynamic_base || byte >= dynamic_base + dynamic_bytes) beyond("an address of no dynamic shared memory", line);
+    return size_t(byte - dynamic_base);
+}
+
+char* at_offset(size_t offset, size_t bytes, int line)
+{
+    if (offset + bytes > dynamic_bytes) {
+        std::string words = "an address " + std::to_string(offset + bytes - dynamic_bytes) + " bytes beyond the block's dynamic shared memory";
+        stop(words.c_str(), line);
+    }
+    return dynamic_base + offset;
+}
+
 static void new_dynamic()
 {
     static size_t bytes;

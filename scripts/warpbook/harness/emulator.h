@@ -32,7 +32,7 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
-#define __forceinline__ inline __attribute__((always_inline))
+#define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 #define EMULATOR_UNWATCHED __attribute__((no_sanitize("address", "undefined"), optimize("O3")))
@@ -83,6 +83,9 @@ void note(const std::string& words, int line);
 
 // The NaN that memory is filled with which nobody has written; it tells which memory that is.
 unsigned unwritten_word(const std::string& what, int line);
+
+// The NaN in a register that a tensor core will write, a number in its last 12 bits.
+constexpr unsigned AHEAD = 0xFFE80000;
 
 // Note where the first NaN of an output that is memory nobody wrote comes from.
 void explain(const float* y, size_t count);
@@ -143,6 +146,9 @@ template <class Array, int number> Array& shared(int line)
 // Dynamic shared memory of the running block: what its launch asks for. It counts beside the arrays of fixed size.
 extern char* dynamic_base;
 char* dynamic_shared(int line);
+// Where something is in it, as addresses of shared memory are counted here: arrays of fixed size have none.
+size_t offset_in_shared(const void* place, int line);
+char* at_offset(size_t offset, size_t bytes, int line);
 
 // Runs a grid's blocks and threads from the first to the last, or from the last to the first.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given);

@@ -4,8 +4,8 @@ For machines without a GPU, CI's among them: a wrong kernel is caught there too,
 host code runs with it. What a source uses that is not here, most inline PTX for one, is beyond the emulator, which says
 nothing about the source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer
 developed), so files beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads,
-`emulator_device.h` what device code calls, `emulator_host.h` and `.cpp` the runtime. They are compiled once, and each
-source with them.
+`emulator_device.h` and `.cpp` what device code calls, `emulator_host.h` and `.cpp` the runtime. They are compiled once,
+and each source with them.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from warpbook.variants import Variant
 HEADER = Path(__file__).with_name("emulator_host.h")
 INCLUDED = ("emulator.h", "emulator_device.h", "emulator_host.h")
 """All that a translated source includes of ours."""
-OWN = ("emulator.cpp", "emulator_host.cpp")
+OWN = ("emulator.cpp", "emulator_device.cpp", "emulator_host.cpp")
 """All that it is linked with of ours."""
 CODE = Path(__file__).resolve().parents[3]
 """The project whose code this is: those whose `scripts/` is a link to it share what it keeps."""

@@ -1,6 +1,8 @@
 // What CUDA's device code may call: mathematics, atomics, operations of a warp, half precision and tensor cores' tiles.
 #pragma once
 
+#include <tuple>
+
 #include "emulator.h"
 
 // Mixed types, as CUDA's have them.
@@ -514,4 +516,36 @@ template <class T> void mov_u32(T& to, unsigned value) { to = T(value); }
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}
 
+// A copy to shared memory arrives when its thread waits for it; until then nobody has written there.
+void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line = __builtin_LINE());
+void cp_async_wait_all();
+inline void fence_proxy_async() {}  // what other threads wrote is seen at once
+
+// A lane's part of d += a (64 x 16) * b (16 x columns), of which its warp has 16 rows. Sums are NaN until the thread has
+// waited for the group that they belong to.
+struct Ahead { float* d[128]; int columns; unsigned a[4]; uint64_t b; bool add; };
+void multiply_ahead(Ahead& mine, int line);
+inline void wgmma_fence_sync_aligned() {}
+void wgmma_commit_group_sync_aligned();
+void wgmma_wait_group_sync_aligned(unsigned left);
+
+template <int columns, class Operands, size_t... sums>
+void wgmma_m64k16(int line, const Operands& operands, std::index_sequence<sums...>)
+{
+    constexpr int behind = sizeof...(sums);
+    static_assert(behind == columns / 2 && std::tuple_size_v<Operands> == behind + 9, "beyond the emulator: operands of wgmma");
+    if (!std::get<behind + 6>(operands) || !std::get<behind + 7>(operands) || std::get<behind + 8>(operands))
+        beyond("wgmma that negates or transposes", line);
+    Ahead mine{{&std::get<sums>(operands)...}, columns,
+               {std::get<behind>(operands), std::get<behind + 1>(operands), std::get<behind + 2>(operands), std::get<behind + 3>(operands)},
+               std::get<behind + 4>(operands), bool(std::get<behind + 5>(operands))};
+    multiply_ahead(mine, line);
+}
+template <int columns, class... Operands> void wgmma(int line, Operands&&... operands)
+{
+    wgmma_m64k16<columns>(line, std::forward_as_tuple(operands...), std::make_index_sequence<columns / 2>());
+}
+
 }  // namespace emulator::ptx
+
+inline size_t __cvta_generic_to_shared(const void* place) { return emulator::offset_in_shared(place, __builtin_LINE()); }

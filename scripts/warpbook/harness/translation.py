@@ -25,9 +25,12 @@ PROVIDED = {
 PTX = {
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32", "mov.u32", "prefetch.global.L1",
-    "prefetch.global.L2",
+    "prefetch.global.L2", "cp.async.cg.shared.global", "cp.async.wait_all", "fence.proxy.async",
+    "wgmma.fence.sync.aligned", "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned",
 }  # fmt: skip
 """Instructions that may stand in the source as PTX: functions of these names, `_` for a dot, do the same."""
+WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")
+"""Those of any number of columns: one function, which is told its line."""
 SPECIAL = {f"%%{name}.{axis}": f"{variable}.{axis}" for name, variable in
            (("tid", "threadIdx"), ("ctaid", "blockIdx"), ("ntid", "blockDim"), ("nctaid", "gridDim"))
            for axis in "xyz"}  # fmt: skip
@@ -148,10 +151,12 @@ def _instructions(assembly: "Node") -> str:
         name, _, operands = instruction.partition(" ")
         words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word]
         named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)}
-        if name not in PTX or not named.keys() >= set(words):
+        wide = WGMMA.fullmatch(name)
+        if not (wide or name in PTX) or not all(word in named or word.isdecimal() for word in words):
             raise beyond(f"inline PTX ({instruction})", line)
-        given = [named[word] for word in words]
-        calls.append(f"emulator::ptx::{name.replace('.', '_')}({', '.join(given)})")
+        given = [named.get(word, word) for word in words]
+        function = f"wgmma<{wide[1]}>" if wide else name.replace(".", "_")
+        calls.append(f"emulator::ptx::{function}({', '.join([str(line)] * bool(wide) + given)})")
     return f"({', '.join(calls)})" if calls else "((void)0)"
 
 

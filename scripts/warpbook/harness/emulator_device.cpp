@@ -1,0 +1,119 @@
+// What device code orders and does not wait for: products of warpgroups, and copies to shared memory.
+#include "emulator_device.h"
+
+namespace emulator::ptx {
+
+struct Copy { char* to; const void* from; size_t bytes; };
+struct Sum { float* to; float value; unsigned group; };
+
+// Of a thread of the running block.
+struct Ordered {
+    unsigned long block = ~0ul;
+    std::vector<Copy> copies;
+    std::vector<Sum> sums;
+    unsigned group = 0;
+};
+
+static Ordered& ordered(unsigned thread)
+{
+    static Ordered every[MOST_THREADS];
+    Ordered& mine = every[thread];
+    if (mine.block != block_number) {
+        mine.block = block_number;
+        mine.copies.clear(), mine.sums.clear();
+    }
+    return mine;
+}
+
+void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line)
+{
+    if (bytes != 16) beyond("cp.async.cg of other than 16 bytes", line);
+    if (place % 16 || reinterpret_cast<uintptr_t>(source) % 16) stop("cp.async of 16 bytes between places that are no multiples of 16", line);
+    char* const to = at_offset(place, 16, line);
+    const unsigned word = unwritten_word("a copy not waited for, ordered", line);
+    for (int i = 0; i < 16; i += 4) std::memcpy(to + i, &word, 4);
+    ordered(thread_number()).copies.push_back({to, source, 16});
+}
+
+void cp_async_wait_all()
+{
+    auto& copies = ordered(thread_number()).copies;
+    for (const Copy& each : copies) std::memcpy(each.to, each.from, each.bytes);
+    copies.clear();
+}
+
+// The sum that is on its way to a register; null where none is.
+EMULATOR_UNWATCHED static Sum* on_its_way(Ordered& mine, float* to)
+{
+    unsigned word;
+    std::memcpy(&word, to, 4);
+    const unsigned number = word & 0xFFF;
+    return word >> 12 == AHEAD >> 12 && number < mine.sums.size() && mine.sums[number].to == to ? &mine.sums[number] : nullptr;
+}
+
+EMULATOR_UNWATCHED static void marked(Ordered& mine, size_t number)
+{
+    const unsigned word = AHEAD | unsigned(number);
+    std::memcpy(mine.sums[number].to, &word, 4);
+}
+
+EMULATOR_UNWATCHED static void multiplied(Lanes lanes, int line)
+{
+    static float a[16][16], b[256][16];
+    const Ahead& one = lanes.of<Ahead>(0);
+    const size_t start = (one.b & 0x3FFF) << 4, taps = (one.b >> 16 & 0x3FFF) << 4, columns = (one.b >> 32 & 0x3FFF) << 4;
+    if (one.b >> 62) beyond("a descriptor of swizzled shared memory", line);
+    for (int n = 0; n < one.columns; ++n)
+        for (int eight = 0; eight < 2; ++eight) {
+            const char* source = at_offset(start + n / 8 * columns + eight * taps + n % 8 * 16, 16, line);
+            for (int k = 0; k < 8; ++k) {
+                uint16_t bits;
+                std::memcpy(&bits, source + 2 * k, 2);
+                b[n][eight * 8 + k] = from_half(bits);
+            }
+        }
+    for (unsigned lane = 0; lane < WARP; ++lane) {
+        const Ahead& each = lanes.of<Ahead>(lane);
+        if (each.b != one.b) stop("lanes of a warp give wgmma different descriptors", line);
+        for (int i = 0; i < 8; ++i) a[lane / 4 + i / 2 % 2 * 8][lane % 4 * 2 + i / 4 * 8 + i % 2] = from_half(uint16_t(each.a[i / 2] >> i % 2 * 16));
+    }
+    const unsigned first = unsigned(lanes.first - fibers);
+    for (unsigned lane = 0; lane < WARP; ++lane) {
+        Ahead& each = lanes.of<Ahead>(lane);
+        Ordered& mine = ordered(first + lane);
+        for (int i = 0; i < each.columns / 2; ++i) {
+            Sum* before = on_its_way(mine, each.d[i]);
+            float sum = !each.add ? 0 : before ? before->value : *each.d[i];
+            const float* row = a[lane / 4 + i / 2 % 2 * 8];
+            const float* column = b[i / 4 * 8 + lane % 4 * 2 + i % 2];
+            for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
+            if (before) *before = {each.d[i], sum, mine.group};
+            else mine.sums.push_back({each.d[i], sum, mine.group}), marked(mine, mine.sums.size() - 1);
+        }
+    }
+}
+
+void multiply_ahead(Ahead& mine, int line)
+{
+    if (threads % 128) stop("wgmma in a block that is no whole number of warpgroups, 128 threads each", line);
+    together(~0u, line, &mine, [](Lanes lanes, int line) {
+        if (~lanes.present) stop("wgmma by less than a whole warp", line);
+        multiplied(lanes, line);
+    });
+}
+
+void wgmma_commit_group_sync_aligned() { ++ordered(thread_number()).group; }
+
+EMULATOR_UNWATCHED void wgmma_wait_group_sync_aligned(unsigned left)
+{
+    Ordered& mine = ordered(thread_number());
+    size_t kept = 0;
+    for (size_t i = 0; i < mine.sums.size(); ++i) {
+        const Sum each = mine.sums[i];
+        if (each.group + left < mine.group) std::memcpy(each.to, &each.value, 4);
+        else mine.sums[kept] = each, marked(mine, kept++);
+    }
+    mine.sums.resize(kept);
+}
+
+}  // namespace emulator::ptx

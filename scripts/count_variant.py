@@ -139,7 +139,7 @@ def count(
         if variant.problem:
             failures[layer.name] = Failed("compile_failed", variant.problem)
         elif isinstance(device, devices.Device) and not variant.made_for(device.arch):
-            reason = f"{variant.name} needs {variant.header.least_arch} or later; this GPU is {device.arch}"
+            reason = f"{variant.name} {variant.header.beyond_arch(device.arch)}"
             failures[layer.name] = Failed("unsupported", reason)
         elif reason := variant.unsupported(layer, images):
             failures[layer.name] = Failed("unsupported", reason)

@@ -61,8 +61,22 @@ class Header(BaseModel):
     shared_bytes: Expression = Field(0, description="dynamic shared memory of a block")
     constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable in constant memory that w is copied to")
     sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
-    least_arch: str = Field("", pattern=r"^(sm_\d+)?$", description="oldest architecture that it is for, as sm_80")
+    least_arch: str = Field("", pattern=r"^(sm_\d+a?)?$", description="oldest architecture that it is for, as sm_80")
     limits: Limits = Limits()
+
+    def beyond_arch(self, arch: str) -> str:
+        """Which architecture it needs in place of one such as sm_75, after its name; empty where that one will do.
+
+        One that ends in `a`, as sm_90a, has instructions that no later one has.
+        """
+        least, own = self.least_arch.removesuffix("a"), self.least_arch.endswith("a")
+        if not least or arch == least or (not own and _generation(arch) >= _generation(least)):
+            return ""
+        return f"needs {least} {'and no other' if own else 'or later'}; this GPU is {arch}"
+
+    def compiled_for(self, arch: str) -> str:
+        """What its compiler is told to build it for an architecture: sm_90a where it uses what sm_90 alone has."""
+        return self.least_arch if self.least_arch.endswith("a") else arch
 
     @model_validator(mode="after")
     def _launched_in_one_way(self) -> "Header":
@@ -228,3 +242,7 @@ def _keys_at(place: tuple[int | str, ...]) -> list[str]:
     else:
         fields = Header.model_fields
     return [field.alias or name for name, field in fields.items()]
+
+
+def _generation(arch: str) -> int:
+    return int(arch.removeprefix("sm_").rstrip("af"))

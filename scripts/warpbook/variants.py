@@ -138,8 +138,7 @@ class Variant:
 
     def made_for(self, arch: str) -> bool:
         """Whether its instructions exist on an architecture such as sm_75."""
-        least = self.header.least_arch
-        return not least or _generation(arch) >= _generation(least)
+        return not self.header.beyond_arch(arch)
 
     def unsupported(self, layer: ConvLayer, images: int) -> str:
         """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
@@ -235,10 +234,6 @@ class Variant:
             launch(x, w, y)
 
         return copy_and_launch
-
-
-def _generation(arch: str) -> int:
-    return int(arch.removeprefix("sm_").rstrip("af"))
 
 
 def launch_arguments(layer: ConvLayer, images: int) -> tuple[Any, ...]:

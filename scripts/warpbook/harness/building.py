@@ -52,7 +52,8 @@ def options_of(variant: Variant, arch: str) -> str:
     """The options that a variant is compiled with for an architecture, as BUILDS holds them."""
     if variant.course:
         return " ".join(nvcc.options(variant, arch))
-    return " ".join(host.options(variant) if variant.cpp_source else compiler_options(arch, variant.defines))
+    made = compiler_options(variant.header.compiled_for(arch), variant.defines)
+    return " ".join(host.options(variant) if variant.cpp_source else made)
 
 
 def _version() -> tuple[int, int]:
@@ -219,9 +220,9 @@ def resources(log: str) -> list[dict[str, Any]]:
 
 
 def complaints(log: str) -> str:
-    """A compiler's log without ptxas's resource lines."""
+    """A compiler's log without ptxas's lines on resources."""
     lines = [line.lstrip("\0") for line in log.splitlines()]
-    kept = (line for line in lines if line.strip() and (not line.startswith("ptxas") or line.startswith("ptxas error")))
+    kept = (line for line in lines if line.strip() and re.match("(?!ptxas)|ptxas error|.*Performance Loss", line))
     return "\n".join(kept)
 
 
@@ -232,10 +233,9 @@ def build(variant: Variant, arch: str) -> Build:
         if not supported(arch):
             log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install the other CUDA"
         else:
-            assert variant.cuda_source is not None
             templated = [variant.kernel] if "<" in variant.kernel else []
-            options = compiler_options(arch, variant.defines)
-            cubin, log = compile_bounded(checked_source(variant), variant.cuda_source.name, options, templated)
+            options = compiler_options(variant.header.compiled_for(arch), variant.defines)
+            cubin, log = compile_bounded(checked_source(variant), variant.files[0].name, options, templated)
     kernels = resources(log) if cubin else []
     main = sources.symbol_of(variant.kernel, (kernel["kernel"] for kernel in kernels))
     if cubin and main is None:

@@ -160,8 +160,8 @@ def kernels_of(variant: Variant, arch: str, kind: type[Kernels] = Kernels) -> Ke
             "unsupported",
             f"{variant.name}: a file of the course launches its kernels itself: see its Op Time and Layer Time",
         )
-    if not variant.made_for(arch):
-        raise Failed("unsupported", f"{variant.name} needs {variant.header.least_arch} or later; this GPU is {arch}")
+    if reason := variant.header.beyond_arch(arch):
+        raise Failed("unsupported", f"{variant.name} {reason}")
     cubin = building.cubin_for(variant, arch)
     return kind(load_module(cubin), variant.header.constants, building.symbols(cubin))
 

@@ -75,7 +75,8 @@ def test_a_run_from_before_the_check_was_named_is_read(tmp_path):
     assert (row["caught"], row["caught_by"]) == (True, "")
 
 
-PLAIN = [name for name, variant in variants.discover().items() if not emulator.beyond(variant)]
+FOUND = {name: variant for name, variant in variants.discover().items() if not emulator.beyond(variant)}
+PLAIN = [name for name, variant in FOUND.items() if not variant.header.limits.layers]  # for layers of any shape
 
 
 @needs_compiler
@@ -128,10 +129,84 @@ def test_products_of_halves_are_right_on_every_network_s_layers_where_tensor_cor
     assert 0 < max(row["rel_l2_err"] for row in of_layers) < 1e-6  # of FP32 sums
 
 
+STAGED = """
+/*
+launch:       {threads: [32, 4, 1], outputs_per_block: {W: 32, H: 4}}
+shared_bytes: 16 * ceil(C * K * K / 4)
+*/
+extern "C" __global__ void conv_forward(
+    const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)
+{
+    extern __shared__ float4 taps[];
+    float* const tap = (float*)taps;
+    const float* source = w + blockIdx.y * C * K * K;
+    const int count = C * K * K, thread = threadIdx.y * 32 + threadIdx.x;
+    const bool aligned = blockIdx.y * count % 4 == 0;
+    for (int i = thread; i < count; i += 128) {
+        if (!aligned || i / 4 * 4 + 4 > count) tap[i] = source[i];
+        else if (i % 4 == 0) {
+            const unsigned place = (unsigned)__cvta_generic_to_shared(tap + i);
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(place), "l"(source + i) : "memory");
+        }
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+    const int H_out = H - K + 1, W_out = W - K + 1, across = (W_out + 31) / 32;
+    const int row = blockIdx.x / across * 4 + threadIdx.y, column = blockIdx.x % across * 32 + threadIdx.x;
+    if (row >= H_out || column >= W_out) return;
+    float sum = 0;
+    for (int c = 0; c < C; ++c)
+        for (int p = 0; p < K; ++p)
+            for (int q = 0; q < K; ++q)
+                sum += x[((blockIdx.z * C + c) * H + row + p) * W + column + q] * tap[(c * K + p) * K + q];
+    y[((blockIdx.z * M + blockIdx.y) * H_out + row) * W_out + column] = sum;
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", ""),
+        ('"cp.async.wait_all;"', '""', "outputs are NaN or infinite"),
+        ('"r"(place)', '"r"(place + 4)', "no multiples of 16"),
+        ('"r"(place)', '"r"(place + 4096)', "beyond the block's dynamic shared memory"),
+    ],
+)
+def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, new, words, tmp_path):
+    (tmp_path / "staged.cu").write_text(STAGED.replace(old, new))
+    failed = [row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    assert words in failed[-1] if words else not failed
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("network", "layers"),
+    [("fa18", ["conv2"]), ("sp19", ["conv2"]), ("fa19", ["conv2"]), ("ece408", ["conv1", "conv2"])],
+)
+def test_products_of_warpgroups_are_right_on_every_layer_that_they_are_for(network, layers, tmp_path):
+    for file in variants.read("split_reuse").files:
+        shutil.copy(file, tmp_path)
+    checked = attacks.checked(tmp_path, "split_reuse", "emulator", network)
+    rows = {(row["layer"], row["test"]): row for row in checked if row["status"] != "unsupported"}
+    assert sorted(rows) == [(layer, test) for layer in layers for test in ("integers", "reals")]
+    assert all(row["ok"] for row in rows.values())
+    for layer in layers:
+        assert rows[layer, "integers"]["max_abs_err"] == 0
+        assert 0 < rows[layer, "reals"]["rel_l2_err"] < 1e-6  # of FP32 sums
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
+        ("split_reuse", "wait_for_groups<0>();", "wait_for_groups<1>();", "outputs are NaN or infinite"),
+        ("split_reuse", '"wgmma.commit_group.sync.aligned;"', '""', "outputs are NaN or infinite"),
+        ("split_reuse", "8ull << 16 | 16ull << 32", "16ull << 16 | 8ull << 32", "outputs are wrong"),
+        ("split_reuse", "weights + low_taps", "weights + high_taps", "outputs are wrong"),
+        ("split_reuse", "weights + low_taps", "weights + 100 * low_taps", "beyond the block's dynamic shared memory"),
+        ("split_reuse", "128 * ", "96 * ", "no whole number of warpgroups"),
         ("split_fp16", '"r"(a.y), "r"(a.z)', '"r"(a.z), "r"(a.y)', "outputs are wrong"),
         ("split_fp16", "(first - kept.x, second - kept.y)", "(0.0f, 0.0f)", "exceeds what fp32 allows"),
         ("split_fp16", "if (__syncthreads_or(beyond)) {", "if (beyond) {", "outputs are NaN or infinite"),
@@ -141,7 +216,8 @@ def test_products_of_halves_are_right_on_every_network_s_layers_where_tensor_cor
 def test_the_emulator_sees_a_fault_in_a_kernel_on_tensor_cores(name, old, new, words, tmp_path):
     for file in variants.read(name).files:
         (tmp_path / file.name).write_text(file.read_text().replace(old, new))
-    rows = attacks.checked(tmp_path, name, "emulator")
+    network = "fa18" if name == "split_reuse" else "fa17"  # it is for no first layer
+    rows = [row for row in attacks.checked(tmp_path, name, "emulator", network) if row["status"] != "unsupported"]
     failed = [row for row in rows if not row["ok"]]
     assert failed and words in failed[-1]["reason"]
     assert {row["status"] for row in failed} == {"wrong_result"}

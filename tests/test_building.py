@@ -33,13 +33,24 @@ def test_every_variant_builds_for_every_architecture_that_it_is_for(name, arch):
     assert made.cubin is not None, made.log
     assert made.cubin[:4] == b"\x7fELF"
     kernels = {row["kernel"]: row for row in made.rows}
-    assert 0 < kernels["conv_forward"]["registers"] <= 255
+    assert 0 < kernels[FOUND[name].kernel]["registers"] <= 255
+    assert "wgmma.mma_async instructions are serialized" not in made.log  # each would wait for the one before
 
 
 def test_an_architecture_older_than_a_variant_needs_is_left_out(cuda_variant, tmp_path):
     variant = cuda_variant(RIGHT, header="least_arch: sm_80\n")
     builds = building.build_all(variant, ["sm_75", "sm_80", "sm_90"], tmp_path / "builds")
     assert [made.arch for made in builds] == ["sm_80", "sm_90"]
+
+
+def test_instructions_of_one_architecture_alone_are_built_for_no_other(cuda_variant, tmp_path):
+    code = RIGHT.replace("{ y[", '{ asm volatile("wgmma.fence.sync.aligned;"); y[')
+    variant = cuda_variant(code, header="least_arch: sm_90a\n")
+    (made,) = building.build_all(variant, ["sm_80", "sm_90", "sm_100"], tmp_path / "builds")
+    assert (made.arch, made.ok) == ("sm_90", True)
+    assert "--gpu-architecture=sm_90a " in made.rows[0]["options"]
+    assert variant.header.beyond_arch("sm_100") == "needs sm_90 and no other; this GPU is sm_100"
+    assert not building.build(cuda_variant(code, header="least_arch: sm_90\n"), "sm_90").ok
 
 
 def test_pascal_and_volta_are_built_where_cuda_12_is_installed():

@@ -96,8 +96,8 @@ def test_compute_sanitizer_is_run_over_whole_networks_whose_kernels_are_all_ours
 def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build_on_and_of_direct():
     made = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(study="all", extras=["precision"]).extras}
     assert made == {
-        "direct", "layer_specialised", "split_fp16", "register_tiled_gemm", "tensor_cores", "fp16", "fft",
-        "cudnn_fp32", "cudnn_tf32",
+        "direct", "layer_specialised", "split_fp16", "split_reuse", "register_tiled_gemm", "tensor_cores", "fp16",
+        "fft", "cudnn_fp32", "cudnn_tf32",
     }  # fmt: skip
 
 

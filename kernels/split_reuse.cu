@@ -1,0 +1,600 @@
+/*
+title:     Products from halves, each pixel fetched once
+idea:      Pixels that were fetched from shared memory serve every row of taps that falls on them, since those who fetch
+           them compute several rows of outputs, one below the other. Later layers use Hopper's wgmma, which multiplies
+           64 columns of outputs by the weights of two rows of taps in all maps at once; it reads the weights from
+           shared memory itself, and pixels come as words of two channels to the registers where it wants them, two
+           fetches ahead, while the next image is copied. A first layer of 4 maps, too few for that, stays with mma.sync.
+expect:    Tensor cores reach the rate that mma.sync leaves out on Hopper, and pixels are read half as often. The
+           12x33x33 layer gains most, from 1.65 to 1.1 ms at 10,000 images, where products set the pace; on later layers
+           of 16 maps splitting and storing remain, and times fall by a fifth to a third. The first layer, which waits
+           for shared memory, gains 5 % to 20 %. Errors stay those of FP32 sums.
+check:     smsp__inst_executed.sum falls, a wgmma being many mma.sync
+builds_on: split_fp16
+split:     {precision: fp16, products: 3}
+kernel:    later_12_7_24
+reference: https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions
+constants: {LATER_12_ROWS: 4, LATER_12_GROUPS: 3, LATER_12_BLOCKS: 1,
+            LATER_6_30_ROWS: 4, LATER_6_30_GROUPS: 1, LATER_6_30_BLOCKS: 3,
+            LATER_6_22_ROWS: 6, LATER_6_22_GROUPS: 1, LATER_6_22_BLOCKS: 3,
+            LATER_4_ROWS: 4, LATER_4_GROUPS: 2, LATER_4_BLOCKS: 2,
+            FIRST_86_ROWS: 2, FIRST_86_THREADS: 256, FIRST_86_BLOCKS: 2}
+limits:    {layers: [12x33x33 * 24@7x7, 6x30x30 * 16@5x5, 6x22x22 * 16@5x5, 4x40x40 * 16@7x7, 1x86x86 * 4@7x7]}
+least_arch: sm_90a
+*/
+
+#include <cuda_fp16.h>
+
+// Numbers are scaled below 2^15, so that no high half overflows. A low half is then right to 2^-25, which is FP32's
+// own precision down to 2^-17 of the largest number.
+#define TOP 14
+#define LEAST 0x1p-17f
+
+#define INFINITE 0x7f800000u  // bits of FP32's infinity; those of NaN are larger
+#define TOO_LARGE 1024        // an exponent that no product with an image brings back into FP32's range
+
+// d (64 outputs x WIDTH columns) = a (64 outputs x 16 taps) * b (16 taps x WIDTH columns), and what d was where ADD, by
+// a warpgroup. Warp w of the four has rows 16 * w and on; a lane of it, with g = lane / 4 and t = lane % 4:
+//   a[0]  row g, taps 2 * t and the next;  a[1]  row g + 8;  a[2]  row g, taps + 8;  a[3]  row g + 8, taps + 8
+//   d[4 * i]  row g, column 8 * i + 2 * t;  [+ 1]  the next column;  [+ 2]  row g + 8;  [+ 3]  row g + 8, next column
+// b is a descriptor of shared memory. Registers belong to the instruction until its group has been waited for.
+template <int WIDTH, bool ADD>
+__device__ __forceinline__ void multiply_add(float* d, const unsigned (&a)[4], unsigned long long b)
+{
+    static_assert(WIDTH == 32 || WIDTH == 48, "a product of two rows of outputs in 16 or 24 maps");
+    if constexpr (WIDTH == 32)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+                     "{%16, %17, %18, %19}, %20, %21, 1, 1, 0;"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+                       "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+                       "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
+    if constexpr (WIDTH == 48)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+                     " %16, %17, %18, %19, %20, %21, %22, %23}, "
+                     "{%24, %25, %26, %27}, %28, %29, 1, 1, 0;"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+                       "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+                       "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+                       "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
+}
+
+// Registers written by other instructions may be read by those that follow.
+__device__ __forceinline__ void begin_group() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void end_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// All groups but the last LEFT have ended.
+template <int LEFT> __device__ __forceinline__ void wait_for_groups()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
+}
+
+__device__ __forceinline__ unsigned address_in_shared(const void* place)
+{
+    return (unsigned)__cvta_generic_to_shared(place);
+}
+
+// Two scaled numbers as two pairs of halves.
+__device__ __forceinline__ uint2 split(float first, float second)
+{
+    const __half2 high = __floats2half2_rn(first, second);
+    const float2 kept = __half22float2(high);
+    const __half2 low = __floats2half2_rn(first - kept.x, second - kept.y);
+    return make_uint2(*(const unsigned*)&high, *(const unsigned*)&low);
+}
+
+// 2^e for e from -149 to 127.
+__device__ __forceinline__ float power_of_two(int e)
+{
+    return __int_as_float(e >= -126 ? (e + 127) << 23 : 1 << (e + 149));
+}
+
+// 2^e as a product of two, where one float would not hold it; nothing is lost until the result itself is subnormal.
+__device__ __forceinline__ float2 scale_of(int e)
+{
+    e = max(-280, min(e, 254));
+    return make_float2(power_of_two(e / 2), power_of_two(e - e / 2));
+}
+
+// Exponent of a number given as the bits of its magnitude: 2^exponent <= number < 2^(exponent + 1). 0 for zero.
+__device__ __forceinline__ int exponent_of(unsigned magnitude)
+{
+    if (magnitude == 0) return 0;
+    return magnitude >> 23 ? (int)(magnitude >> 23) - 127 : -118 - __clz(magnitude);
+}
+
+// Whether an image, or its product with a map, is scaled by more than one float holds; or a map is not finite.
+__device__ __forceinline__ bool beyond_floats(int image_exponent, const int* __restrict__ exponents, int maps)
+{
+    bool beyond = image_exponent < TOP - 127;
+    for (int map = threadIdx.x; map < maps; map += blockDim.x) {
+        const int back = image_exponent + exponents[map] - 2 * TOP;
+        beyond |= back < -126 || back > 127;
+    }
+    return beyond;
+}
+
+__device__ __forceinline__ unsigned magnitude_of(float value)
+{
+    return __float_as_uint(value) & 0x7fffffffu;
+}
+
+// Largest magnitude of a block's weights or pixels. Ends with a barrier.
+__device__ __forceinline__ unsigned largest_of_block(unsigned mine, unsigned* largest_of_warp)
+{
+    mine = __reduce_max_sync(0xffffffffu, mine);
+    if (threadIdx.x % 32 == 0) largest_of_warp[threadIdx.x / 32] = mine;
+    __syncthreads();
+    for (int i = 0; i < blockDim.x / 32; ++i) mine = max(mine, largest_of_warp[i]);
+    return mine;
+}
+
+// An image whose magnitudes are further apart than halves can hold, or that has numbers that are not finite: in FP32.
+__device__ __noinline__ void plain_image(
+    const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int C, int H, int W, int M, int K)
+{
+    const int H_out = H - K + 1;
+    const int W_out = W - K + 1;
+    for (int i = threadIdx.x; i < M * H_out * W_out; i += blockDim.x) {
+        const float* input = x + i / W_out % H_out * W + i % W_out;
+        const float* taps = w + (size_t)(i / (H_out * W_out)) * C * K * K;
+        float sum = 0.0f;
+        for (int c = 0; c < C; ++c)
+            for (int p = 0; p < K; ++p)
+                for (int q = 0; q < K; ++q)
+                    sum += input[(c * H + p) * W + q] * taps[(c * K + p) * K + q];
+        y[i] = sum;
+    }
+}
+
+// Splits the weights of one map a block into the order in which wgmma takes them: 8 maps x 8 taps are 128 bytes,
+// the next 8 taps lie behind them, then the next 8 maps, then those of the row of taps above, then the next 16 taps of
+// a row; a row of zeros before the first and behind the last, and low halves behind all high ones. A row of taps is
+// K * C halves, a pixel's channels together, and zeros.
+// exponents (map): what the map's weights were scaled by.
+extern "C" __global__ void split_later_weights(
+    const float* __restrict__ w, __half* __restrict__ parts, int* __restrict__ exponents, int C, int M, int K)
+{
+    __shared__ unsigned largest_of_warp[32];
+    const int map = blockIdx.x;
+    const int count = C * K * K;
+    const float* source = w + (size_t)map * count;
+
+    unsigned largest = 0;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) largest = max(largest, magnitude_of(source[i]));
+    largest = largest_of_block(largest, largest_of_warp);
+    const int exponent = exponent_of(largest);
+    if (threadIdx.x == 0) exponents[map] = largest < INFINITE ? exponent : TOO_LARGE;
+    const float2 scale = scale_of(TOP - exponent);
+
+    const int rows = (K * C + 15) / 16 * (K + 1) + 1;
+    for (int i = threadIdx.x; i < rows * 16; i += blockDim.x) {
+        const int p = K - i / 16 % (K + 1);
+        const int place = i / 16 / (K + 1) * 16 + i % 16;
+        const int q = place / C;
+        const int c = place % C;
+        const float value = p < K && q < K ? source[(c * K + p) * K + q] * scale.x * scale.y : 0.0f;
+        const uint2 halves = split(value, 0.0f);
+        __half* const high = parts + ((i / 16 * M / 8 + map / 8) * 2 + i % 16 / 8) * 64 + map % 8 * 8 + i % 8;
+        high[0] = __ushort_as_half(halves.x);
+        high[rows * 16 * M] = __ushort_as_half(halves.y);
+    }
+}
+
+// A layer and how it is dealt: bands of ROWS_ rows of outputs; GROUPS_ warpgroups a block take tiles of 64 columns of
+// all bands in turn, each column ROWS_ outputs in every map.
+template <int C_, int H_, int K_, int M_, int ROWS_, int GROUPS_>
+struct Layer {
+    static constexpr int C = C_, H = H_, W = H_, K = K_, M = M_, ROWS = ROWS_, GROUPS = GROUPS_;
+    static constexpr int H_OUT = H - K + 1, W_OUT = W - K + 1;
+    static constexpr int THREADS = 128 * GROUPS;
+    static constexpr int BANDS = (H_OUT + ROWS - 1) / ROWS;
+    static constexpr int COLUMNS = BANDS * W_OUT;
+    static constexpr int TILES = (COLUMNS + 63) / 64;
+    static constexpr int STEPS = (K * C + 15) / 16;     // of a row of taps
+    static constexpr int FETCHED = ROWS + K - 1;        // rows of pixels of a band
+    static constexpr int WORDS = C / 2;                 // of a pixel
+    static constexpr int EACH = C % 4 == 0 ? 4 : 2;     // channels of a pixel that a thread splits at a time
+    static constexpr int PLACES = C / EACH * H * W;
+    static constexpr int ROUNDS = (PLACES + THREADS - 1) / THREADS;
+    // Pixels of 6 words are read without bank conflicts where a warp's rows of a product are every other pixel, the
+    // others where they follow one another.
+    static constexpr bool EVERY_OTHER = WORDS != 3;
+    // As many pixels follow a band's rows as make the banks of the next band's first column those of a column more.
+    static constexpr int PERIOD = WORDS == 3 ? 32 : 16;
+    static constexpr int SKEW = ((W_OUT - ROWS * W) % PERIOD + PERIOD) % PERIOD;
+    static constexpr int BAND = (ROWS * W + SKEW) * WORDS;
+    // Words of the high halves, and of the low ones: up to the end of the last row of taps and its zeros.
+    static constexpr int LAST = BANDS * ROWS + K - 2;   // row of pixels
+    static constexpr int PLANE = ((LAST * W + LAST / ROWS * SKEW + W_OUT - 1) * WORDS + STEPS * 8 + 3) / 4 * 4;
+    static constexpr int TAPS = 2 * (STEPS * (K + 1) + 1) * M * 32;  // bytes of the weights, and of zeros between them
+    static constexpr int IMAGE = C * H * W;
+    static_assert(C % 2 == 0 && M % 8 == 0, "words of two channels, maps in eights");
+    static_assert(ROWS % 2 == 0 && IMAGE % 4 == 0, "rows of outputs in pairs, copies of 16 bytes");
+    static_assert(LAST >= H - 1, "every row of the image has its place");
+};
+
+// Where word 0 of a band's row of pixels is, in a plane.
+template <class L> __device__ constexpr int row_of(int row)
+{
+    return (row * L::W + row / L::ROWS * L::SKEW) * L::WORDS;
+}
+
+template <class L> struct Fragments {  // of three steps in turn
+    unsigned high[3][4], low[3][4];
+};
+
+// Fetch the pixels of a step: 16 halves a row of the product.
+template <class L, int STEP>
+__device__ __forceinline__ void fetch(Fragments<L>& fragments, const unsigned* first, const unsigned* second)
+{
+    constexpr int place = row_of<L>(STEP / L::STEPS) + STEP % L::STEPS * 8;
+    unsigned (&high)[4] = fragments.high[STEP % 3];
+    unsigned (&low)[4] = fragments.low[STEP % 3];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const unsigned* source = (i % 2 ? second : first) + place + i / 2 * 4;
+        high[i] = source[0];
+        low[i] = source[L::PLANE];
+    }
+}
+
+// Sums of a lane: of a pair of rows of outputs side by side, in all maps. Small products apart from large ones, since
+// tensor cores cut off what does not fit.
+template <class L> struct Sums {
+    float large[L::ROWS / 2][L::M], small[L::ROWS / 2][L::M];
+};
+
+// The products of a step for a pair of rows of outputs: the rows of taps that a row of pixels meets there, if any. The
+// sums of a pair stay the registers of one product: ptxas makes products wait for each other that share some of theirs.
+template <class L, int STEP, int PAIR>
+__device__ __forceinline__ void multiply_pair(Sums<L>& sums, Fragments<L>& fragments, unsigned long long weights)
+{
+    constexpr int row = STEP / L::STEPS - 2 * PAIR;  // of pixels, from the pair's first
+    if constexpr (row >= 0 && row <= L::K) {
+        constexpr bool add = row > 0 || STEP % L::STEPS > 0;
+        constexpr int rows_before = STEP % L::STEPS * (L::K + 1) + L::K - row;
+        constexpr int high_taps = rows_before * L::M * 32 / 16, low_taps = high_taps + L::TAPS / 2 / 16;
+        multiply_add<2 * L::M, add>(sums.large[PAIR], fragments.high[STEP % 3], weights + high_taps);
+        multiply_add<2 * L::M, add>(sums.small[PAIR], fragments.high[STEP % 3], weights + low_taps);
+        multiply_add<2 * L::M, true>(sums.small[PAIR], fragments.low[STEP % 3], weights + high_taps);
+    }
+    if constexpr (2 * PAIR + 2 < L::ROWS) multiply_pair<L, STEP, PAIR + 1>(sums, fragments, weights);
+}
+
+// The steps of a tile from STEP on. `weights` describes the high halves of the first 16 taps of a row.
+template <class L, int STEP>
+__device__ __forceinline__ void multiply(
+    Sums<L>& sums, Fragments<L>& fragments, const unsigned* first, const unsigned* second, unsigned long long weights)
+{
+    constexpr int STEPS = L::FETCHED * L::STEPS;
+    begin_group();
+    multiply_pair<L, STEP, 0>(sums, fragments, weights);
+    end_group();
+    if constexpr (STEP + 1 < STEPS) {
+        wait_for_groups<1>();  // what the step before has read may be written
+        if constexpr (STEP + 2 < STEPS) fetch<L, STEP + 2>(fragments, first, second);
+        multiply<L, STEP + 1>(sums, fragments, first, second, weights);
+    } else {
+        wait_for_groups<0>();
+    }
+}
+
+// A block takes one image after another. Shared memory holds the weights; the pixels as words of two channels, high
+// halves and then low ones; and the next image as it is.
+template <class L>
+__device__ __forceinline__ void later_layer(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
+    const int* __restrict__ exponents, float* __restrict__ y, int N)
+{
+    extern __shared__ __align__(128) uint4 shared[];
+    __shared__ unsigned largest_of_warp[L::THREADS / 32];
+    unsigned* const pixels = (unsigned*)(shared + L::TAPS / 16);
+    float* const next = (float*)(pixels + 2 * L::PLANE);
+
+    const auto copy = [&](int image) {
+        const float4* source = (const float4*)(x + (size_t)image * L::IMAGE);
+        const unsigned place = address_in_shared(next);
+        for (int i = threadIdx.x; i < L::IMAGE / 4; i += L::THREADS)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                         :: "r"(place + i * 16), "l"(source + i) : "memory");
+    };
+    copy(blockIdx.x);
+    for (int i = threadIdx.x; i < L::TAPS / 16; i += L::THREADS) shared[i] = parts[i];
+    // What lies beside the image meets weights of zero, or gives outputs that are not there, but must be a number.
+    for (int i = threadIdx.x; i < 2 * L::PLANE; i += L::THREADS) pixels[i] = 0;
+    // Tensor cores read the weights past the threads' own way to shared memory.
+    asm volatile("fence.proxy.async;" ::: "memory");
+
+    // The descriptor of weights: 128 bytes to the next 8 taps, 256 to the next 8 columns.
+    const unsigned long long weights = (address_in_shared(shared) & 0x3ffff) >> 4 | 8ull << 16 | 16ull << 32;
+    const int lane = threadIdx.x % 32;
+    const int g = lane / 4;
+    const int t = lane % 4;
+    // Tells the compiler that it is the same for all lanes: instructions of a warpgroup wait for each other elsewhere.
+    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+
+    for (int image = blockIdx.x; image < N; image += gridDim.x) {
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncthreads();
+        // Hides from the compiler that places are the same for every image: it would keep them all, in local memory.
+        int thread;
+        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+        float values[L::ROUNDS][L::EACH];
+        unsigned largest_of_all = 0;
+        #pragma unroll
+        for (int r = 0; r < L::ROUNDS; ++r) {
+            const int place = thread + r * L::THREADS;
+            const float* source = next + place / (L::H * L::W) * (L::EACH * L::H * L::W) + place % (L::H * L::W);
+            #pragma unroll
+            for (int c = 0; c < L::EACH; ++c) {
+                values[r][c] = place < L::PLACES ? source[c * L::H * L::W] : 0.0f;
+                largest_of_all = max(largest_of_all, magnitude_of(values[r][c]));
+            }
+        }
+        // Its barrier also keeps the image before from being overwritten while it is read, and this one's copy.
+        largest_of_all = largest_of_block(largest_of_all, largest_of_warp);
+        if (image + gridDim.x < N) copy(image + gridDim.x);
+        const int exponent = exponent_of(largest_of_all);
+        const float scale = power_of_two(min(TOP - exponent, 127));
+        const float least = __uint_as_float(largest_of_all) * LEAST;
+        bool beyond = largest_of_all >= INFINITE || beyond_floats(exponent, exponents, L::M);
+        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+        #pragma unroll
+        for (int r = 0; r < L::ROUNDS; ++r) {
+            const int place = thread + r * L::THREADS;
+            if (place >= L::PLACES) break;
+            unsigned largest = 0;
+            #pragma unroll
+            for (int c = 0; c < L::EACH; ++c) largest = max(largest, magnitude_of(values[r][c]));
+            beyond |= largest != 0 && __uint_as_float(largest) < least;
+            const int pixel = place % (L::H * L::W);
+            unsigned* const high = pixels + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * L::WORDS
+                                 + place / (L::H * L::W) * (L::EACH / 2);
+            const uint2 front = split(values[r][0] * scale, values[r][1] * scale);
+            if constexpr (L::EACH == 4) {
+                const uint2 back = split(values[r][2] * scale, values[r][3] * scale);
+                *(uint2*)high = make_uint2(front.x, back.x);
+                *(uint2*)(high + L::PLANE) = make_uint2(front.y, back.y);
+            } else {
+                high[0] = front.x;
+                high[L::PLANE] = front.y;
+            }
+        }
+        float* const result = y + (size_t)image * (L::M * L::H_OUT * L::W_OUT);
+        // The image is complete before anyone reads it.
+        if (__syncthreads_or(beyond)) {
+            plain_image(x + (size_t)image * L::IMAGE, w, result, L::C, L::H, L::W, L::M, L::K);
+            continue;
+        }
+
+        #pragma unroll 1
+        for (int tile = group; tile < L::TILES; tile += L::GROUPS) {
+            const auto column_of = [&](int half) {  // of all bands
+                const int row = L::EVERY_OTHER ? 2 * g + half : g + 8 * half;
+                return tile * 64 + threadIdx.x % 128 / 32 * 16 + row;
+            };
+            const auto source_of = [&](int half) {
+                const int column = min(column_of(half), L::COLUMNS - 1);
+                return pixels + column / L::W_OUT * L::BAND + column % L::W_OUT * L::WORDS + t;
+            };
+            const unsigned* const first = source_of(0);
+            const unsigned* const second = source_of(1);
+            Sums<L> sums;
+            Fragments<L> fragments;
+            fetch<L, 0>(fragments, first, second);
+            fetch<L, 1>(fragments, first, second);
+            multiply<L, 0>(sums, fragments, first, second, weights);
+
+            #pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int column = column_of(half);
+                if (column >= L::COLUMNS) continue;
+                const int row = column / L::W_OUT * L::ROWS;
+                float* const place = result + row * L::W_OUT + column % L::W_OUT;
+                #pragma unroll
+                for (int i = 0; i < L::M / 4; ++i) {
+                    const int map = i / 2 * 8 + 2 * t + i % 2;
+                    const float back = power_of_two(exponent + exponents[map] - 2 * TOP);
+                    #pragma unroll
+                    for (int r = 0; r < L::ROWS; ++r) {
+                        const int sum = r % 2 * L::M / 2 + i / 2 * 4 + half * 2 + i % 2;
+                        if (L::H_OUT % L::ROWS == 0 || row + r < L::H_OUT)
+                            place[(map * L::H_OUT + r) * L::W_OUT] =
+                                (sums.large[r / 2][sum] + sums.small[r / 2][sum]) * back;
+                    }
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128 * LATER_12_GROUPS, LATER_12_BLOCKS) later_12_7_24(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
+    const int* __restrict__ exponents, float* __restrict__ y, int N)
+{
+    later_layer<Layer<12, 33, 7, 24, LATER_12_ROWS, LATER_12_GROUPS>>(x, w, parts, exponents, y, N);
+}
+
+extern "C" __global__ void __launch_bounds__(128 * LATER_6_30_GROUPS, LATER_6_30_BLOCKS) later_6_30_5_16(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
+    const int* __restrict__ exponents, float* __restrict__ y, int N)
+{
+    later_layer<Layer<6, 30, 5, 16, LATER_6_30_ROWS, LATER_6_30_GROUPS>>(x, w, parts, exponents, y, N);
+}
+
+extern "C" __global__ void __launch_bounds__(128 * LATER_6_22_GROUPS, LATER_6_22_BLOCKS) later_6_22_5_16(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
+    const int* __restrict__ exponents, float* __restrict__ y, int N)
+{
+    later_layer<Layer<6, 22, 5, 16, LATER_6_22_ROWS, LATER_6_22_GROUPS>>(x, w, parts, exponents, y, N);
+}
+
+extern "C" __global__ void __launch_bounds__(128 * LATER_4_GROUPS, LATER_4_BLOCKS) later_4_7_16(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
+    const int* __restrict__ exponents, float* __restrict__ y, int N)
+{
+    later_layer<Layer<4, 40, 7, 16, LATER_4_ROWS, LATER_4_GROUPS>>(x, w, parts, exponents, y, N);
+}
+
+// sums (16 rows x 8 columns) += a (16 rows x 16 taps) * b (16 taps x 8 columns), spread over a warp's lanes as above:
+// b0 has taps 2 * (lane % 4) and the next of column lane / 4, b1 those 8 further on.
+__device__ __forceinline__ void multiply_add(float (&sums)[4], uint2 front, uint2 back, unsigned b0, unsigned b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(front.x), "r"(front.y), "r"(back.x), "r"(back.y), "r"(b0), "r"(b1));
+}
+
+// The same for the first 8 taps.
+__device__ __forceinline__ void multiply_add(float (&sums)[4], uint2 front, unsigned b0)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(front.x), "r"(front.y), "r"(b0));
+}
+
+// C = 1, one map a block. A column of the product is a map's output, shifted by 0 ... 8 - K from the leftmost that 8
+// inputs serve. parts (column / 8, row of taps, lane) holds taps 2 * (lane % 4) and the next of column lane / 4, high
+// and low.
+extern "C" __global__ void split_first_weights(
+    const float* __restrict__ w, uint2* __restrict__ parts, int* __restrict__ exponents, int K)
+{
+    __shared__ unsigned largest_of_warp[32];
+    const int map = blockIdx.x;
+    const int shifts = 9 - K;
+    const float* taps = w + (size_t)map * K * K;
+
+    unsigned largest = 0;
+    for (int i = threadIdx.x; i < K * K; i += blockDim.x) largest = max(largest, magnitude_of(taps[i]));
+    largest = largest_of_block(largest, largest_of_warp);
+    const int exponent = exponent_of(largest);
+    if (threadIdx.x == 0) exponents[map] = largest < INFINITE ? exponent : TOO_LARGE;
+    const float2 scale = scale_of(TOP - exponent);
+
+    for (int i = threadIdx.x; i < shifts * K * 4; i += blockDim.x) {
+        const int shift = i / (4 * K);
+        const int p = i / 4 % K;
+        const int column = map * shifts + shift;
+        float values[2];
+        for (int h = 0; h < 2; ++h) {
+            const int q = i % 4 * 2 + h - shift;
+            values[h] = q >= 0 && q < K ? taps[p * K + q] * scale.x * scale.y : 0.0f;
+        }
+        parts[(column / 8 * K + p) * 32 + column % 8 * 4 + i % 4] = split(values[0], values[1]);
+    }
+}
+
+// 1x86x86 * 4@7x7. A block takes one image after another, and the next waits in registers. A warp multiplies 16 runs of 8
+// inputs, each of which serves two neighbouring outputs, by the 8 columns of weights, in ROWS rows of outputs at a time.
+// Shared memory holds the image as pairs of pixels, high halves and then low ones, 4 bytes each.
+extern "C" __global__ void __launch_bounds__(FIRST_86_THREADS, FIRST_86_BLOCKS) first_86_7(
+    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
+    const int* __restrict__ exponents, float* __restrict__ y, int N)
+{
+    constexpr int W = 86, K = 7, M = 4, ROWS = FIRST_86_ROWS, THREADS = FIRST_86_THREADS;
+    constexpr int W_OUT = W - K + 1;
+    constexpr int PAIRS = W * W / 2;                      // of pixels
+    constexpr int ROUNDS = (PAIRS + THREADS - 1) / THREADS;
+    constexpr int ACROSS = W_OUT / 2;                     // runs in a row
+    constexpr int RUNS = W_OUT / ROWS * ACROSS;           // of the first row of each band of ROWS
+    static_assert(ACROSS % 2 == 0 && W_OUT % ROWS == 0 && RUNS % 16 == 0, "a lane's two runs are neighbours");
+
+    extern __shared__ __align__(128) uint4 shared[];
+    __shared__ unsigned largest_of_warp[THREADS / 32];
+    unsigned* const highs = (unsigned*)shared;
+    unsigned* const lows = highs + PAIRS;
+    const int lane = threadIdx.x % 32;
+    const int g = lane / 4;
+    const int t = lane % 4;
+    const int map = t;
+    const int exponent_of_map = exponents[map];
+    uint2 taps[K];
+    #pragma unroll
+    for (int p = 0; p < K; ++p) taps[p] = parts[p * 32 + lane];
+
+    float2 values[ROUNDS];
+    const auto load = [&](int image) {
+        const float2* source = (const float2*)(x + (size_t)image * W * W);
+        #pragma unroll
+        for (int r = 0; r < ROUNDS; ++r) {
+            const int pair = threadIdx.x + r * THREADS;
+            values[r] = pair < PAIRS ? source[pair] : make_float2(0.0f, 0.0f);
+        }
+    };
+    load(blockIdx.x);
+
+    for (int image = blockIdx.x; image < N; image += gridDim.x) {
+        unsigned largest = 0;
+        #pragma unroll
+        for (int r = 0; r < ROUNDS; ++r)
+            largest = max(largest, max(magnitude_of(values[r].x), magnitude_of(values[r].y)));
+        // Its barrier also keeps the image before from being overwritten while it is read.
+        largest = largest_of_block(largest, largest_of_warp);
+        const int exponent = exponent_of(largest);
+        const float scale = power_of_two(min(TOP - exponent, 127));
+        const float least = __uint_as_float(largest) * LEAST;
+        bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, M);
+        #pragma unroll
+        for (int r = 0; r < ROUNDS; ++r) {
+            const int pair = threadIdx.x + r * THREADS;
+            if (pair >= PAIRS) break;
+            const unsigned larger = max(magnitude_of(values[r].x), magnitude_of(values[r].y));
+            beyond |= larger != 0 && __uint_as_float(larger) < least;
+            const uint2 halves = split(values[r].x * scale, values[r].y * scale);
+            highs[pair] = halves.x;
+            lows[pair] = halves.y;
+        }
+        if (image + gridDim.x < N) load(image + gridDim.x);
+        float* const result = y + (size_t)image * (M * W_OUT * W_OUT);
+        // The image is complete before anyone reads it.
+        if (__syncthreads_or(beyond)) {
+            plain_image(x + (size_t)image * W * W, w, result, 1, W, W, M, K);
+            continue;
+        }
+
+        const float back = power_of_two(exponent + exponent_of_map - 2 * TOP);
+        for (int first = threadIdx.x / 32 * 16; first < RUNS; first += THREADS / 32 * 16) {
+            // Rows g and g + 8 of a product are neighbouring runs, so that a lane's four outputs are one vector.
+            const int run = first + 2 * g;
+            const int top = run / ACROSS * ROWS;
+            const int place = top * (W / 2) + run % ACROSS + t;
+            uint2 high[ROWS + K - 1], low[ROWS + K - 1];
+            #pragma unroll
+            for (int row = 0; row < ROWS + K - 1; ++row) {
+                high[row] = make_uint2(highs[place + row * (W / 2)], highs[place + row * (W / 2) + 1]);
+                low[row] = make_uint2(lows[place + row * (W / 2)], lows[place + row * (W / 2) + 1]);
+            }
+            // Small products apart from large ones, since tensor cores cut off what does not fit.
+            float large[ROWS][4] = {}, small[ROWS][4] = {};
+            #pragma unroll
+            for (int p = 0; p + 1 < K; p += 2)
+                #pragma unroll
+                for (int part = 0; part < 3; ++part)
+                    #pragma unroll
+                    for (int r = 0; r < ROWS; ++r) {
+                        const uint2 (&pixels)[ROWS + K - 1] = part == 2 ? low : high;
+                        const unsigned b0 = part == 1 ? taps[p].y : taps[p].x;
+                        const unsigned b1 = part == 1 ? taps[p + 1].y : taps[p + 1].x;
+                        multiply_add(part == 0 ? large[r] : small[r], pixels[r + p], pixels[r + p + 1], b0, b1);
+                    }
+            #pragma unroll
+            for (int part = 0; part < 3; ++part)
+                #pragma unroll
+                for (int r = 0; r < ROWS; ++r)
+                    multiply_add(part == 0 ? large[r] : small[r], (part == 2 ? low : high)[r + K - 1],
+                                 part == 1 ? taps[K - 1].y : taps[K - 1].x);
+            float* const line = result + (map * W_OUT + top) * W_OUT + run % ACROSS * 2;
+            #pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+                const float (&l)[4] = large[r], (&s)[4] = small[r];
+                *(float4*)(line + r * W_OUT) = make_float4(
+                    (l[0] + s[0]) * back, (l[1] + s[1]) * back, (l[2] + s[2]) * back, (l[3] + s[3]) * back);
+            }
+        }
+    }
+}

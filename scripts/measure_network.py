@@ -88,7 +88,7 @@ def compile_ahead(every: list[Implementation], machine: dict[str, Any]) -> None:
     from warpbook.harness import whole
 
     for one in every:
-        with suppress(UserError):  # whoever loads it says what is wrong with it
+        with suppress(UserError, Failed):  # whoever loads it says what is wrong with it
             whole.cubin_of(one, machine["gpu"]["arch"])
 
 

@@ -54,13 +54,21 @@ def test_each_says_what_it_is_and_comes_after_what_it_builds_on():
     assert all(places.index(under) < places.index(name) for name, under in below.items())
 
 
-@pytest.mark.parametrize("name", ["one_by_one", "fused"])
+@pytest.mark.parametrize("name", ["one_by_one", "fused", "warpgroups"])
 def test_kernels_of_an_implementation_compile_with_what_they_include(name):
     one = implementations.read(name)
-    options = building.compiler_options("sm_90", [f"-D{key}={value}" for key, value in one.constants.items()])
+    arch = one.header.compiled_for("sm_90")
+    options = building.compiler_options(arch, [f"-D{key}={value}" for key, value in one.constants.items()])
     cubin, log = building.compile_source(one.text, one.cuda_source.name, options)
     assert cubin, log
     assert b"later_12_7_24" in cubin
+    assert "wgmma.mma_async instructions are serialized" not in log
+
+
+@pytest.mark.parametrize("network", BUILT_IN)
+def test_a_first_layer_of_many_maps_alone_is_for_warpgroups(launcher, network):
+    reason = launcher("warpgroups").unsupported(networks.find(network))
+    assert (reason == "") == (network == "fa17")
 
 
 def test_identity_is_of_all_that_runs_and_of_no_words(copied):

@@ -40,7 +40,7 @@ def bench_of():
 
 
 @pytest.mark.parametrize("network", ["fa17", "fa18", "fa19", "ece408"])
-@pytest.mark.parametrize("name", ["one_by_one", "fused", "folded", "library", "eager_fp32", "eager_tf32"])
+@pytest.mark.parametrize("name", ["one_by_one", "fused", "folded", "library", "warpgroups", "eager_fp32", "eager_tf32"])
 def test_an_implementation_gives_the_scores_and_labels_of_float64(bench_of, name, network):
     one = implementations.read(name)
     for images in (1, 7, 129, IMAGES):

@@ -14,6 +14,7 @@ _DOCSTRING = re.compile(r'\s*(?:#[^\n]*\n\s*)*[rR]?("""|\'\'\')(.*?)\1', re.DOTA
 
 _NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _BOUNDS = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n\\]|\\[\s\S])*", re.MULTILINE)
 _KERNEL = re.compile(
     rf"(template\s*<[^;{{}}]*>\s*)?(?:\b(?:static|inline|extern)\s+)*"
     rf"(?:\bvoid\s+__global__|__global__\s+{_BOUNDS}(?:(?:static|inline)\s+)*void)\s+{_BOUNDS}(\w+)\s*\("
@@ -77,8 +78,8 @@ def without_comments(code: str) -> str:
 
 
 def kernels(code: str) -> list[str]:
-    """Names of the kernels in CUDA C++, those of templates left out, in the order in which they stand there."""
-    matches = _KERNEL.finditer(without_comments(code))
+    """Names of the kernels in CUDA C++, without those of templates and macros, in their order there."""
+    matches = _KERNEL.finditer(_MACRO.sub("", without_comments(code)))
     return list(dict.fromkeys(match[2] for match in matches if not match[1]))
 
 

@@ -3,7 +3,7 @@
 
 namespace emulator::ptx {
 
-struct Copy { char* to; const void* from; size_t bytes; };
+struct Copy { char* to; const void* from; size_t bytes; unsigned group; };
 struct Sum { float* to; float value; unsigned group; };
 
 // Of a thread of the running block.
@@ -11,7 +11,7 @@ struct Ordered {
     unsigned long block = ~0ul;
     std::vector<Copy> copies;
     std::vector<Sum> sums;
-    unsigned group = 0;
+    unsigned group = 0, group_of_copies = 0;
 };
 
 static Ordered& ordered(unsigned thread)
@@ -32,14 +32,41 @@ void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, in
     char* const to = at_offset(place, 16, line);
     const unsigned word = unwritten_word("a copy not waited for, ordered", line);
     for (int i = 0; i < 16; i += 4) std::memcpy(to + i, &word, 4);
-    ordered(thread_number()).copies.push_back({to, source, 16});
+    Ordered& mine = ordered(thread_number());
+    mine.copies.push_back({to, source, 16, mine.group_of_copies});
 }
 
-void cp_async_wait_all()
+void cp_async_commit_group() { ++ordered(thread_number()).group_of_copies; }
+
+static void arrive(Ordered& mine, unsigned before)
 {
-    auto& copies = ordered(thread_number()).copies;
-    for (const Copy& each : copies) std::memcpy(each.to, each.from, each.bytes);
-    copies.clear();
+    std::vector<Copy> later;
+    for (const Copy& each : mine.copies) {
+        if (each.group < before) std::memcpy(each.to, each.from, each.bytes);
+        else later.push_back(each);
+    }
+    mine.copies.swap(later);
+}
+
+void cp_async_wait_group(unsigned left)
+{
+    Ordered& mine = ordered(thread_number());
+    if (mine.group_of_copies > left) arrive(mine, mine.group_of_copies - left);
+}
+
+void cp_async_wait_all() { arrive(ordered(thread_number()), ~0u); }
+
+void ldmatrix(Rows& mine, int line)
+{
+    together(~0u, line, &mine, [](Lanes lanes, int line) {
+        if (~lanes.present) stop("ldmatrix by less than a whole warp", line);
+        for (unsigned lane = 0; lane < WARP; ++lane)
+            for (unsigned tile = 0; tile < 4; ++tile) {
+                const unsigned row = lanes.of<Rows>(tile * 8 + lane / 4).row;
+                if (row % 16) stop("ldmatrix of a row that begins at no multiple of 16 bytes", line);
+                std::memcpy(lanes.of<Rows>(lane).to[tile], at_offset(row + lane % 4 * 4, 4, line), 4);
+            }
+    });
 }
 
 // The sum that is on its way to a register; null where none is.

@@ -47,6 +47,13 @@ inline int __float2int_rz(float a) { return int(a); }
 inline int __float2int_rd(float a) { return int(std::floor(a)); }
 inline int __float2int_ru(float a) { return int(std::ceil(a)); }
 inline float __int2float_rn(int a) { return float(a); }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned chosen)
+{
+    const uint64_t bytes = uint64_t(b) << 32 | a;
+    unsigned made = 0;
+    for (int i = 0; i < 4; ++i) made |= unsigned(bytes >> (chosen >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return made;
+}
 inline int __popc(unsigned a) { return __builtin_popcount(a); }
 inline int __clz(int a) { return a ? __builtin_clz(a) : 32; }
 inline int __ffs(int a) { return __builtin_ffs(a); }
@@ -516,8 +523,20 @@ template <class T> void mov_u32(T& to, unsigned value) { to = T(value); }
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}
 
+// Four 8 x 8 tiles of halves: lanes 8 * i and on say where the rows of tile i are, and lane l gets of each tile, in row
+// l / 4, columns 2 * (l % 4) and the next.
+struct Rows { unsigned row; unsigned* to[4]; };
+void ldmatrix(Rows& mine, int line);
+inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(unsigned& a, unsigned& b, unsigned& c, unsigned& d, unsigned row, int line = __builtin_LINE())
+{
+    Rows mine{row, {&a, &b, &c, &d}};
+    ldmatrix(mine, line);
+}
+
 // A copy to shared memory arrives when its thread waits for it; until then nobody has written there.
 void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line = __builtin_LINE());
+void cp_async_commit_group();
+void cp_async_wait_group(unsigned left);
 void cp_async_wait_all();
 inline void fence_proxy_async() {}  // what other threads wrote is seen at once
 

@@ -25,7 +25,8 @@ PROVIDED = {
 PTX = {
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32", "mov.u32", "prefetch.global.L1",
-    "prefetch.global.L2", "cp.async.cg.shared.global", "cp.async.wait_all", "fence.proxy.async",
+    "prefetch.global.L2", "cp.async.cg.shared.global", "cp.async.commit_group", "cp.async.wait_group",
+    "cp.async.wait_all", "fence.proxy.async", "ldmatrix.sync.aligned.m8n8.x4.shared.b16",
     "wgmma.fence.sync.aligned", "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned",
 }  # fmt: skip
 """Instructions that may stand in the source as PTX: functions of these names, `_` for a dot, do the same."""

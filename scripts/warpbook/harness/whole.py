@@ -64,10 +64,17 @@ def operation_of(call: Any, images: int, classes: int) -> Operation:
 
 
 def cubin_of(implementation: Implementation, arch: str) -> bytes | None:
-    """An implementation's kernels compiled for an architecture; None where it has none."""
+    """An implementation's kernels compiled for an architecture; None where it has none.
+
+    Raises Failed where they need another architecture.
+    """
     if implementation.cuda_source is None:
         return None
+    header = implementation.header
+    if reason := header.beyond_arch(arch):
+        raise Failed("unsupported", f"{implementation.name} {reason}")
     defines = [f"-D{name}={value}" for name, value in implementation.constants.items()]
+    arch = header.compiled_for(arch)
     return building.project_cubin(implementation.cuda_source, arch, text=implementation.text, defines=defines)
 
 

@@ -189,6 +189,7 @@ def test_products_of_warpgroups_are_right_on_every_layer_that_they_are_for(netwo
     for file in variants.read("split_reuse").files:
         shutil.copy(file, tmp_path)
     checked = attacks.checked(tmp_path, "split_reuse", "emulator", network)
+    assert {row["layer"] for row in checked} == {"conv1", "conv2"}  # it names its layers, and is tried on no others
     rows = {(row["layer"], row["test"]): row for row in checked if row["status"] != "unsupported"}
     assert sorted(rows) == [(layer, test) for layer in layers for test in ("integers", "reals")]
     assert all(row["ok"] for row in rows.values())

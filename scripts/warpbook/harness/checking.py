@@ -64,7 +64,9 @@ NOT_COMPARED: Row = {
 
 def ragged_places(variant: Variant) -> list[tuple[ConvLayer, int]]:
     """The ragged layers that a variant is tested on, and images of each: with strides and padding where it is told of
-    them."""
+    them; none where it names the layers that it is for."""
+    if variant.header.limits.layers:
+        return []
     return [*RAGGED_LAYERS, *(place for place in RAGGED_STEPS if not variant.untold(place[0]))]
 
 

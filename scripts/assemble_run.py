@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from warpbook import aside, extras, networks, provenance, sharing, summaries, tables, variants, weights
+from warpbook.config import named
 from warpbook.errors import exit_status
 from warpbook.files import sha256, written_whole
 from warpbook.harness import timing
@@ -138,7 +139,7 @@ def assemble(
         record = {
             "format": FORMAT,
             "run_id": run_id_of(machine, ended, run / tables.SAMPLES.name),
-            "studies": list(config["studies"]) if config["study"] == "all" else [config["study"]],
+            "studies": named(config["study"], config["studies"]),
             "networks": {name: describe_network(name, sizes[name]) for name in sizes},
             "variants": describe_variants(),
             "started": machine["started"],

@@ -36,6 +36,8 @@ def test_shipped_configuration_is_sound():
         ("measuring.gpu.warm_up", 1, "measuring.gpu.warm_up: unknown key: did you mean 'warmup'?"),
         ("studies.fa18.drawn.layer", "conv", "studies.fa18.drawn.layer: 'conv' is not known: did you mean 'conv"),
         ("study", "fa81", "study: no study is called 'fa81'"),
+        ("study", "fa19,fa17-fnal", "study: no study is called 'fa17-fnal': did you mean 'fa17-final'?"),
+        ("study", "fa18,all", "study: no study is called 'all': valid: ece408, "),
         ("studies.fa18.network", "fa188", "studies.fa18.network: no network is called 'fa188': did you mean 'fa18'?"),
         (
             "studies.fa18.variants",
@@ -85,6 +87,10 @@ def test_all_studies_but_those_of_submissions_can_be_chosen_at_once():
     assert chosen.keys() == {name for name, study in values()["studies"].items() if "course" not in study}
 
 
+def test_several_studies_are_chosen_in_the_order_in_which_they_are_named_each_once():
+    assert list(config.load(changed("study", "fa19,fa18, fa19"), KNOWN).chosen) == ["fa19", "fa18"]
+
+
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
@@ -97,6 +103,8 @@ def test_all_studies_but_those_of_submissions_can_be_chosen_at_once():
             "path: fa18 is no term of the course; say which the submission is of: study=fa25 (terms: fa21, sp24",
         ),
         ({"submissions": "all"}, "submissions: fa18 is no term of the course"),
+        ({"study": "fa18,sp25"}, "study: sp25 is of a submission"),
+        ({"study": "fa25,sp25", "path": "mine"}, "path: fa25,sp25 is no term of the course"),
     ],
 )
 def test_a_submission_goes_with_a_term_and_a_term_with_a_submission(keys, words):

@@ -24,6 +24,18 @@ def test_studies_of_one_network_share_their_sizes():
     assert made(study="fa18-m1").sizes("fa18") == made(study="fa18").sizes("fa18") == [10, 100, 1000, 10000]
 
 
+def test_several_studies_are_made_together_and_nothing_besides():
+    target = {"arch": "sm_90", "memory_gib": 80}
+
+    def parts(study: str) -> list[str]:
+        return Targets(plan.make(load(study=study, target=target, extras=["aa", "precision"]), KNOWN)).parts
+
+    together = parts("fa18,fa19")
+    assert set(together) == {*parts("fa18"), *parts("fa19")}
+    assert len(together) == len(set(together))
+    assert made(study="fa18, fa19").networks == ["fa18", "fa19"]
+
+
 def test_starting_points_are_run_whole_at_every_size_and_optimizations_at_the_largest():
     planned = made(study="fa18")
     assert planned.program_sizes("fa18", "direct") == [10, 100, 1000, 10000]

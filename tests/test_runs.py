@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
+import assemble_run
 from warpbook import config, devices, plan, runs, tables, variants
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
@@ -49,6 +50,15 @@ def test_the_a_a_tests_of_a_run_of_format_1_are_shown(archive, evidence_of, rewr
     rewritten(archive, "samples.csv.gz", in_words_of_1)
     rewritten(archive, "run.json", lambda content: re.sub(rb'"format": \d', b'"format": 1', content))
     assert len(evidence_of(archive).trust.aa_tests) > 100
+
+
+@pytest.mark.parametrize(("study", "names"), [("fa19", ["fa19"]), ("fa18,fa19", ["fa18", "fa19"])])
+def test_a_run_names_each_study_that_it_was_made_for(study, names, tmp_path):
+    values = yaml.safe_load(config.FILE.read_text()) | {"study": study}
+    recorded = json.loads(config.load(values, list(variants.discover())).recorded)
+    machine = {"gpu": None, "cpu": {"model": "a CPU"}, "started": "2026-11-20T12:00:00+00:00"}
+    assemble_run.assemble(machine, assemble_run.by_table([]), recorded, {}, [], tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["studies"] == names
 
 
 def test_a_run_names_its_machine_and_code(archive):

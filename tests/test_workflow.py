@@ -223,7 +223,7 @@ def test_archive_packs_the_run_where_it_is_told_to(workspace):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["study=fa81"], "study: no study is called 'fa81'"),
+        (["study=tiny,fa81"], "study: no study is called 'fa81'"),
         (["stuby=tiny"], "stuby: unknown key: did you mean 'study'?"),
         (["gpu=20990101-none"], "gpu: no archived run is called '20990101-none'"),
         pytest.param(

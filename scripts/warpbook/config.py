@@ -1,6 +1,6 @@
 """config.yaml as a frozen model. Unknown keys are refused, and every value is checked before any job runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -244,9 +244,8 @@ class Config(_Model):
     @property
     def chosen(self) -> dict[str, Study]:
         """The studies that this command is about, by name; `all` are those that need no submission."""
-        if self.study == "all":
-            return {name: study for name, study in self.studies.items() if not study.course}
-        return {self.study: self.studies[self.study]}
+        every = (name for name, study in self.studies.items() if not study.course)
+        return {name: self.studies[name] for name in named(self.study, every)}
 
     def network(self, name: str) -> Network:
         """One of its networks."""
@@ -260,6 +259,11 @@ class Config(_Model):
         return self.model_dump_json(exclude={"sandbox", *others})
 
 
+def named(study: str, every: Iterable[str]) -> list[str]:
+    """The studies that the words of `study` name: those between its commas, each once; `every` one for `all`."""
+    return list(every) if study == "all" else list(dict.fromkeys(map(str.strip, study.split(","))))
+
+
 def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     """The checked configuration. UserError lists every mistake on a line, with the nearest valid name."""
     try:
@@ -268,11 +272,12 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         config = Config.model_validate(dict(values), context=names)
     except ValidationError as error:
         raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explained(error, Config))])) from error
-    problems = []
-    if config.study not in (*config.studies, "all"):
-        problems.append(
-            f"study: no study is called {config.study!r}: {nearest(config.study, [*config.studies, 'all'])}"
-        )
+    alone = ["all"] if "," not in config.study else []
+    problems = [
+        f"study: no study is called {name!r}: {nearest(name, [*config.studies, *alone])}"
+        for name in named(config.study, config.studies)
+        if name not in config.studies
+    ]
     problems += [
         f"studies.{name}.{key}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
         for name, study in config.studies.items()
@@ -304,10 +309,11 @@ def _of_submissions(config: Config) -> list[str]:
     if key and config.study not in terms:
         return [f"{key}: {config.study} is no term of the course; say which the submission is of: study={terms[-1]} "
                 f"(terms: {', '.join(terms)})"] if terms else [f"{key}: no study has a `course`"]  # fmt: skip
-    if config.study in terms and not key and not config.submission:
+    of_one = [name for name in named(config.study, config.studies) if config.study != "all" and name in terms]
+    if of_one and not key and not config.submission:
         return [
-            f"study: {config.study} is of a submission; snakemake --cores 1 submission --config path=<its folder> "
-            f"study={config.study}"
+            f"study: {of_one[0]} is of a submission; snakemake --cores 1 submission --config path=<its folder> "
+            f"study={of_one[0]}"
         ]
     return []
 

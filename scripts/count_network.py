@@ -2,7 +2,7 @@
 kernel of one call.
 
 The program starts itself again under ncu, with --inside, and calls the implementation twice: once to warm up,
-unprofiled, and once to be counted.
+unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none.
 """
 
 import argparse
@@ -10,9 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from warpbook import data, implementations, networks, sharing, tables, weights
+from warpbook import data, devices, implementations, machine, networks, tables, turns, weights
 from warpbook.errors import exit_status
-from warpbook.harness.supervision import Failed, run_to_end
+from warpbook.harness import ahead
+from warpbook.harness.supervision import Failed
 from warpbook.implementations import Implementation
 from warpbook.machine import require_target
 from warpbook.networks import Network
@@ -20,18 +21,24 @@ from warpbook.profiling import counting
 from warpbook.table import Row
 
 
-def call_network(implementation: Implementation, network: Network, weight_set: str, images: int) -> None:
+def call_network(implementation: Implementation, network: Network, weight_set: str, images: int, arch: str) -> None:
     """Call the implementation twice on images of the data set, the second time for ncu."""
+    ahead.load(implementation.header.requires)
     import cupy
     import numpy as np
     from cupy.cuda import profiler
 
     from warpbook.harness import gpu, whole
 
-    kernels = whole.kernels_of(implementation, gpu.require().arch)
-    parameters = {name: cupy.asarray(array) for name, array in weights.load(network, weight_set).items()}
-    x = cupy.asarray(np.ascontiguousarray(data.load(network)[0][:images])).astype(np.float32)
-    x *= np.float32(network.input.scale)
+    arch = arch or gpu.require().arch  # which says why there is none
+    whole.cubin_of(implementation, arch)  # compiled, and kept
+    loaded = weights.load(network, weight_set)
+    entering = data.entering(data.load(network)[0][:images], network, np.float32)
+
+    turns.wait()
+    kernels = whole.kernels_of(implementation, arch)
+    parameters = {name: cupy.asarray(array) for name, array in loaded.items()}
+    x = cupy.asarray(entering)
     scores = cupy.empty((images, networks.CLASSES), np.float32)
     labels = cupy.empty(images, np.int32)
     call = implementation.prepare(kernels, network, images, parameters)
@@ -44,7 +51,13 @@ def call_network(implementation: Implementation, network: Network, weight_set: s
 
 
 def count(
-    implementation: Implementation, network: Network, weight_set: str, images: int, metrics: list[str], timeout_s: float
+    run: counting.Run,
+    implementation: Implementation,
+    network: Network,
+    weight_set: str,
+    images: int,
+    metrics: list[str],
+    timeout_s: float,
 ) -> list[Row]:
     """Rows of COUNTERS for one call: its counters, or one row that says why there are none."""
     place = {"tool": "ncu", "variant": implementation.name, "network": network.name, "layer": "", "size": images}
@@ -53,11 +66,13 @@ def count(
     elif reason := implementation.unsupported(network, images):
         failure = ("unsupported", reason)
     else:
+        device = machine.gpu()
+        arch = device.arch if isinstance(device, devices.Device) else ""
         inside = [sys.executable, __file__, "--implementation", implementation.name, "--network", network.name]
-        inside += ["--weights", weight_set, "--images", str(images), "--inside"]
+        inside += ["--weights", weight_set, "--images", str(images), "--arch", arch, "--inside"]
         with tempfile.TemporaryDirectory() as scratch:
             report = Path(scratch) / "counted.ncu-rep"
-            counted, failure = counting.under_ncu(run_to_end, inside, metrics, timeout_s, report)
+            counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
         if counted and not failure:
             return counting.rows_of(place, counted, metrics, len({row["launch"] for row in counted}))
     assert failure
@@ -73,17 +88,18 @@ def main() -> None:
     parser.add_argument("--metrics", nargs="+", help="counters under ncu's names")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--arch", help="of the GPU, which is not asked under ncu before its turn")
     parser.add_argument("--inside", action="store_true", help="call the implementation, under ncu")
     arguments = parser.parse_args()
     implementation = implementations.read(arguments.implementation)
     network = networks.find(arguments.network)
     if arguments.inside:
-        return call_network(implementation, network, arguments.weights, arguments.images)
+        return call_network(implementation, network, arguments.weights, arguments.images, arguments.arch)
     require_target(tool="ncu")
-    with sharing.held("gpu", arguments.out) as rows:
-        rows += count(
-            implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout
-        )
+    of = (implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout)
+    with ahead.turn(arguments.out) as turn:
+        rows = count(turn.run, *of)
+        turn.keep(rows)
     tables.COUNTERS.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

@@ -1,7 +1,8 @@
 """Read hardware counters of one variant with Nsight Compute: a row for each counter of each launch of one call a layer.
 
 The program starts itself again under ncu, with --inside, and calls the variant twice on each layer: once to warm up,
-unprofiled, and once to be counted. A marker kernel, launched before each layer, tells in ncu's list where it begins.
+unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none. A marker kernel,
+launched before each layer, tells in ncu's list where it begins.
 """
 
 import argparse
@@ -12,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warpbook import devices, networks, sharing, tables, variants
+from warpbook import devices, machine, networks, tables, turns, variants
 from warpbook.errors import UserError, exit_status
 from warpbook.files import written_whole
-from warpbook.harness.supervision import Failed, run_to_end
+from warpbook.harness import ahead
+from warpbook.harness.supervision import Failed
 from warpbook.machine import require_target
 from warpbook.networks import ConvLayer
 from warpbook.profiling import counting
@@ -53,7 +55,7 @@ class Counting:
         self.launches, self._at_most, self._stop = 0, at_most, stop
 
 
-def call_layers(variant: Variant, layers: list[ConvLayer], images: int, launches_file: Path) -> None:
+def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: str, launches_file: Path) -> None:
     """Call the variant twice on each layer, the second time for ncu; write each call's launches to a file, as JSON.
 
     The launches of peers are not known: they do not go through our kernels.
@@ -66,20 +68,23 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, launches
 
     from warpbook.harness import building, gpu
 
-    arch = gpu.require().arch
+    arch = arch or gpu.require().arch  # which says why there is none
     source = f'extern "C" __global__ void {MARK}() {{}}'
     cubin, log = building.compile_source(source, f"{MARK}.cu", building.compiler_options(arch, []))
     if cubin is None:
         raise UserError(f"{MARK} does not compile for {arch}:\n{log}")
+    generator = np.random.default_rng(408)
+    shapes = [(layer.x_shape(images), layer.w_shape) for layer in layers]
+    drawn = [[generator.random(shape, np.float32) for shape in of_layer] for of_layer in shapes]
+
+    turns.wait()
     marks = gpu.load_module(cubin)
     mark = marks.get_function(MARK)
     loaded = gpu.kernels_of(variant, arch)
     kernels = Counting(loaded) if loaded else None
-    generator = np.random.default_rng(408)
     launches: dict[str, int] = {}
-    for layer in layers:
-        x = cupy.asarray(generator.random(layer.x_shape(images), np.float32))
-        w = cupy.asarray(generator.random(layer.w_shape, np.float32))
+    for layer, arrays in zip(layers, drawn, strict=True):
+        x, w = map(cupy.asarray, arrays)
         y = cupy.empty(layer.y_shape(images), np.float32)
         call = variant.prepare(layer, images, kernels)
         if kernels:
@@ -112,38 +117,46 @@ def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list
 
 
 def counted_by_ncu(
-    variant: str, network: str, layers: list[str], images: int, metrics: list[str], timeout_s: float, report: Path
+    run: counting.Run, calling: list[str], layers: list[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], Failed | None]:
-    """(ncu's rows by layer, launches of each layer's call where known, the failure if any).
+    """(ncu's rows by layer, launches of each layer's call where known, the failure if any); `calling` is what this
+    program is started with to call the variant.
 
     ncu's report stays at `report`. The rows leave out counters that ncu does not know.
     """
-    inside = [sys.executable, __file__, "--variant", variant, "--network", network, "--images", str(images)]
     with tempfile.TemporaryDirectory() as scratch:
         launches_file = Path(scratch) / "launches.json"
-        inside += ["--launches", str(launches_file), "--inside", *layers]
-        counted, failure = counting.under_ncu(run_to_end, inside, metrics, timeout_s, report)
+        inside = [sys.executable, __file__, *calling, "--launches", str(launches_file), "--inside", *layers]
+        counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
         launches = json.loads(launches_file.read_text()) if launches_file.exists() else {}
     return by_layer(counted, layers), launches, Failed(*failure) if failure else None
 
 
 def count(
-    variant: Variant, network: str, images: int, metrics: list[str], timeout_s: float, folder: Path
+    run: counting.Run,
+    variant: Variant,
+    network: str,
+    images: int,
+    metrics: list[str],
+    timeout_s: float,
+    folder: Path,
 ) -> list[dict[str, Any]]:
     """Rows of COUNTERS for every layer of a network: its counters, or why there are none."""
     layers = networks.find(network).convs
     place = {"tool": "ncu", "variant": variant.name, "network": network, "size": images}
     failures: dict[str, Failed] = {}
-    device = devices.probe()
+    device = machine.gpu()
+    arch = device.arch if isinstance(device, devices.Device) else ""
     for layer in layers:
         if variant.problem:
             failures[layer.name] = Failed("compile_failed", variant.problem)
-        elif isinstance(device, devices.Device) and not variant.made_for(device.arch):
-            reason = f"{variant.name} {variant.header.beyond_arch(device.arch)}"
+        elif arch and not variant.made_for(arch):
+            reason = f"{variant.name} {variant.header.beyond_arch(arch)}"
             failures[layer.name] = Failed("unsupported", reason)
         elif reason := variant.unsupported(layer, images):
             failures[layer.name] = Failed("unsupported", reason)
     names = [layer.name for layer in layers if layer.name not in failures]
+    calling = ["--variant", variant.name, "--network", network, "--images", str(images), "--arch", arch]
     readings: dict[str, list[dict[str, Any]]] = {}
     launches: dict[str, int] = {}
     # A layer that fails takes the process down, and with it the other layers: count each alone then.
@@ -152,7 +165,7 @@ def count(
         final = any(failures[name].status != "launch_failed" for name in left if name in failures)
         if left and not final:
             report = folder / f"{network}-{variant.name}{'' if left == names else f'-{left[0]}'}.ncu-rep"
-            counted, made, failure = counted_by_ncu(variant.name, network, left, images, metrics, timeout_s, report)
+            counted, made, failure = counted_by_ncu(run, calling, left, metrics, timeout_s, report)
             readings |= counted
             launches |= made
             failures |= {name: failure or Failed("launch_failed", "ncu counted no launch of it") for name in left}
@@ -174,20 +187,21 @@ def main() -> None:
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--reports", type=Path, help="folder for ncu's own reports")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--arch", help="of the GPU, which is not asked under ncu before its turn")
     parser.add_argument("--launches", type=Path, help="where to write the launches of each call, under ncu")
     parser.add_argument("--inside", nargs="+", metavar="LAYER", help="call the variant, under ncu")
     arguments = parser.parse_args()
     variant = variants.read(arguments.variant)
     if arguments.inside:
         layers = [layer for layer in networks.find(arguments.network).convs if layer.name in arguments.inside]
-        call_layers(variant, layers, arguments.images, arguments.launches)
+        call_layers(variant, layers, arguments.images, arguments.arch, arguments.launches)
         return
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
-    with sharing.held("gpu", arguments.out) as rows:
-        rows += count(
-            variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports
-        )
+    of = (variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
+    with ahead.turn(arguments.out) as turn:
+        rows = count(turn.run, *of)
+        turn.keep(rows)
     tables.COUNTERS.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from warpbook import data, networks, provenance, variants, weights
+from warpbook import data, networks, provenance, turns, variants, weights
 from warpbook.errors import UserError, exit_status
 from warpbook.harness import inference
 
@@ -45,8 +45,11 @@ def main() -> None:
             raise UserError(reason)
     marked: Callable[[str], AbstractContextManager[object]] = nullcontext
     if variant.device == "gpu":
+        if variant.cuda_source is None:
+            _ = variant.module  # a library takes seconds to load, in which a GPU would be held for nothing
         from warpbook.harness import gpu
 
+        turns.wait()
         gpu.require()
         marked = gpu.marked
 

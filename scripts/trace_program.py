@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import outcomes, sharing, tables
+from warpbook import outcomes, tables
 from warpbook.errors import UserError, exit_status
-from warpbook.harness.supervision import Failed, run_to_end
+from warpbook.harness import ahead
+from warpbook.harness.supervision import Failed
 from warpbook.machine import require_target
 from warpbook.profiling import cupti_sqlite, importing, nsight
 from warpbook.profiling.schema import Profile
@@ -44,6 +45,7 @@ class Program:
     weights: str
     timeout_s: float
     scratch: Path
+    turn: ahead.Turn
 
     @property
     def command(self) -> list[str]:
@@ -58,7 +60,7 @@ class Program:
     def run(self, *command: str | Path) -> str:
         """A command's output. Raises Failed, with its last words, where it hangs or fails."""
         try:
-            status, out, err = run_to_end(command, self.timeout_s)
+            status, out, err = self.turn.run(command, self.timeout_s)
         except subprocess.TimeoutExpired:
             reason = f"still running after {self.timeout_s:g} s (timeout_s in config.yaml)"
             raise Failed("timed_out", reason) from None
@@ -149,17 +151,20 @@ def main() -> None:
     arguments.reports.mkdir(parents=True, exist_ok=True)
     failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
 
-    def watch(size: int, weights: str = "") -> int:
+    watched_rows: list[dict[str, Any]] = []
+
+    def watch(turn: ahead.Turn, size: int, weights: str = "") -> int:
         """Profile the program at one size and keep its events and files; return the number of events."""
         place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network}
         place |= {"size": size, "weights": weights}
-        seen, state, began = Watched([], 0, "", []), {"status": "ok", "reason": ""}, time.perf_counter()
+        seen, state = Watched([], 0, "", []), {"status": "ok", "reason": ""}
+        began = time.perf_counter() - turn.waited_s
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 if failure:
                     raise Failed(**failure)
                 of = (arguments.network, arguments.variant, size, weights)
-                program = Program(*of, arguments.timeout, Path(scratch))
+                program = Program(*of, arguments.timeout, Path(scratch), turn)
                 seen = BY[arguments.tool](program)
                 if seen.count > EVENTS_MAX:
                     reason = f"{seen.count} events, more than the {EVENTS_MAX} that a run keeps"
@@ -172,7 +177,7 @@ def main() -> None:
             except UserError as error:
                 state = {"status": "launch_failed", "reason": str(error)}
         kept = seen.reports[0].name if seen.reports and state["status"] == "ok" else ""
-        took = {"elapsed_s": time.perf_counter() - began, "output": seen.output, "report": kept}
+        took = {"elapsed_s": time.perf_counter() - turn.waited_s - began, "output": seen.output, "report": kept}
         watched_rows.append({**place, "events": len(seen.events) if state["status"] == "ok" else 0, **took, **state})
         return seen.count
 
@@ -182,13 +187,14 @@ def main() -> None:
         theirs = [row["size"] for row in tables.PROFILES.rows(arguments.baseline) if row["status"] == "ok"]
         if theirs and max(remaining) not in theirs:
             remaining.append(max(theirs))
-    with sharing.held("gpu", arguments.out) as watched_rows:
+    with ahead.turn(arguments.out) as turn:
         while remaining:
             size = remaining.pop(0)
-            if watch(size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:
+            if watch(turn, size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:
                 remaining.append(fewer(size))
         for weights in arguments.weights:
-            watch(max(arguments.sizes), weights)
+            watch(turn, max(arguments.sizes), weights)
+        turn.keep(watched_rows)
     tables.ACTIVITIES.write(events, arguments.out)
     tables.PROFILES.write(watched_rows, arguments.profiles)
     for row in watched_rows:

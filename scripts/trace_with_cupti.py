@@ -16,7 +16,8 @@ from typing import Any
 
 from cupti import cupti
 
-from warpbook import tables
+from warpbook import tables, turns
+from warpbook.harness import ahead
 from warpbook.profiling.cupti_sqlite import demangled
 
 KINDS = (
@@ -143,6 +144,9 @@ def main() -> int:
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
+    # Not in the program: CUPTI may ask CUDA for its devices. Before CUPTI is loaded no library may load its own.
+    ahead.load()
+    turns.wait()
     rows, count, status = trace(arguments.program, arguments.arguments, arguments.at_most)
     if status:
         return status

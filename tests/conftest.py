@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -128,6 +129,25 @@ def pytest_collection_modifyitems(config, items):
 def shared_folder() -> Path:
     """The folder beside the project with material that is not the project's: reports of the course, a trained model."""
     return PROJECT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory) -> Path:
+    """The folder of a driver, and its NVML, that describe devices and fill their memory."""
+    folder = tmp_path_factory.mktemp("driver")
+    source = PROJECT / "tests" / "simulated_cuda.c"
+    for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / library, source], check=True)
+    return folder
+
+
+@pytest.fixture
+def lock(tmp_path) -> Path:
+    """The machine's lock file, in a folder that stands for everybody's."""
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder / "warpbook-measuring.lock"
 
 
 @pytest.fixture

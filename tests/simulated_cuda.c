@@ -1,6 +1,8 @@
 /* A driver of NVIDIA's, and its NVML, that describe devices and fill their memory: WARPBOOK_SIMULATED of them, those that
    CUDA_VISIBLE_DEVICES names by UUID, in that order, or all. Forks of a process that initialised it get error 3.
 
+   The file WARPBOOK_ASKED gets a line whenever a process initialises it.
+
    In the folder WARPBOOK_SICK, a file called like a device's number has the error that filling its memory gives, and
    those that end in .ecc and .mode how many errors NVML counted there, and its compute mode. */
 #include <stdio.h>
@@ -17,6 +19,11 @@ int cuInit(unsigned flags)
 {
     const char *names = getenv("CUDA_VISIBLE_DEVICES");
     int all = atoi(getenv("WARPBOOK_SIMULATED"));
+    FILE *asked = getenv("WARPBOOK_ASKED") ? fopen(getenv("WARPBOOK_ASKED"), "a") : NULL;
+    if (asked) {
+        fprintf(asked, "%s\n", names ? names : "");
+        fclose(asked);
+    }
     if (initialised_by && initialised_by != getpid()) return 3;
     initialised_by = getpid();
     count = 0;

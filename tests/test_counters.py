@@ -18,6 +18,7 @@ import assemble_run
 import count_variant
 from warpbook import networks, runs, tables, variants
 from warpbook.files import PROJECT
+from warpbook.harness.supervision import run_to_end
 from warpbook.profiling import counters, counting
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
@@ -415,7 +416,7 @@ def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
         made_for=lambda arch: True,
         unsupported=lambda layer, images: f"{layer.name} is too much",
     )
-    rows = count_variant.count(beyond, "fa18", 1000, METRICS, 30, tmp_path)
+    rows = count_variant.count(run_to_end, beyond, "fa18", 1000, METRICS, 30, tmp_path)
     assert [(row["layer"], row["status"], row["reason"]) for row in rows] == [
         ("conv1", "unsupported", "conv1 is too much"),
         ("conv2", "unsupported", "conv2 is too much"),
@@ -472,7 +473,7 @@ def test_every_counter_of_every_kernel_of_a_whole_network_is_a_row_without_a_lay
     assert len(frame) == 4 * len(METRICS)
     assert (set(frame.layer), set(frame["size"]), set(frame.launches)) == ({""}, {10000}, {4})
     (call,) = calls.read_text().splitlines()
-    assert "count_network.py --implementation fused --network fa17 --weights high --images 10000 --inside" in call
+    assert "count_network.py --implementation fused --network fa17 --weights high --images 10000 --arch" in call
 
 
 def test_why_a_whole_network_has_no_counters_is_one_row(tmp_path, ncu):

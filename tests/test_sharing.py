@@ -72,25 +72,6 @@ except Exception as error:
 """A job whose third argument is Python that does its work and says why that failed, or nothing."""
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory) -> Path:
-    """The folder of a driver, and its NVML, that describe devices and fill their memory."""
-    folder = tmp_path_factory.mktemp("driver")
-    source = PROJECT / "tests" / "simulated_cuda.c"
-    for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / library, source], check=True)
-    return folder
-
-
-@pytest.fixture
-def lock(tmp_path) -> Path:
-    """The machine's lock file, in a folder that stands for everybody's."""
-    folder = tmp_path / "locks"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    return folder / "warpbook-measuring.lock"
-
-
 @pytest.fixture
 def sick(tmp_path) -> Path:
     """The folder that says what is wrong with simulated GPUs."""
@@ -322,9 +303,12 @@ RAISE = {"probe_machine.py", "stream_shard.py"}
 
 @pytest.mark.parametrize("path", sorted(PROJECT.glob("scripts/*.py")), ids=lambda path: path.name)
 def test_a_program_that_holds_a_gpu_says_which_of_its_rows_failed(path):
-    withs = [item for node in ast.walk(ast.parse(path.read_text())) for item in getattr(node, "items", ())]
-    held = [item for item in withs if ast.unparse(item.context_expr).startswith("sharing.held")] if withs else []
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    withs = [item for node in nodes for item in getattr(node, "items", ()) if isinstance(node, ast.With)]
+    held = [item for item in withs if ast.unparse(item.context_expr).startswith("sharing.held")]
     assert all(item.optional_vars or path.name in RAISE for item in held)
+    turns = [item for item in withs if ast.unparse(item.context_expr).startswith("ahead.turn")]
+    assert not turns or any(ast.unparse(node).startswith("turn.keep(") for node in nodes if isinstance(node, ast.Call))
 
 
 LAUNCH = "launch()"

@@ -57,9 +57,10 @@ def _to_disk(written: Path) -> None:
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder for temporary files, removed when the block ends. Raises UserError where none can be made."""
-    parent = Path(tempfile.gettempdir())
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    """A folder for temporary files, in TMPDIR or `parent`, gone when the block ends. Raises UserError where none can
+    be made."""
+    parent = parent or Path(tempfile.gettempdir())
     with ExitStack() as held:
         try:
             folder = held.enter_context(_scratch_folder("warpbook-", parent))

@@ -3,8 +3,8 @@
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
 from time import time
@@ -141,15 +141,23 @@ def _first_thread(thread: int) -> int:
 @contextmanager
 def _kept_to(cores: Sequence[int]) -> Iterator[None]:
     """Keep this process, threads that libraries started among it, and what it starts to some cores."""
-    _move_to(cores)
+    _move_to(cores, os.getpid())
     try:
         yield
     finally:
-        _move_to(machine.CORES)
+        _move_to(machine.CORES, os.getpid())
 
 
-def _move_to(cores: Sequence[int] | frozenset[int]) -> None:
-    for thread in Path("/proc/self/task").iterdir():
+def keep_to_own_cores(processes: Iterable[int]) -> None:
+    """Keep processes that were started before this one's turn to the cores that it has now."""
+    for process in processes:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            _move_to(os.sched_getaffinity(0), process)
+
+
+def _move_to(cores: Collection[int], process: int) -> None:
+    """Move all threads of a process."""
+    for thread in Path("/proc", str(process), "task").iterdir():
         try:
             os.sched_setaffinity(int(thread.name), cores)
         except ProcessLookupError:  # it ended meanwhile

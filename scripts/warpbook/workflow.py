@@ -1,4 +1,4 @@
-"""The Snakemake that a program works for: the program ends with it, however that ends."""
+"""The Snakemake, or the job of it, that a program works for: the program ends with it, however that ends."""
 
 import os
 import select
@@ -21,9 +21,14 @@ def end_with_it() -> None:
         snakemake = os.pidfd_open(int(pid))
     except ProcessLookupError:  # it died before
         os._exit(1)
-    threading.Thread(target=_wait_for, args=(snakemake,), daemon=True).start()
+    end_with(snakemake)
 
 
-def _wait_for(process: int) -> None:
-    select.select([process], [], [])
+def end_with(other: int) -> None:
+    """Have this process killed when another ends, whose pidfd `other` is, or a connection with nothing more to say."""
+    threading.Thread(target=_wait_for, args=(other,), daemon=True).start()
+
+
+def _wait_for(other: int) -> None:
+    select.select([other], [], [])
     os.kill(os.getpid(), signal.SIGKILL)

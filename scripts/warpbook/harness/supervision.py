@@ -26,6 +26,7 @@ from warpbook.errors import UserError
 Item = TypeVar("Item")
 
 WATCHED_EVERY_S = 0.2  # one look takes tens of microseconds: what is timed meanwhile does not feel it
+READY_EVERY_S = 0.02
 ENDED_WITHIN_S = 10
 FILE_BYTES = 256 << 20
 PROCESSES = 256  # that a job may have started; the shipped variants and their compiler start fewer than ten
@@ -103,10 +104,12 @@ def run_to_end(
     timeout_s: float,
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] = lambda: None,
+    ready: Callable[[], bool] = lambda: True,
 ) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of a command, which `before` prepares its process for.
 
-    Raises TimeoutExpired. All that it started is killed with it.
+    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is. All that it started
+    is killed with it.
     """
     parent = os.getpid()
 
@@ -127,6 +130,13 @@ def run_to_end(
         ) as process,
     ):
         try:
+            until = time.monotonic() + timeout_s
+            while not ready():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=READY_EVERY_S)
+                    return process.returncode, out, err
+                if time.monotonic() > until:
+                    raise subprocess.TimeoutExpired(command, timeout_s)
             out, err = process.communicate(timeout=timeout_s)
             return process.returncode, out, err
         finally:
@@ -171,7 +181,8 @@ def _children(pid: int) -> set[int]:
     return {child for child, parent in _parents().items() if parent == pid}
 
 
-def _descendants(pid: int) -> set[int]:
+def descendants(pid: int) -> set[int]:
+    """Processes that a process started, they that those did, and so on."""
     parents = _parents()
     known = {pid}
     while more := {child for child, parent in parents.items() if parent in known} - known:
@@ -229,7 +240,7 @@ def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int 
         # The processes themselves are looked for where they may be too many, or each look has to ask for their memory.
         if memory_bytes is None and _tasks() - before <= PROCESSES:
             continue
-        started = _descendants(os.getpid())
+        started = descendants(os.getpid())
         if len(started) > PROCESSES:
             raise Failed("launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may")
         if memory_bytes is not None and (used := _held_bytes(started, memory_bytes)) > memory_bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from warpbook import precision_table, sharing, variants
 from warpbook.errors import exit_status
-from warpbook.harness import building, checking, precision, sandbox
+from warpbook.harness import ahead, building, checking, precision, sandbox
 from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.supervision import Failed, supervised
@@ -59,6 +59,8 @@ def main() -> None:
     if arguments.enclosed:
         return sandbox.say(measured())
     sandboxed = sandbox.chosen(arguments.sandbox, "gpu")
+    if not sandboxed:
+        ahead.load(variant.header.requires)
     try:
         with sharing.held("gpu", arguments.out, shared=True) as rows:
 

@@ -254,6 +254,22 @@ def test_each_program_asks_for_its_turn_with_all_loaded_and_touches_cuda_after_i
     assert set(asked.read_text().split()) <= {selector}
 
 
+@pytest.mark.parametrize("name", ["check_variant.py", "measure_precision.py"])
+def test_a_job_that_measures_itself_has_all_loaded_before_its_turn(name, driver, lock, tmp_path):
+    pytest.importorskip("cupy")
+    command = [sys.executable, PROJECT / "scripts" / name, "--variant", "direct", "--timeout", "30", "--out", "out.csv"]
+    if name == "check_variant.py":
+        command += ["--device", "gpu", "--network", "fa18", "--sizes", "10"]
+    given = {**os.environ, "LD_LIBRARY_PATH": str(driver), "WARPBOOK_SIMULATED": "1", locks.GIVEN: str(lock.parent)}
+    with locks.machine(path=lock):
+        process = subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.DEVNULL)
+        until = time.monotonic() + 30
+        while "/cupy/" not in Path(f"/proc/{process.pid}/maps").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    assert process.wait(60) == 0
+
+
 NSYS = """#!{python}
 import sys
 from pathlib import Path

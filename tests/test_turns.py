@@ -33,7 +33,7 @@ with ahead.turn(out) as turn:
             ended.append([status, said.split(), *words.splitlines()[-3:]])
         except subprocess.TimeoutExpired:
             ended.append("timed out")
-    turn.keep([{"status": "ok"}])
+    turn.keep([{"status": "ok" if one[0] == 0 else "launch_failed"} for one in ended])
 print(json.dumps(ended + [turn.waited_s]), flush=True)
 """
 
@@ -67,6 +67,7 @@ def start(driver, lock, tmp_path):
     def begin(*programs: str, name="direct", timeout_s=30.0, gpus=1) -> subprocess.Popen:
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
         given |= {locks.GIVEN: str(lock.parent), sharing.GPUS: str(gpus), "WARPBOOK_SIMULATED": "2"}
+        given["WARPBOOK_SICK"] = str(tmp_path)  # a file there, called like a GPU's number, is what is wrong with it
         part = f"results/parts/counters/gpu/fa18/{name}"
         command = [sys.executable, "-c", JOB, part, str(timeout_s), *programs]
         process = subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
@@ -185,6 +186,14 @@ def test_a_program_that_crashes_ends_no_job_and_its_gpu_goes_to_the_next(where, 
     assert sound[0] == 0
     assert ended(start(program(), name="second"))[0][0][0] == 0
     assert len(noted()) == 2
+
+
+def test_a_job_whose_program_fails_on_a_gpu_that_does_begins_again_on_another(start, noted, tmp_path):
+    (tmp_path / "0").write_text("214")
+    (outcome,), _ = ended(start(program("sys.exit(devices.fails() or 0)"), gpus=2))
+    assert outcome[:1] == [0]
+    assert outcome[1][0].endswith("01")
+    assert len(noted()) == 1
 
 
 def test_a_program_s_time_counts_from_its_turn(start, told, lock):

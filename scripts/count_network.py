@@ -61,13 +61,15 @@ def count(
 ) -> list[Row]:
     """Rows of COUNTERS for one call: its counters, or one row that says why there are none."""
     place = {"tool": "ncu", "variant": implementation.name, "network": network.name, "layer": "", "size": images}
+    device = machine.gpu()
+    arch = device.arch if isinstance(device, devices.Device) else ""
     if implementation.problem:
         failure: counting.Failure | None = ("compile_failed", f"{implementation.name}: {implementation.problem}")
     elif reason := implementation.unsupported(network, images):
         failure = ("unsupported", reason)
+    elif arch and (reason := implementation.header.beyond_arch(arch)):
+        failure = ("unsupported", f"{implementation.name} {reason}")
     else:
-        device = machine.gpu()
-        arch = device.arch if isinstance(device, devices.Device) else ""
         inside = [sys.executable, __file__, "--implementation", implementation.name, "--network", network.name]
         inside += ["--weights", weight_set, "--images", str(images), "--arch", arch, "--inside"]
         with tempfile.TemporaryDirectory() as scratch:

@@ -1,5 +1,6 @@
 """The report's pages, by where WeasyPrint sets each word: nothing beyond their margins, none mostly empty."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -32,6 +33,20 @@ def test_contents_are_split_where_their_columns_are_about_as_high():
     long = [{"level": 2, "title": "Kernels that together take more than 90 % of the GPU time"}] * 3
     left, right = rendering.in_columns((rendering.Part("", "", [*long, *short]),))
     assert (len(left), len(right)) == (3, 6)
+
+
+def test_no_page_after_the_contents_is_laid_out_again_once_their_numbers_are_known(caplog):
+    style = PROJECT / "reports" / "style"
+    sheets = "".join((style / f"{name}.css").read_text() for name in ("tokens", "type", "parts"))
+    # Each title is longer than the one before by less than a digit: some fit a line with one digit and not with two.
+    entries = "".join(f'<li class="level-1"><a href="#end">{"l" * letters}</a></li>' for letters in range(70, 100))
+    contents = f'<nav class="contents"><div class="columns"><ol>{entries}</ol></div></nav>'
+    body = f'{contents}{"<p>Row</p>" * 500}<h1 id="end">End</h1>'
+    with caplog.at_level(logging.INFO, "weasyprint.progress"):
+        pages = pdf.laid_out(f'<html lang="en"><title>T</title><style>{sheets}</style><body>{body}').pages
+    layouts = [line for line in caplog.messages if "Page" in line and "up-to-date" not in line]
+    assert len(layouts) >= len(pages) > 9
+    assert {line for line in layouts if layouts.count(line) > 1} == {"Step 5 - Creating layout - Page 1"}
 
 
 def page_of(body: str) -> Any:

@@ -91,10 +91,10 @@ def environment(ev: Evidence, headings: Headings) -> Environment:
     return env
 
 
-def _stylesheets() -> list[Markup]:
-    return [
-        Markup((FOLDER / "style" / f"{name}.css").read_text()) for name in ("tokens", "page", "type", "parts", "screen")
-    ]
+def _stylesheet() -> Markup:
+    """All of `reports/style` as one sheet: of several, WeasyPrint tries each on every element."""
+    names = ("tokens", "page", "type", "parts", "screen")
+    return Markup("".join((FOLDER / "style" / f"{name}.css").read_text() for name in names))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Documents:
     def _document(self, *parts: Part, others: list[dict[str, Any]], full_cover: bool) -> str:
         return templates().get_template("document.html.j2").render(
             parts=parts, contents=in_columns(parts), others=others, full_cover=full_cover, cover=self._cover,
-            stylesheets=_stylesheets(), name=self._ev.name, kind="report",
+            stylesheet=_stylesheet(), name=self._ev.name, kind="report",
         )  # fmt: skip
 
     @cached_property
@@ -156,7 +156,7 @@ def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None)
     """The report of a submission as an HTML document, which has no supplement."""
     report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
     shell = templates().get_template("document.html.j2")
-    shown = {"cover": cover.view(ev, made, commit, dirty), "stylesheets": _stylesheets(), "name": ev.name}
+    shown = {"cover": cover.view(ev, made, commit, dirty), "stylesheet": _stylesheet(), "name": ev.name}
     contents = in_columns((report,))
     return shell.render(parts=[report], contents=contents, others=[], full_cover=True, kind="submission", **shown)
 
@@ -247,7 +247,7 @@ def comparison_html(compared: Comparison) -> str:
     return env.get_template("compare.html.j2").render(
         head=compared.head.run_id,
         base=compared.base.run_id,
-        stylesheets=_stylesheets(),
+        stylesheet=_stylesheet(),
         body=Markup(body.replace("<table>", '<table class="data">')),
     )
 
@@ -255,7 +255,7 @@ def comparison_html(compared: Comparison) -> str:
 def of_grades(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -> str:
     """The table over submissions as an HTML document: rows of GRADES, of a term's study with so many images at most."""
     shown = graded.view(title, term, images, rows)
-    return templates().get_template("grades.html.j2").render(view=shown, stylesheets=_stylesheets())
+    return templates().get_template("grades.html.j2").render(view=shown, stylesheet=_stylesheet())
 
 
 def of_site(title: str, overview: Overview) -> dict[str, str]:
@@ -265,7 +265,7 @@ def of_site(title: str, overview: Overview) -> dict[str, str]:
     pages = {"index.html": env.get_template("site.index.html.j2").render(view=overview)}
     for view in overview.networks:
         pages[view.file] = env.get_template("site.network.html.j2").render(view=view)
-    sheets = "".join([*_stylesheets(), (FOLDER / "site.css").read_text()]).replace("../fonts/", "fonts/")
+    sheets = f"{_stylesheet()}{(FOLDER / 'site.css').read_text()}".replace("../fonts/", "fonts/")
     return {name: _CHART.sub(_as_element, page) for name, page in pages.items()} | {"site.css": sheets}
 
 

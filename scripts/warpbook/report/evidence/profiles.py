@@ -186,6 +186,7 @@ class Profiles:
                 return max(traced, key=lambda launch: launch.total_ns).name if traced else ""
         return ""
 
+    @remembered
     def _static_bytes(self, variant: str) -> "pd.Series[Any]":
         """Static shared memory by kernel, as built for the GPU's run."""
         run = self._scope.gpu_run

@@ -28,9 +28,8 @@ class Selection:
         if reason := self.outdated(run, variant.device, recorded, variant.source_sha256):
             return reason
         builds = run.table(tables.BUILDS)
-        builds = builds[builds.variant == variant.name]
-        for arch, options in zip(builds.arch, builds.options, strict=True):
-            if options != building.options_of(variant, arch):
+        for name, arch, options in zip(builds.variant, builds.arch, builds.options, strict=True):
+            if name == variant.name and options != building.options_of(variant, arch):
                 return f"the compile options differ: it was built with `{options}`"
         return ""
 

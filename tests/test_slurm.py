@@ -68,6 +68,15 @@ THROUGH_SLURM = [
     "--profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "5",
     "--default-resources", "mem_mb=100", "runtime=5",
 ]  # fmt: skip
+# Snakemake that asks for its jobs every second: left to itself it asks ever less often, by ten seconds each time, which
+# is right for a cluster's controller and here would be most of the tests' time.
+ASKING_OFTEN = """\
+import runpy
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+RemoteExecutor.next_seconds_between_status_checks = property(lambda self: 1, lambda self, seconds: None)
+runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+"""
 
 
 class Slurm:
@@ -151,6 +160,12 @@ def slurm():
         for link in links:
             link.unlink(missing_ok=True)
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def fresh(fresh):
+    fresh.program = "-c", ASKING_OFTEN
+    return fresh
 
 
 def run_tables(workspace) -> dict[str, str]:

@@ -55,6 +55,8 @@ ODD_PATH = "l'été & größe/畳み込み project"
 class Workspace:
     """A copy of the project with a configuration of its own."""
 
+    program = "-m", "snakemake"  # what Python is called with for Snakemake
+
     def __init__(self, folder: Path):
         self.folder = folder
 
@@ -81,14 +83,14 @@ class Workspace:
 
     def start(self, *arguments, cores=2, **environment: str) -> subprocess.Popen:
         """Snakemake, begun; what it says comes through a pipe."""
-        command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
+        command = [self.python, *self.program, "--cores", str(cores), *arguments]
         return subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**self.environment, **environment},
         )  # fmt: skip
 
     def snakemake(self, *arguments, check=True, cores=2):
-        command = [self.python, "-m", "snakemake", "--cores", str(cores), *arguments]
+        command = [self.python, *self.program, "--cores", str(cores), *arguments]
         before = set(self.logs())
         done = subprocess.run(
             command, cwd=self.folder, capture_output=True, text=True, timeout=600, env=self.environment

@@ -118,18 +118,18 @@ extern "C" __global__ void __launch_bounds__(128, HALVES_28_BLOCKS) windows_28_5
         place_of[i] = word / 3 * (W / 2) + word % 3;
     }
 
-    // Two warps have an image each: its words, and the number behind each.
+    // Two warps have an image each: its words, and the number behind each. Behind a row that meets a weight of zero, and
+    // who has no word or no image has that of another.
     float2 values[ROUNDS];
     float behind[ROUNDS];
     const int mine = threadIdx.x / 64;
     const auto load = [&](int first) {
-        const float* source = x + (size_t)(first + mine) * W * W;
+        const float* source = x + (size_t)min(first + mine, N - 1) * W * W;
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
-            const int word = threadIdx.x % 64 + r * 64;
-            const bool any = word < WORDS && first + mine < N;
-            values[r] = any ? ((const float2*)source)[word] : make_float2(0.0f, 0.0f);
-            behind[r] = any && word % (W / 2) + 1 < W / 2 ? source[2 * word + 2] : 0.0f;
+            const int word = min(threadIdx.x % 64 + r * 64, WORDS - 1);
+            values[r] = ((const float2*)source)[word];
+            behind[r] = source[min(2 * word + 2, W * W - 1)];
         }
     };
     load(2 * blockIdx.x);
@@ -143,13 +143,14 @@ extern "C" __global__ void __launch_bounds__(128, HALVES_28_BLOCKS) windows_28_5
         if (lane == 0) largest_of_warp[warp] = largest;
         // Also keeps the images before from being overwritten while they are read.
         __syncthreads();
-        int exponent[2];
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) exponent[i] = exponent_of(max(largest_of_warp[2 * i], largest_of_warp[2 * i + 1]));
-        const float scale = power_of_two(min(TOP - exponent[mine], 127));
-        const bool beyond = max(largest_of_warp[0], max(largest_of_warp[1], max(largest_of_warp[2], largest_of_warp[3])))
-                                >= INFINITE
-                            || beyond_floats(exponent[0], exponents, M) || beyond_floats(exponent[1], exponents, M);
+        const unsigned largest_first = max(largest_of_warp[0], largest_of_warp[1]);
+        const unsigned largest_second = max(largest_of_warp[2], largest_of_warp[3]);
+        const int exponent_first = exponent_of(largest_first);
+        const int exponent_second = exponent_of(largest_second);
+        const float scale = power_of_two(min(TOP - (mine ? exponent_second : exponent_first), 127));
+        const bool beyond = max(largest_first, largest_second) >= INFINITE
+                            || beyond_floats(exponent_first, exponents, M)
+                            || beyond_floats(exponent_second, exponents, M);
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
             const int word = threadIdx.x % 64 + r * 64;
@@ -174,6 +175,7 @@ extern "C" __global__ void __launch_bounds__(128, HALVES_28_BLOCKS) windows_28_5
         for (int tile = 0; tile < TILES; ++tile) {
             const int eight = tile * 32 + warp * 8;  // windows of both images, the warp's first
             const int second = eight >= WINDOWS;
+            const int exponent = second ? exponent_second : exponent_first;
             const int window = eight - second * WINDOWS + g;
             const unsigned* const source =
                 images + second * 4 * WORDS + window / ACROSS * 2 * (W / 2) + window % ACROSS;
@@ -210,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(128, HALVES_28_BLOCKS) windows_28_5
                 for (int e = 0; e < 2; ++e) {
                     const int map = i * 2 + 2 * t + e;
                     // A map that is not there has an exponent of zero.
-                    const float back = __int_as_float((exponent[second] + exponents[map] - 2 * TOP + 127) << 23);
+                    const float back = __int_as_float((exponent + exponents[map] - 2 * TOP + 127) << 23);
                     const float most = fmaxf(fmaxf(sums[0][i + e], sums[0][i + e + 2]),
                                              fmaxf(sums[1][i + e], sums[1][i + e + 2]));
                     const uint2 halves = split(tanh_of(most * back) * power_of_two(TOP), 0.0f);

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from warpbook import networks, runs, tables, variants
+from warpbook import networks, runs, sources, tables, variants
 from warpbook.errors import UserError
 from warpbook.harness import checking
 from warpbook.harness.bench import CpuBench
@@ -320,3 +320,8 @@ def test_only_a_peer_on_a_gpu_takes_its_arrays_in_another_order(cuda_variant):
     words = "order: NHWC is for peers on a GPU; kernels get x, w and y in NCHW order"
     assert words in cuda_variant("", header="order: NHWC\n").problem
     assert FOUND["cudnn_fp32_nhwc"].header.order == "NHWC"
+
+
+def test_a_name_that_a_macro_gives_its_kernels_is_no_kernel():
+    macro = '#define EACH(NAME, SIZE) \\\n    extern "C" __global__ void NAME(float* y) \\\n    { y[SIZE] = 0; }\n'
+    assert sources.kernels(f"{macro}EACH(first, 1)\n__global__ void real(float* y) {{}}\n") == ["real"]

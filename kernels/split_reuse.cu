@@ -1,14 +1,12 @@
 /*
 title:     Products from halves, each pixel fetched once
-idea:      Pixels that were fetched from shared memory serve every row of taps that falls on them, since those who fetch
-           them compute several rows of outputs, one below the other. Later layers use Hopper's wgmma, which multiplies
-           64 columns of outputs by the weights of two rows of taps in all maps at once; it reads the weights from
-           shared memory itself, and pixels come as words of two channels to the registers where it wants them, two
-           fetches ahead, while the next image is copied. A first layer of 4 maps, too few for that, stays with mma.sync.
-expect:    Tensor cores reach the rate that mma.sync leaves out on Hopper, and pixels are read half as often. The
-           12x33x33 layer gains most, from 1.65 to 1.1 ms at 10,000 images, where products set the pace; on later layers
-           of 16 maps splitting and storing remain, and times fall by a fifth to a third. The first layer, which waits
-           for shared memory, gains 5 % to 20 %. Errors stay those of FP32 sums.
+idea:      Pixels that were fetched from shared memory serve every row of taps that falls on them, since who fetches
+           them computes several rows of outputs. Later layers use Hopper's wgmma, which multiplies 64 columns of
+           outputs by two rows of taps in all maps, takes weights from shared memory itself, and finds pixels in the
+           registers that they were fetched to. A first layer of 4 maps stays with mma.sync.
+expect:    Tensor cores reach the rate that mma.sync leaves out. At 10,000 images 12x33x33 falls from 1.65 to 1.1 ms;
+           later layers of 16 maps by a fifth to a third; the first layer, where reading pixels sets the pace, by 5 %
+           to 20 %. Errors stay those of FP32 sums.
 check:     smsp__inst_executed.sum falls, a wgmma being many mma.sync
 builds_on: split_fp16
 split:     {precision: fp16, products: 3}

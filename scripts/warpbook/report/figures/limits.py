@@ -87,7 +87,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     gpu = ev.gpu_run.gpu
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")
-    figure = Figure(figsize=(WIDTH_IN, 2.75), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
     panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
     heights, numbered = [peak], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):

@@ -1,6 +1,7 @@
 """The views of the report's sections on the archived run: what they choose, order and word."""
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -498,9 +499,26 @@ def test_a_library_whose_scores_were_wrong_is_named_and_compared_with_nothing(st
     assert any(reason.startswith("compiled_fp32: scores differ from float64") for reason in view.problems)
 
 
-def test_figures_of_an_implementation_that_changed_since_are_left_out(study, monkeypatch):
+def test_figures_of_implementations_that_changed_since_are_left_out_and_told(study, monkeypatch):
     monkeypatch.setattr(implementations.Implementation, "source_sha256", "another")
-    assert whole_network.view(study()) is None
+    view = whole_network.view(study())
+    assert (view.beside, view.chart, view.headline, view.ideas) == (None, None, "", ())
+    assert any(
+        re.fullmatch(r"fused: recorded in \S+, but its sources changed after it was measured", reason)
+        for reason in view.problems
+    )
+
+
+def test_an_implementation_that_a_run_does_not_hold_is_told(study, tmp_path, monkeypatch):
+    folder = tmp_path / "networks"
+    shutil.copytree(implementations.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
+    monkeypatch.setattr(implementations, "FOLDER", folder)
+    monkeypatch.setattr(implementations, "INCLUDED_FROM", (folder, *implementations.INCLUDED_FROM[1:]))
+    monkeypatch.setattr(implementations, "IMPORTED_FROM", (folder, *implementations.IMPORTED_FROM[1:]))
+    view = whole_network.view(study())
+    assert len(view.beside.rows) >= 5
+    assert any(re.fullmatch(r"mine: the run \S+ holds no figure of it", reason) for reason in view.problems)
 
 
 def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_the_fastest_and_what_that_builds_on(ev):

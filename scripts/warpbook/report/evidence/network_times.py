@@ -51,6 +51,21 @@ class NetworkTimes:
         recorded = next(iter({*rows.source_sha256} - {one.source_sha256}), one.source_sha256)
         return self._selection.outdated(self._scope.gpu_run, "gpu", recorded, one.source_sha256)
 
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """Why no figure of an implementation that stands here is shown, by name."""
+        run, held = self._scope.gpu_run, set(self._checks.variant)
+        if run is None or not held:
+            return {}
+        shown = {one.name for one in self.recorded}
+        return {
+            one.name: f"recorded in {run.run_id}, but {self.stale(one)}"
+            if one.name in held
+            else f"the run {run.run_id} holds no figure of it"
+            for one in implementations.discover().values()
+            if one.name not in shown
+        }
+
     def check(self, name: str, size: int) -> "pd.Series[str] | None":
         """The row of NETWORK_CHECKS of one size; None where there is none."""
         rows = self._checks[(self._checks.variant == name) & (self._checks["size"] == size)]

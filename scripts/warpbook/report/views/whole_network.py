@@ -31,15 +31,15 @@ class Idea:
 
 @dataclass(frozen=True)
 class WholeNetwork:
-    """beside: all at the largest size; chart: the GPU's times; kernels, bound: of our fastest, None and empty where
-    they were not counted; problems: what has no figure there, and why."""
+    """beside: all at the largest size; chart: the GPU's times; both None where all figures are left out; kernels and
+    bound: of our fastest, None and empty where they were not counted; problems: what has no figure, and why."""
 
     images: str
     device: str
     headline: str
     ideas: tuple[Idea, ...]
-    chart: Figure
-    beside: Table
+    chart: Figure | None
+    beside: Table | None
     kernels: Table | None
     bound: str
     problems: tuple[str, ...]
@@ -48,7 +48,7 @@ class WholeNetwork:
 def view(ev: Evidence) -> WholeNetwork | None:
     """The section of a study; None where the run holds no figure of its whole network."""
     shown = [one for one in ev.networks.recorded if any(ev.networks.time(one.name, size) for size in ev.sizes)]
-    if not shown:
+    if not shown and not ev.networks.left_out:
         return None
     ours = ev.networks.fastest(ev.largest, peers=False)
     call = ev.networks.calls.get(ours.name) if ours else None
@@ -63,8 +63,10 @@ def view(ev: Evidence) -> WholeNetwork | None:
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
             "colour, PyTorch in grey, darker in FP32, compiled dotted.",
-        ),
-        _beside(ev, shown),
+        )
+        if shown
+        else None,
+        _beside(ev, shown) if shown else None,
         _kernels(ev, ours, call) if ours and call else None,
         f"What bounds {ours.name}: {analysis.bound(call)}" if ours and call else "",
         tuple(_problems(ev)),
@@ -183,7 +185,7 @@ def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, 
 
 def _problems(ev: Evidence) -> list[str]:
     """Implementations without a figure at the largest size, each reason once, and why our fastest was not counted."""
-    found: dict[str, None] = {}
+    found = dict.fromkeys(f"{name}: {reason}" for name, reason in ev.networks.left_out.items())
     for one in ev.networks.recorded:
         check = ev.networks.check(one.name, ev.largest)
         if check is not None and check.status != "ok":

@@ -113,7 +113,7 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
         "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
-        "of each variant's call, not the longest alone; numbered are the variants of the table below; the small grey "
+        "of each variant's call, not the longest alone; numbered are the variants of the table above; the small grey "
         f"points are the others, whose figures are in the supplement. {_roof(ev)} "
         "Operations are the useful ones, those of the direct method on the layer, whatever a call does for "
         f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope.",

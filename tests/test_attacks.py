@@ -181,6 +181,15 @@ def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, ne
 
 
 @needs_compiler
+def test_an_address_of_a_fixed_array_in_shared_memory_is_beyond_the_emulator_with_its_line(tmp_path):
+    source = STAGED.replace("extern __shared__ float4 taps[]", "__shared__ float4 taps[512]")
+    (tmp_path / "staged.cu").write_text(source)
+    line = source.count("\n", 0, source.index("__cvta_generic")) + 1
+    told = {row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if row["status"] == "unsupported"}
+    assert any(f"an address of no dynamic shared memory, line {line}" in reason for reason in told)
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     ("network", "layers"),
     [("fa18", ["conv2"]), ("sp19", ["conv2"]), ("fa19", ["conv2"]), ("ece408", ["conv1", "conv2"])],

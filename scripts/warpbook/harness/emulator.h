@@ -84,9 +84,6 @@ void note(const std::string& words, int line);
 // The NaN that memory is filled with which nobody has written; it tells which memory that is.
 unsigned unwritten_word(const std::string& what, int line);
 
-// The NaN in a register that a tensor core will write, a number in its last 12 bits.
-constexpr unsigned AHEAD = 0xFFE80000;
-
 // Note where the first NaN of an output that is memory nobody wrote comes from.
 void explain(const float* y, size_t count);
 

@@ -3,7 +3,11 @@
 
 namespace emulator::ptx {
 
-struct Copy { char* to; const void* from; size_t bytes; unsigned group; };
+// The NaN in a register that a tensor core will write, a number in its last 12 bits.
+constexpr unsigned AHEAD = 0xFFE80000;
+
+constexpr int COPIED = 16;  // bytes, of all copies here
+struct Copy { char* to; const void* from; unsigned group; };
 struct Sum { float* to; float value; unsigned group; };
 
 // Of a thread of the running block.
@@ -27,13 +31,13 @@ static Ordered& ordered(unsigned thread)
 
 void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line)
 {
-    if (bytes != 16) beyond("cp.async.cg of other than 16 bytes", line);
-    if (place % 16 || reinterpret_cast<uintptr_t>(source) % 16) stop("cp.async of 16 bytes between places that are no multiples of 16", line);
-    char* const to = at_offset(place, 16, line);
+    if (bytes != COPIED) beyond("cp.async.cg of other than 16 bytes", line);
+    if (place % COPIED || reinterpret_cast<uintptr_t>(source) % COPIED) stop("cp.async of 16 bytes between places that are no multiples of 16", line);
+    char* const to = at_offset(place, COPIED, line);
     const unsigned word = unwritten_word("a copy not waited for, ordered", line);
-    for (int i = 0; i < 16; i += 4) std::memcpy(to + i, &word, 4);
+    for (int i = 0; i < COPIED; i += 4) std::memcpy(to + i, &word, 4);
     Ordered& mine = ordered(thread_number());
-    mine.copies.push_back({to, source, 16, mine.group_of_copies});
+    mine.copies.push_back({to, source, mine.group_of_copies});
 }
 
 void cp_async_commit_group() { ++ordered(thread_number()).group_of_copies; }
@@ -42,7 +46,7 @@ static void arrive(Ordered& mine, unsigned before)
 {
     std::vector<Copy> later;
     for (const Copy& each : mine.copies) {
-        if (each.group < before) std::memcpy(each.to, each.from, each.bytes);
+        if (each.group < before) std::memcpy(each.to, each.from, COPIED);
         else later.push_back(each);
     }
     mine.copies.swap(later);

@@ -567,4 +567,4 @@ template <int columns, class... Operands> void wgmma(int line, Operands&&... ope
 
 }  // namespace emulator::ptx
 
-inline size_t __cvta_generic_to_shared(const void* place) { return emulator::offset_in_shared(place, __builtin_LINE()); }
+inline size_t __cvta_generic_to_shared(const void* place, int line = __builtin_LINE()) { return emulator::offset_in_shared(place, line); }

@@ -19,7 +19,7 @@ import yaml
 # take half of the processor.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from warpbook import config, devices, locks, machine, plan, runs, variants
+from warpbook import config, devices, implementations, locks, machine, plan, runs, variants
 from warpbook.files import PROJECT
 from warpbook.plan import Plan
 from warpbook.report.evidence import Evidence
@@ -327,3 +327,15 @@ def sections(ev, chapter):
 
 def _indented(code: str, levels: int) -> str:
     return "".join("    " * levels + line + "\n" for line in dedent(code).strip("\n").splitlines())
+
+
+@pytest.fixture
+def copied_networks(tmp_path, monkeypatch):
+    """The folder of a copy of the implementations, which are read from there."""
+    kernels = tmp_path / "kernels"
+    shutil.copytree(variants.FOLDER, kernels, ignore=shutil.ignore_patterns("__pycache__"))
+    folder = kernels / "networks"
+    monkeypatch.setattr(implementations, "FOLDER", folder)
+    monkeypatch.setattr(implementations, "INCLUDED_FROM", (folder, kernels, implementations.INCLUDED_FROM[-1]))
+    monkeypatch.setattr(implementations, "IMPORTED_FROM", (folder, kernels))
+    return folder

@@ -1,7 +1,6 @@
 """Implementations of whole networks: their files, and the arithmetic that they prepare, which needs no GPU."""
 
 import importlib.util
-import shutil
 import sys
 
 import numpy as np
@@ -25,18 +24,6 @@ def launcher(monkeypatch):
         return module
 
     return imported
-
-
-@pytest.fixture
-def copied(tmp_path, monkeypatch):
-    """The folder of a copy of the implementations, which are read from there."""
-    kernels = tmp_path / "kernels"
-    shutil.copytree(variants.FOLDER, kernels, ignore=shutil.ignore_patterns("__pycache__"))
-    folder = kernels / "networks"
-    monkeypatch.setattr(implementations, "FOLDER", folder)
-    monkeypatch.setattr(implementations, "INCLUDED_FROM", (folder, kernels, implementations.INCLUDED_FROM[-1]))
-    monkeypatch.setattr(implementations, "IMPORTED_FROM", (folder, kernels))
-    return folder
 
 
 def changed(path, old, new):
@@ -71,29 +58,29 @@ def test_a_first_layer_of_many_maps_alone_is_for_warpgroups(launcher, network):
     assert (reason == "") == (network == "fa17")
 
 
-def test_identity_is_of_all_that_runs_and_of_no_words(copied):
+def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
     before = {name: implementations.read(name).source_sha256 for name in ("one_by_one", "fused", "folded")}
-    changed(copied / "fused.cu", "title:     Layers in one kernel", "title:     Layers together")
+    changed(copied_networks / "fused.cu", "title:     Layers in one kernel", "title:     Layers together")
     assert {name: implementations.read(name).source_sha256 for name in before} == before
-    changed(copied / "fused.py", "MOST_CLASSES = 16", "MOST_CLASSES = 17")
+    changed(copied_networks / "fused.py", "MOST_CLASSES = 16", "MOST_CLASSES = 17")
     after = {name: implementations.read(name).source_sha256 for name in before}
     assert after["one_by_one"] == before["one_by_one"]
     assert after["fused"] != before["fused"] and after["folded"] != before["folded"]
-    changed(copied.parent / "split_fp16.cu", "#define TOP 14", "#define TOP 13")
+    changed(copied_networks.parent / "split_fp16.cu", "#define TOP 14", "#define TOP 13")
     assert implementations.read("one_by_one").source_sha256 != before["one_by_one"]
 
 
-def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementation_s_own(copied):
+def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementation_s_own(copied_networks):
     included = variants.read("split_fp16").header.constants
     assert included.items() <= implementations.read("fused").constants.items()
     assert implementations.read("folded").constants == implementations.read("fused").constants
-    changed(copied / "fused.cu", "constants: {", "constants: {LATER_4_THREADS: 64, ")
+    changed(copied_networks / "fused.cu", "constants: {", "constants: {LATER_4_THREADS: 64, ")
     assert implementations.read("fused").constants["LATER_4_THREADS"] == 64
 
 
-def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied, monkeypatch):
-    (copied / "mine.py").write_text('"""\ntitle: [\n"""\n')
-    (copied / "yours.py").write_text('"""\ntitle: Yours\n"""\nimport nothing_of_that_name\n')
+def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied_networks, monkeypatch):
+    (copied_networks / "mine.py").write_text('"""\ntitle: [\n"""\n')
+    (copied_networks / "yours.py").write_text('"""\ntitle: Yours\n"""\nimport nothing_of_that_name\n')
     found = implementations.discover()
     assert found["mine"].problem and not found["fused"].problem
     with pytest.raises(

@@ -509,13 +509,8 @@ def test_figures_of_implementations_that_changed_since_are_left_out_and_told(stu
     )
 
 
-def test_an_implementation_that_a_run_does_not_hold_is_told(study, tmp_path, monkeypatch):
-    folder = tmp_path / "networks"
-    shutil.copytree(implementations.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
-    monkeypatch.setattr(implementations, "FOLDER", folder)
-    monkeypatch.setattr(implementations, "INCLUDED_FROM", (folder, *implementations.INCLUDED_FROM[1:]))
-    monkeypatch.setattr(implementations, "IMPORTED_FROM", (folder, *implementations.IMPORTED_FROM[1:]))
+def test_an_implementation_that_a_run_does_not_hold_is_told(study, copied_networks):
+    (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
     view = whole_network.view(study())
     assert len(view.beside.rows) >= 5
     assert any(re.fullmatch(r"mine: the run \S+ holds no figure of it", reason) for reason in view.problems)

@@ -3,7 +3,10 @@ title:     Products from halves, each pixel fetched once
 idea:      Pixels that were fetched from shared memory serve every row of taps that falls on them, since who fetches
            them computes several rows of outputs. Later layers use Hopper's wgmma, which multiplies 64 columns of
            outputs by two rows of taps in all maps, takes weights from shared memory itself, and finds pixels in the
-           registers that they were fetched to. A first layer of 4 maps stays with mma.sync.
+           registers that they were fetched to. One warpgroup does nothing but split images, into two places in turn;
+           the others multiply a tile after another and wait for that one alone, so that while one stores another
+           multiplies. An image's results leave shared memory in one copy, where there is room for them. A first
+           layer of 4 maps stays with mma.sync.
 expect:    Tensor cores reach the rate that mma.sync leaves out. At 10,000 images 12x33x33 falls from 1.65 to 1.1 ms;
            later layers of 16 maps by a fifth to a third; the first layer, where reading pixels sets the pace, by 5 %
            to 20 %. Errors stay those of FP32 sums.
@@ -12,11 +15,11 @@ builds_on: split_fp16
 split:     {precision: fp16, products: 3}
 kernel:    later_12_7_24
 reference: https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions
-constants: {LATER_12_ROWS: 4, LATER_12_GROUPS: 3, LATER_12_BLOCKS: 1,
-            LATER_6_30_ROWS: 4, LATER_6_30_GROUPS: 1, LATER_6_30_BLOCKS: 3,
-            LATER_6_22_ROWS: 6, LATER_6_22_GROUPS: 1, LATER_6_22_BLOCKS: 3,
-            LATER_4_ROWS: 4, LATER_4_GROUPS: 2, LATER_4_BLOCKS: 2,
-            FIRST_86_ROWS: 2, FIRST_86_THREADS: 256, FIRST_86_BLOCKS: 2}
+constants: {LATER_12_ROWS: 4, LATER_12_GROUPS: 2, LATER_12_BLOCKS: 1,
+            LATER_6_30_ROWS: 4, LATER_6_30_GROUPS: 3, LATER_6_30_BLOCKS: 1,
+            LATER_6_22_ROWS: 6, LATER_6_22_GROUPS: 2, LATER_6_22_BLOCKS: 1,
+            LATER_4_ROWS: 4, LATER_4_GROUPS: 3, LATER_4_BLOCKS: 1,
+            FIRST_86_ROWS: 4, FIRST_86_THREADS: 256, FIRST_86_BLOCKS: 2}
 limits:    {layers: [12x33x33 * 24@7x7, 6x30x30 * 16@5x5, 6x22x22 * 16@5x5, 4x40x40 * 16@7x7, 1x86x86 * 4@7x7]}
 least_arch: sm_90a
 */
@@ -107,7 +110,7 @@ __device__ __forceinline__ int exponent_of(unsigned magnitude)
 __device__ __forceinline__ bool beyond_floats(int image_exponent, const int* __restrict__ exponents, int maps)
 {
     bool beyond = image_exponent < TOP - 127;
-    for (int map = threadIdx.x; map < maps; map += blockDim.x) {
+    for (int map = threadIdx.x % 128; map < maps; map += 128) {
         const int back = image_exponent + exponents[map] - 2 * TOP;
         beyond |= back < -126 || back > 127;
     }
@@ -130,12 +133,14 @@ __device__ __forceinline__ unsigned largest_of_block(unsigned mine, unsigned* la
 }
 
 // An image whose magnitudes are further apart than halves can hold, or that has numbers that are not finite: in FP32.
+// By the first so many threads of a block.
 __device__ __noinline__ void plain_image(
-    const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int C, int H, int W, int M, int K)
+    const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y,
+    int C, int H, int W, int M, int K, int threads)
 {
     const int H_out = H - K + 1;
     const int W_out = W - K + 1;
-    for (int i = threadIdx.x; i < M * H_out * W_out; i += blockDim.x) {
+    for (int i = threadIdx.x; i < M * H_out * W_out; i += threads) {
         const float* input = x + i / W_out % H_out * W + i % W_out;
         const float* taps = w + (size_t)(i / (H_out * W_out)) * C * K * K;
         float sum = 0.0f;
@@ -150,7 +155,8 @@ __device__ __noinline__ void plain_image(
 // Splits the weights of one map a block into the order in which wgmma takes them: 8 maps x 8 taps are 128 bytes,
 // the next 8 taps lie behind them, then the next 8 maps, then those of the row of taps above, then the next 16 taps of
 // a row; a row of zeros before the first and behind the last, and low halves behind all high ones. A row of taps is
-// K * C halves, a pixel's channels together, and zeros.
+// K * C halves, a pixel's channels together, and zeros. Where a pixel is whole pairs of words of two channels, words 2 * t
+// and the next of the eight of 16 taps stand at t and t + 4, where a lane wants them that fetches both at once.
 // exponents (map): what the map's weights were scaled by.
 extern "C" __global__ void split_later_weights(
     const float* __restrict__ w, __half* __restrict__ parts, int* __restrict__ exponents, int C, int M, int K)
@@ -170,7 +176,8 @@ extern "C" __global__ void split_later_weights(
     const int rows = (K * C + 15) / 16 * (K + 1) + 1;
     for (int i = threadIdx.x; i < rows * 16; i += blockDim.x) {
         const int p = K - i / 16 % (K + 1);
-        const int place = i / 16 / (K + 1) * 16 + i % 16;
+        const int word = i % 16 / 2;
+        const int place = i / 16 / (K + 1) * 16 + (C % 4 == 0 ? word % 4 * 2 + word / 4 : word) * 2 + i % 2;
         const int q = place / C;
         const int c = place % C;
         const float value = p < K && q < K ? source[(c * K + p) * K + q] * scale.x * scale.y : 0.0f;
@@ -181,61 +188,66 @@ extern "C" __global__ void split_later_weights(
     }
 }
 
-// A layer and how it is dealt: bands of ROWS_ rows of outputs; GROUPS_ warpgroups a block take tiles of 64 columns of
-// all bands in turn, each column ROWS_ outputs in every map.
+// A layer and how it is dealt: bands of ROWS_ rows of outputs; a tile is 64 columns of all bands, each of them ROWS_
+// outputs in every map. GROUPS_ warpgroups multiply a tile after another, and one more splits the images for them.
 template <int C_, int H_, int K_, int M_, int ROWS_, int GROUPS_>
 struct Layer {
     static constexpr int C = C_, H = H_, W = H_, K = K_, M = M_, ROWS = ROWS_, GROUPS = GROUPS_;
     static constexpr int H_OUT = H - K + 1, W_OUT = W - K + 1;
-    static constexpr int THREADS = 128 * GROUPS;
+    static constexpr int THREADS = 128 * (GROUPS + 1);
     static constexpr int BANDS = (H_OUT + ROWS - 1) / ROWS;
     static constexpr int COLUMNS = BANDS * W_OUT;
     static constexpr int TILES = (COLUMNS + 63) / 64;
     static constexpr int STEPS = (K * C + 15) / 16;     // of a row of taps
     static constexpr int FETCHED = ROWS + K - 1;        // rows of pixels of a band
     static constexpr int WORDS = C / 2;                 // of a pixel
-    static constexpr int EACH = C % 4 == 0 ? 4 : 2;     // channels of a pixel that a thread splits at a time
-    static constexpr int PLACES = C / EACH * H * W;
-    static constexpr int ROUNDS = (PLACES + THREADS - 1) / THREADS;
-    // Pixels of 6 words are read without bank conflicts where a warp's rows of a product are every other pixel, the
-    // others where they follow one another.
-    static constexpr bool EVERY_OTHER = WORDS != 3;
+    static constexpr bool PAIRED = WORDS % 2 == 0;      // high halves of two words, then their low ones; else of one
+    static constexpr int EACH = PAIRED ? 4 : 2;         // channels of a pixel that a thread splits at a time
+    static constexpr int ROUNDS = (H * W + 127) / 128;  // of the pixels that a warpgroup splits at a time
     // As many pixels follow a band's rows as make the banks of the next band's first column those of a column more.
-    static constexpr int PERIOD = WORDS == 3 ? 32 : 16;
+    static constexpr int PERIOD = PAIRED ? 8 : 16;
     static constexpr int SKEW = ((W_OUT - ROWS * W) % PERIOD + PERIOD) % PERIOD;
-    static constexpr int BAND = (ROWS * W + SKEW) * WORDS;
-    // Words of the high halves, and of the low ones: up to the end of the last row of taps and its zeros.
+    static constexpr int BAND = (ROWS * W + SKEW) * 2 * WORDS;
+    // Words of an image, up to the end of the last row of taps and its zeros.
     static constexpr int LAST = BANDS * ROWS + K - 2;   // row of pixels
-    static constexpr int PLANE = ((LAST * W + LAST / ROWS * SKEW + W_OUT - 1) * WORDS + STEPS * 8 + 3) / 4 * 4;
+    static constexpr int PLANE = ((LAST * W + LAST / ROWS * SKEW + W_OUT - 1) * WORDS + STEPS * 8 + 3) / 4 * 8;
     static constexpr int TAPS = 2 * (STEPS * (K + 1) + 1) * M * 32;  // bytes of the weights, and of zeros between them
     static constexpr int IMAGE = C * H * W;
+    static constexpr int RESULT = M * H_OUT * W_OUT;    // of an image
+    // Results leave by way of shared memory, an image's at once, where they have room there beside the images.
+    static constexpr bool GATHERED = RESULT % 4 == 0 && TAPS + 2 * (PLANE + RESULT) * 4 <= 230000;
+    static constexpr int PLACE = PLANE + (GATHERED ? RESULT : 0);  // words
     static_assert(C % 2 == 0 && M % 8 == 0, "words of two channels, maps in eights");
-    static_assert(ROWS % 2 == 0 && IMAGE % 4 == 0, "rows of outputs in pairs, copies of 16 bytes");
-    static_assert(LAST >= H - 1, "every row of the image has its place");
+    static_assert(ROWS % 2 == 0 && LAST >= H - 1, "rows of outputs in pairs, and every row of the image has its place");
 };
 
-// Where word 0 of a band's row of pixels is, in a plane.
+// Where a band's row of pixels is, in words.
 template <class L> __device__ constexpr int row_of(int row)
 {
-    return (row * L::W + row / L::ROWS * L::SKEW) * L::WORDS;
+    return (row * L::W + row / L::ROWS * L::SKEW) * 2 * L::WORDS;
 }
 
 template <class L> struct Fragments {  // of three steps in turn
     unsigned high[3][4], low[3][4];
 };
 
-// Fetch the pixels of a step: 16 halves a row of the product.
+// Fetch the pixels of a step: 16 taps for two rows of the product.
 template <class L, int STEP>
 __device__ __forceinline__ void fetch(Fragments<L>& fragments, const unsigned* first, const unsigned* second)
 {
-    constexpr int place = row_of<L>(STEP / L::STEPS) + STEP % L::STEPS * 8;
+    constexpr int place = row_of<L>(STEP / L::STEPS) + STEP % L::STEPS * 16;
     unsigned (&high)[4] = fragments.high[STEP % 3];
     unsigned (&low)[4] = fragments.low[STEP % 3];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const unsigned* source = (i % 2 ? second : first) + place + i / 2 * 4;
-        high[i] = source[0];
-        low[i] = source[L::PLANE];
+    for (int i = 0; i < 2; ++i) {
+        const unsigned* source = (i ? second : first) + place;
+        if constexpr (L::PAIRED) {
+            const uint4 words = *(const uint4*)source;
+            high[i] = words.x, high[i + 2] = words.y, low[i] = words.z, low[i + 2] = words.w;
+        } else {
+            const uint2 front = *(const uint2*)source, back = *(const uint2*)(source + 8);
+            high[i] = front.x, high[i + 2] = back.x, low[i] = front.y, low[i + 2] = back.y;
+        }
     }
 }
 
@@ -280,103 +292,182 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// A block takes one image after another. Shared memory holds the weights; the pixels as words of two channels, high
-// halves and then low ones; and the next image as it is.
+// Barriers of some threads of a block, by number; 0 is that of all. Whoever arrives does not wait for the others.
+__device__ __forceinline__ void wait_at(int barrier, int threads)
+{
+    asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void arrive_at(int barrier, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
+}
+
+// What shared memory is written with the threads' own stores, the copies ordered after a barrier see.
+__device__ __forceinline__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Two images are in shared memory, each in one of two places, and their results behind them where these are gathered.
+// Those who multiply wait until a place holds the next image, and who splits images waits until all have left it.
+template <class L> struct Images {
+    enum { SPLITTING = 1, LEFT = 2, HELD = 4, EMPTY = 15 };  // barriers: who splits; a place; a group and a place
+    unsigned* places;
+    unsigned (*largest_of_warp)[4];
+    int (*exponent_of_warp)[4];  // of a place: that of the image, or TOO_LARGE where halves cannot hold it
+
+    __device__ __forceinline__ void wait_until_held(int place, int group) const
+    {
+        wait_at(HELD + 2 * group + place, 256);
+    }
+    __device__ __forceinline__ void leave(int place) const { arrive_at(LEFT + place, L::THREADS); }
+    __device__ __forceinline__ float* results(int place) const { return (float*)(places + place * L::PLACE + L::PLANE); }
+
+    __device__ __forceinline__ int exponent(int place) const
+    {
+        const int* of_warp = exponent_of_warp[place];
+        return max(max(of_warp[0], of_warp[1]), max(of_warp[2], of_warp[3]));
+    }
+
+    // Waits until everyone has left a place, and orders the copy of the results gathered there.
+    __device__ __forceinline__ void store(float* __restrict__ y, int image, int place) const
+    {
+        wait_at(LEFT + place, L::THREADS);
+        if (!L::GATHERED || threadIdx.x % 128 > 0 || exponent(place) == TOO_LARGE) return;
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                     :: "l"(y + (size_t)image * L::RESULT), "r"(address_in_shared(results(place))),
+                        "r"(L::RESULT * 4) : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+
+    // Splits one image of the block after another.
+    __device__ __forceinline__ void split_all(
+        const float* __restrict__ x, const int* __restrict__ exponents, float* __restrict__ y, int N) const
+    {
+        const int thread = threadIdx.x % 128;
+        int place = 0;
+        for (int image = blockIdx.x; image < N; image += gridDim.x, place ^= 1) {
+            float values[L::ROUNDS][L::C];
+            unsigned largest = 0;
+            const float* const source = x + (size_t)image * L::IMAGE;
+            #pragma unroll
+            for (int r = 0; r < L::ROUNDS; ++r)
+                #pragma unroll
+                for (int c = 0; c < L::C; ++c) {
+                    const int pixel = thread + r * 128;
+                    values[r][c] = pixel < L::H * L::W ? source[pixel + c * L::H * L::W] : 0.0f;
+                }
+            if (image + gridDim.x < N)
+                for (int i = thread * 32; i < L::IMAGE; i += 128 * 32)
+                    asm volatile("prefetch.global.L2 [%0];" :: "l"(source + (size_t)gridDim.x * L::IMAGE + i));
+            // Not magnitude_of: the compiler would keep what it gives for those below, beside the numbers.
+            #pragma unroll
+            for (int r = 0; r < L::ROUNDS; ++r)
+                #pragma unroll
+                for (int c = 0; c < L::C; ++c) largest = max(largest, __float_as_uint(fabsf(values[r][c])));
+            largest = __reduce_max_sync(0xffffffffu, largest);
+            if (thread % 32 == 0) largest_of_warp[place][thread / 32] = largest;
+            wait_at(SPLITTING, 128);
+            for (int i = 0; i < 4; ++i) largest = max(largest, largest_of_warp[place][i]);
+            const int exponent = exponent_of(largest);
+            const float scale = power_of_two(min(TOP - exponent, 127));
+            const float least = __uint_as_float(largest) * LEAST;
+            bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, L::M);
+
+            if (image >= 2 * gridDim.x) store(y, image - 2 * gridDim.x, place);
+            #pragma unroll
+            for (int r = 0; r < L::ROUNDS; ++r) {
+                const int pixel = thread + r * 128;
+                if (pixel >= L::H * L::W) break;
+                unsigned* const to = places + place * L::PLACE
+                                   + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * (2 * L::WORDS);
+                #pragma unroll
+                for (int c = 0; c < L::C; c += L::EACH) {
+                    unsigned larger = 0;
+                    #pragma unroll
+                    for (int each = c; each < c + L::EACH; ++each) larger = max(larger, magnitude_of(values[r][each]));
+                    beyond |= larger != 0 && __uint_as_float(larger) < least;
+                    const uint2 front = split(values[r][c] * scale, values[r][c + 1] * scale);
+                    if constexpr (L::PAIRED) {
+                        const uint2 back = split(values[r][c + 2] * scale, values[r][c + 3] * scale);
+                        *(uint4*)(to + c) = make_uint4(front.x, back.x, front.y, back.y);
+                    } else {
+                        *(uint2*)(to + c) = front;
+                    }
+                }
+            }
+            if (L::GATHERED) {
+                if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+                wait_at(EMPTY, 128);
+            }
+            beyond = __any_sync(0xffffffffu, beyond);
+            if (thread % 32 == 0) exponent_of_warp[place][thread / 32] = beyond ? TOO_LARGE : exponent;
+            for (int group = 0; group < L::GROUPS; ++group) arrive_at(HELD + 2 * group + place, 256);
+        }
+        if (!L::GATHERED) return;
+        const int count = (N - 1 - blockIdx.x) / gridDim.x + 1;
+        for (int i = max(count - 2, 0); i < count; ++i) store(y, blockIdx.x + i * gridDim.x, i % 2);
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+};
+
+// A block takes one image after another. Shared memory holds the weights, two images, and their results where they fit.
 template <class L>
 __device__ __forceinline__ void later_layer(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
     const int* __restrict__ exponents, float* __restrict__ y, int N)
 {
     extern __shared__ __align__(128) uint4 shared[];
-    __shared__ unsigned largest_of_warp[L::THREADS / 32];
-    unsigned* const pixels = (unsigned*)(shared + L::TAPS / 16);
-    float* const next = (float*)(pixels + 2 * L::PLANE);
+    __shared__ unsigned largest_of_warp[2][4];
+    __shared__ int exponent_of_warp[2][4];
+    const Images<L> images = {(unsigned*)(shared + L::TAPS / 16), largest_of_warp, exponent_of_warp};
 
-    const auto copy = [&](int image) {
-        const float4* source = (const float4*)(x + (size_t)image * L::IMAGE);
-        const unsigned place = address_in_shared(next);
-        for (int i = threadIdx.x; i < L::IMAGE / 4; i += L::THREADS)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                         :: "r"(place + i * 16), "l"(source + i) : "memory");
-    };
-    copy(blockIdx.x);
     for (int i = threadIdx.x; i < L::TAPS / 16; i += L::THREADS) shared[i] = parts[i];
-    // What lies beside the image meets weights of zero, or gives outputs that are not there, but must be a number.
-    for (int i = threadIdx.x; i < 2 * L::PLANE; i += L::THREADS) pixels[i] = 0;
-    // Tensor cores read the weights past the threads' own way to shared memory.
-    asm volatile("fence.proxy.async;" ::: "memory");
+    // What lies beside an image meets weights of zero, or gives outputs that are not there, but must be a number.
+    for (int i = threadIdx.x; i < 2 * L::PLACE; i += L::THREADS) images.places[i] = 0;
+    // Tensor cores read the weights as copies do.
+    show_copies();
+    __syncthreads();
+
+    // Tells the compiler that it is the same for all lanes: instructions of a warpgroup wait for each other elsewhere.
+    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+    if (group == L::GROUPS) {
+        images.split_all(x, exponents, y, N);
+        return;
+    }
 
     // The descriptor of weights: 128 bytes to the next 8 taps, 256 to the next 8 columns.
     const unsigned long long weights = (address_in_shared(shared) & 0x3ffff) >> 4 | 8ull << 16 | 16ull << 32;
     const int lane = threadIdx.x % 32;
     const int g = lane / 4;
     const int t = lane % 4;
-    // Tells the compiler that it is the same for all lanes: instructions of a warpgroup wait for each other elsewhere.
-    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+    const bool odd = t % 2;
+    int map_exponents[L::M / 4];
+    #pragma unroll
+    for (int i = 0; i < L::M / 4; ++i) map_exponents[i] = exponents[i / 2 * 8 + 2 * t + i % 2];
 
-    for (int image = blockIdx.x; image < N; image += gridDim.x) {
-        asm volatile("cp.async.wait_all;" ::: "memory");
-        __syncthreads();
-        // Hides from the compiler that places are the same for every image: it would keep them all, in local memory.
-        int thread;
-        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-        float values[L::ROUNDS][L::EACH];
-        unsigned largest_of_all = 0;
-        #pragma unroll
-        for (int r = 0; r < L::ROUNDS; ++r) {
-            const int place = thread + r * L::THREADS;
-            const float* source = next + place / (L::H * L::W) * (L::EACH * L::H * L::W) + place % (L::H * L::W);
-            #pragma unroll
-            for (int c = 0; c < L::EACH; ++c) {
-                values[r][c] = place < L::PLACES ? source[c * L::H * L::W] : 0.0f;
-                largest_of_all = max(largest_of_all, magnitude_of(values[r][c]));
-            }
-        }
-        // Its barrier also keeps the image before from being overwritten while it is read, and this one's copy.
-        largest_of_all = largest_of_block(largest_of_all, largest_of_warp);
-        if (image + gridDim.x < N) copy(image + gridDim.x);
-        const int exponent = exponent_of(largest_of_all);
-        const float scale = power_of_two(min(TOP - exponent, 127));
-        const float least = __uint_as_float(largest_of_all) * LEAST;
-        bool beyond = largest_of_all >= INFINITE || beyond_floats(exponent, exponents, L::M);
-        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-        #pragma unroll
-        for (int r = 0; r < L::ROUNDS; ++r) {
-            const int place = thread + r * L::THREADS;
-            if (place >= L::PLACES) break;
-            unsigned largest = 0;
-            #pragma unroll
-            for (int c = 0; c < L::EACH; ++c) largest = max(largest, magnitude_of(values[r][c]));
-            beyond |= largest != 0 && __uint_as_float(largest) < least;
-            const int pixel = place % (L::H * L::W);
-            unsigned* const high = pixels + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * L::WORDS
-                                 + place / (L::H * L::W) * (L::EACH / 2);
-            const uint2 front = split(values[r][0] * scale, values[r][1] * scale);
-            if constexpr (L::EACH == 4) {
-                const uint2 back = split(values[r][2] * scale, values[r][3] * scale);
-                *(uint2*)high = make_uint2(front.x, back.x);
-                *(uint2*)(high + L::PLANE) = make_uint2(front.y, back.y);
-            } else {
-                high[0] = front.x;
-                high[L::PLANE] = front.y;
-            }
-        }
-        float* const result = y + (size_t)image * (L::M * L::H_OUT * L::W_OUT);
-        // The image is complete before anyone reads it.
-        if (__syncthreads_or(beyond)) {
-            plain_image(x + (size_t)image * L::IMAGE, w, result, L::C, L::H, L::W, L::M, L::K);
+    // Columns of rows g and g + 8 of the product, from the warp's first: pixels are fetched without bank conflicts.
+    const int first_column = threadIdx.x % 128 / 32 * 16 + g % 4 * 4 + g / 4;
+    int place = 0;
+    int tile = group;
+    for (int image = blockIdx.x; image < N; image += gridDim.x, place ^= 1) {
+        const auto leave = [&] {
+            if (L::GATHERED) show_copies();
+            if (L::GATHERED || image + 2 * gridDim.x < N) images.leave(place);  // to who waits for that
+        };
+        float* const result = y + (size_t)image * L::RESULT;
+        images.wait_until_held(place, group);
+        const int exponent = images.exponent(place);
+        if (exponent == TOO_LARGE) {
+            const float* source = x + (size_t)image * L::IMAGE;
+            plain_image(source, w, result, L::C, L::H, L::W, L::M, L::K, 128 * L::GROUPS);
+            leave();
             continue;
         }
 
         #pragma unroll 1
-        for (int tile = group; tile < L::TILES; tile += L::GROUPS) {
-            const auto column_of = [&](int half) {  // of all bands
-                const int row = L::EVERY_OTHER ? 2 * g + half : g + 8 * half;
-                return tile * 64 + threadIdx.x % 128 / 32 * 16 + row;
-            };
+        for (; tile < L::TILES; tile += L::GROUPS) {
             const auto source_of = [&](int half) {
-                const int column = min(column_of(half), L::COLUMNS - 1);
-                return pixels + column / L::W_OUT * L::BAND + column % L::W_OUT * L::WORDS + t;
+                const int column = min(tile * 64 + first_column + 2 * half, L::COLUMNS - 1);
+                return images.places + place * L::PLACE + column / L::W_OUT * L::BAND
+                     + column % L::W_OUT * 2 * L::WORDS + t * L::EACH;
             };
             const unsigned* const first = source_of(0);
             const unsigned* const second = source_of(1);
@@ -386,51 +477,56 @@ __device__ __forceinline__ void later_layer(
             fetch<L, 1>(fragments, first, second);
             multiply<L, 0>(sums, fragments, first, second, weights);
 
+            // Neighbouring lanes swap, so that 16 columns of a map are stored at once.
+            const int column = tile * 64 + first_column + 2 * odd;
+            const int row = column / L::W_OUT * L::ROWS;
+            float* const to = (L::GATHERED ? images.results(place) : result)
+                            + (t / 2 * 4 * L::H_OUT + row) * L::W_OUT + column % L::W_OUT;
             #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int column = column_of(half);
-                if (column >= L::COLUMNS) continue;
-                const int row = column / L::W_OUT * L::ROWS;
-                float* const place = result + row * L::W_OUT + column % L::W_OUT;
+            for (int i = 0; i < L::M / 4; ++i) {
+                const float back = power_of_two(exponent + map_exponents[i] - 2 * TOP);
                 #pragma unroll
-                for (int i = 0; i < L::M / 4; ++i) {
-                    const int map = i / 2 * 8 + 2 * t + i % 2;
-                    const float back = power_of_two(exponent + exponents[map] - 2 * TOP);
-                    #pragma unroll
-                    for (int r = 0; r < L::ROWS; ++r) {
-                        const int sum = r % 2 * L::M / 2 + i / 2 * 4 + half * 2 + i % 2;
-                        if (L::H_OUT % L::ROWS == 0 || row + r < L::H_OUT)
-                            place[(map * L::H_OUT + r) * L::W_OUT] =
-                                (sums.large[r / 2][sum] + sums.small[r / 2][sum]) * back;
+                for (int r = 0; r < L::ROWS; ++r) {
+                    const int sum = r % 2 * L::M / 2 + i / 2 * 4 + i % 2;
+                    const float front = (sums.large[r / 2][sum] + sums.small[r / 2][sum]) * back;
+                    const float behind = (sums.large[r / 2][sum + 2] + sums.small[r / 2][sum + 2]) * back;
+                    const float kept = odd ? behind : front;
+                    const float swapped = __shfl_xor_sync(0xffffffffu, odd ? front : behind, 1);
+                    if (column < L::COLUMNS && (L::H_OUT % L::ROWS == 0 || row + r < L::H_OUT)) {
+                        float* const map = to + ((i / 2 * 8 + i % 2) * L::H_OUT + r) * L::W_OUT;
+                        map[0] = odd ? swapped : kept;
+                        map[2 * L::H_OUT * L::W_OUT] = odd ? kept : swapped;
                     }
                 }
             }
         }
+        tile -= L::TILES;
+        leave();
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128 * LATER_12_GROUPS, LATER_12_BLOCKS) later_12_7_24(
+extern "C" __global__ void __launch_bounds__(128 * LATER_12_GROUPS + 128, LATER_12_BLOCKS) later_12_7_24(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
     const int* __restrict__ exponents, float* __restrict__ y, int N)
 {
     later_layer<Layer<12, 33, 7, 24, LATER_12_ROWS, LATER_12_GROUPS>>(x, w, parts, exponents, y, N);
 }
 
-extern "C" __global__ void __launch_bounds__(128 * LATER_6_30_GROUPS, LATER_6_30_BLOCKS) later_6_30_5_16(
+extern "C" __global__ void __launch_bounds__(128 * LATER_6_30_GROUPS + 128, LATER_6_30_BLOCKS) later_6_30_5_16(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
     const int* __restrict__ exponents, float* __restrict__ y, int N)
 {
     later_layer<Layer<6, 30, 5, 16, LATER_6_30_ROWS, LATER_6_30_GROUPS>>(x, w, parts, exponents, y, N);
 }
 
-extern "C" __global__ void __launch_bounds__(128 * LATER_6_22_GROUPS, LATER_6_22_BLOCKS) later_6_22_5_16(
+extern "C" __global__ void __launch_bounds__(128 * LATER_6_22_GROUPS + 128, LATER_6_22_BLOCKS) later_6_22_5_16(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
     const int* __restrict__ exponents, float* __restrict__ y, int N)
 {
     later_layer<Layer<6, 22, 5, 16, LATER_6_22_ROWS, LATER_6_22_GROUPS>>(x, w, parts, exponents, y, N);
 }
 
-extern "C" __global__ void __launch_bounds__(128 * LATER_4_GROUPS, LATER_4_BLOCKS) later_4_7_16(
+extern "C" __global__ void __launch_bounds__(128 * LATER_4_GROUPS + 128, LATER_4_BLOCKS) later_4_7_16(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
     const int* __restrict__ exponents, float* __restrict__ y, int N)
 {
@@ -551,7 +647,7 @@ extern "C" __global__ void __launch_bounds__(FIRST_86_THREADS, FIRST_86_BLOCKS) 
         float* const result = y + (size_t)image * (M * W_OUT * W_OUT);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(beyond)) {
-            plain_image(x + (size_t)image * W * W, w, result, 1, W, W, M, K);
+            plain_image(x + (size_t)image * W * W, w, result, 1, W, W, M, K, THREADS);
             continue;
         }
 

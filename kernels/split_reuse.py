@@ -31,17 +31,19 @@ def first_layer(kernels, layer, images):
 def later_layer(kernels, layer, images):
     """The call for a layer of several channels."""
     name, constants = LATER[layer.C, layer.H, layer.K, layer.M]
-    rows = kernels.constants[f"{constants}_ROWS"]
+    rows, groups = (kernels.constants[f"{constants}_{each}"] for each in ("ROWS", "GROUPS"))
     # As in Layer of the .cu.
     bands = -(-layer.H_out // rows)
     steps = -(-layer.K * layer.C // 16)
     words = layer.C // 2
-    skew = (layer.W_out - rows * layer.W) % (32 if words == 3 else 16)
+    skew = (layer.W_out - rows * layer.W) % (16 if words % 2 else 8)
     last = bands * rows + layer.K - 2
     plane = (last * layer.W + last // rows * skew + layer.W_out - 1) * words + steps * 8
     parts = kernels.empty((2 * (steps * (layer.K + 1) + 1) * layer.M * 16,), np.float16)
-    shared = parts.nbytes + 2 * -(-plane // 4) * 16 + layer.C * layer.H * layer.W * 4
-    arguments, threads = int32(layer.C, layer.M, layer.K), 128 * kernels.constants[f"{constants}_GROUPS"]
+    place, results = -(-plane // 4) * 32, layer.M * layer.H_out * layer.W_out * 4
+    gathered = results % 16 == 0 and parts.nbytes + 2 * (place + results) <= 230000
+    shared = parts.nbytes + 2 * (place + gathered * results)
+    arguments, threads = int32(layer.C, layer.M, layer.K), 128 * (groups + 1)
     split = "split_later_weights"
     return with_split_weights(kernels, layer, images, split, arguments, parts, name, constants, threads, shared)
 

@@ -20,6 +20,7 @@ from warpbook.harness.supervision import Failed, supervised
 from warpbook.machine import require_target
 from warpbook.variants import Variant
 
+SEVERAL_IMAGES = 7  # three or four of each block, where there are as many blocks as the emulator has multiprocessors
 MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kernels/ take 2 GiB at most
 
 
@@ -100,9 +101,11 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
         yield from coursework.check(variant, sandboxed, folder)
         return
     bench = IsolatedBench(variant, sandboxed, folder)
-    yield from check_places(bench, variant, checking.ragged_places(variant))
+    ragged = checking.ragged_places(variant)
+    yield from check_places(bench, variant, ragged)
     bench.reversed_order = True
-    yield from check_places(bench, variant, ((conv, 1) for conv in network.convs))
+    # Ragged shapes come in several images. Who is tried on none is tried on as many here that a block takes several.
+    yield from check_places(bench, variant, ((conv, 1 if ragged else SEVERAL_IMAGES) for conv in network.convs))
 
 
 def check(

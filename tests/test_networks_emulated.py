@@ -11,7 +11,7 @@ import pytest
 from warpbook import implementations, networks, reference, variants
 from warpbook.harness import emulator
 
-CALLED = """
+BEGUN = """
 import sys
 import numpy as np
 from warpbook import implementations, networks
@@ -26,23 +26,38 @@ def on_device(array):
     placed[...] = array
     return placed
 
-one = implementations.read("warpgroups")
-first, y = one.module.first_layer(
-    emulator.Kernels(library, one.constants), networks.find("fa17").convs[0], len(given["x"]), on_device(given["w"])
-)
+one, network = implementations.read("warpgroups"), networks.find("fa17")
+kernels, conv = emulator.Kernels(library, one.constants), network.convs[0]
+"""
+WINDOWS = """
+first, y = one.module.first_layer(kernels, conv, len(given["x"]), on_device(given["w"]))
 y[...] = np.nan
 first(on_device(given["x"]))
-np.save(out, y)
+np.savez(out, y=y)
+"""
+FEW_WINDOWS = """
+y = on_device(np.full((len(given["x"]), conv.M * 144), np.nan, np.float32))
+one.module.few_windows(kernels, conv, on_device(given["w"]))(on_device(given["x"]), y)
+np.savez(out, y=y)
+"""
+SCORES = """
+parameters = {name: on_device(given[name]) for name in ("fc1.bias", "fc2.weight", "fc2.bias")}
+partial, exponents = on_device(given["partial"]), on_device(given["exponents"])
+classify = one.module.classifier(kernels, partial, exponents, network, parameters)
+images = partial.shape[1]
+scores, labels = on_device(np.full((images, 10), np.nan, np.float32)), on_device(np.full(images, -1, np.int32))
+classify(scores, labels)
+np.savez(out, scores=scores, labels=labels)
 """
 
 
 @pytest.fixture
-def windows(tmp_path):
-    """A function of x, w and a change of the source: the pooled first layer of fa17, emulated, (images, numbers)."""
+def emulated(tmp_path):
+    """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
     if emulator.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
 
-    def call(x, w, old="", new=""):
+    def call(script, old="", new="", **arrays):
         one = implementations.read("warpgroups")
         constants = ", ".join(f"{name}: {value}" for name, value in one.constants.items())
         assert old in one.text
@@ -50,12 +65,22 @@ def windows(tmp_path):
         (tmp_path / "windows.cu").write_text(text)
         (tmp_path / "windows.py").write_text("")  # for a launcher every kernel is compiled
         library = emulator.compile_host(variants.read("windows", tmp_path), tmp_path, sandboxed=False)
-        np.savez(tmp_path / "given.npz", x=x, w=w)
-        command = [sys.executable, "-c", CALLED, library, tmp_path / "given.npz", tmp_path / "y.npy"]
+        np.savez(tmp_path / "given.npz", **arrays)
+        command = [sys.executable, "-c", BEGUN + script, library, tmp_path / "given.npz", tmp_path / "made.npz"]
         environment = {**os.environ, **emulator.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
         ended = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, emulator.sanitizer_words(ended.stderr) or ended.stderr
-        low, high = np.moveaxis(np.load(tmp_path / "y.npy").astype(np.float64), 1, 0)
+        return np.load(tmp_path / "made.npz")
+
+    return call
+
+
+@pytest.fixture
+def windows(emulated):
+    """A function of x, w and a change of the source: the pooled first layer of fa17, emulated, (images, numbers)."""
+
+    def call(x, w, old="", new=""):
+        low, high = np.moveaxis(emulated(WINDOWS, old, new, x=x, w=w)["y"].astype(np.float64), 1, 0)
         return np.ldexp(low + high, -14)
 
     return call
@@ -96,3 +121,49 @@ def test_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(windows, drawn):
 def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, old, new):
     made = windows(drawn.x, drawn.w, old, new)
     assert not np.isfinite(made).all() or error(made, drawn.expected) > 2e-6
+
+
+def test_few_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(emulated, drawn):
+    made = emulated(FEW_WINDOWS, x=drawn.x, w=drawn.w)["y"]
+    assert error(made.astype(np.float64), drawn.expected) < 2e-7
+
+
+@pytest.fixture
+def sums():
+    """A function of shares and images: what `classifier` is given, and the scores in float64."""
+
+    def draw(shares, images):
+        source, padded = np.random.default_rng(4), 512
+        exponents = source.integers(-3, 3, 500, np.int32)
+        partial = source.standard_normal((shares, images, padded)).astype(np.float32) * 2.0**28
+        given = {
+            "partial": partial.astype(np.float32), "exponents": exponents,
+            "fc1.bias": source.standard_normal(500).astype(np.float32),
+            "fc2.weight": source.standard_normal((10, 500)).astype(np.float32),
+            "fc2.bias": source.standard_normal(10).astype(np.float32),
+        }  # fmt: skip
+        hidden = np.ldexp(partial.astype(np.float64).sum(axis=0)[:, :500], exponents - 28) + given["fc1.bias"]
+        return given, np.tanh(hidden) @ given["fc2.weight"].T.astype(np.float64) + given["fc2.bias"]
+
+    return draw
+
+
+@pytest.mark.parametrize(("shares", "images"), [(7, 3), (1, 307)])
+def test_scores_and_labels_of_few_and_of_many_images_are_those_of_float64(emulated, sums, shares, images):
+    given, expected = sums(shares, images)
+    made = emulated(SCORES, **given)
+    assert np.linalg.norm(made["scores"] - expected) < 1e-6 * np.linalg.norm(expected)
+    np.testing.assert_array_equal(made["labels"], expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("shares", "images", "old", "new"),
+    [
+        (7, 3, "share < shares; ++share)", "share < shares - 1; ++share)"),
+        (1, 307, "if (unit >= hidden) break;", "if (unit >= hidden - 4) break;"),
+    ],
+)
+def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, shares, images, old, new):
+    given, expected = sums(shares, images)
+    made = emulated(SCORES, old, new, **given)["scores"]
+    assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)

@@ -6,6 +6,8 @@ import library
 import numpy as np
 
 MAPS = 56  # of the kernel, those that a network lacks being zero
+CLASSES = 10  # at most
+FEW_IMAGES = 300  # no more than float32 and a graph are faster for
 
 
 def unsupported(network):
@@ -14,6 +16,8 @@ def unsupported(network):
     conv = network.convs[0]
     if fused.form(network) != "cpdd" or (conv.W, conv.K) != (28, 5) or conv.M > MAPS:
         return f"the kernel is for up to {MAPS} maps of 5 x 5 taps over 28 x 28 pixels, and no second convolution"
+    if network.steps[-2].activation != "tanh" or network.steps[-1].layer.outputs > CLASSES:
+        return f"its last kernels are for a hidden layer with tanh, and up to {CLASSES} scores"
     return ""
 
 
@@ -22,7 +26,7 @@ def first_layer(kernels, conv, images, w):
     parts = kernels.empty((2, 32, MAPS), np.float16)
     exponents = kernels.empty((MAPS,), np.int32)
     kernels.function("split_window_weights")((MAPS,), (128,), (w, parts, exponents, *fused.int32(conv.M)))
-    stage = (2 * MAPS * 20 + 4) * 4
+    stage = (2 * MAPS * 20 + 16) * 4
     function = kernels.function("windows_28_5", shared_bytes=parts.nbytes + 4 * conv.H * conv.W * 4 + 2 * stage)
     blocks = kernels.constants["HALVES_28_BLOCKS"] * cupy.cuda.Device().attributes["MultiProcessorCount"]
     grid = (min(-(-images // 2), blocks),)
@@ -31,10 +35,57 @@ def first_layer(kernels, conv, images, w):
     return lambda x: function(grid, (128,), (x, w, parts, exponents, y, *extents)), y
 
 
+def classifier(kernels, partial, weight_exponents, network, parameters):
+    """As fused's, of inputs that are at most 1, as tanh gives them."""
+    shares, images, padded = partial.shape
+    hidden, last = (step.layer for step in network.steps[-2:])
+    fixed = (partial, weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
+    if images <= FEW_IMAGES:
+        function, counts, grid, threads = kernels.function("classify_few"), (images, shares), images, 512
+    else:
+        weights = CLASSES * hidden.outputs * 4
+        function, counts, grid, threads = kernels.function("classify_many", weights), (images,), -(-images // 40), 256
+    counts = fused.int32(*counts, padded, hidden.outputs, last.outputs)
+    return lambda scores, labels: function((grid,), (threads,), (*fixed, scores, labels, *counts))
+
+
+def few_windows(kernels, conv, w):
+    """A function of x and the array for its result, float32, that orders the first layer and its pooling."""
+    function = kernels.function("pooled_few_28_5")
+    return lambda x, y: function((-(-conv.M // 10), len(x)), (288,), (x, w, y, np.int32(conv.M)))
+
+
+def few_images(kernels, network, images, parameters):
+    """The call for few images, as a graph: the first layer in float32, products of halves by fused's `connected`."""
+    outputs, inputs = parameters["fc1.weight"].shape
+    first = few_windows(kernels, network.convs[0], parameters["conv1.weight"])
+    x = kernels.empty((images, inputs))
+    tiles = 8
+    blocks = -(-outputs // (tiles * 16))
+    weights, weight_exponents = fused.split_matrix(parameters["fc1.weight"].astype(np.float64), tiles, blocks)
+    padded, rows = blocks * tiles * 16, -(-images // fused.ROWS)
+    shares = fused.shares_of(inputs, rows * blocks)
+    partial = kernels.empty((shares, images, padded))
+    stage = 2 * fused.ROWS * (fused.STEP + fused.GAP) * 2 + 4 * tiles * 512
+    connected = kernels.function(f"connected_{tiles}", shared_bytes=2 * stage)
+    classify = classifier(kernels, partial, weight_exponents, network, parameters)
+    exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
+    extents = fused.int32(images, inputs, padded)
+
+    def order(pixels, scores, labels):
+        first(pixels, x)
+        connected((blocks, rows, shares), (256,), (x, weights, exponents, partial, *extents))
+        classify(scores, labels)
+
+    return fused.as_graph(order)
+
+
 def prepare(kernels, network, images, parameters):
     from cupy.cuda import device, runtime
     from cupy_backends.cuda.libs import cublas  # PyTorch brings the library
 
+    if images <= FEW_IMAGES:
+        return few_images(kernels, network, images, parameters)
     first, x = first_layer(kernels, network.convs[0], images, parameters["conv1.weight"])
     w = parameters["fc1.weight"].astype(np.float64)
     outputs, inputs = w.shape
@@ -43,8 +94,7 @@ def prepare(kernels, network, images, parameters):
     weights = cupy.concatenate([high, low], axis=1)
     share = inputs // library.shares_of(inputs)
     partial = kernels.empty((1, images, padded))
-    exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-    classify = fused.classifier(kernels, partial, exponents, weight_exponents, network, parameters)
+    classify = classifier(kernels, partial, weight_exponents, network, parameters)
     zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
     handle = device.get_cublas_handle()
 

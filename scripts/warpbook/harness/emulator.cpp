@@ -211,6 +211,26 @@ EMULATOR_UNWATCHED static void wait(State state, int line)
 
 void barrier(int line) { wait(State::BARRIER, line); }
 
+// Of the running block's barriers that have a number: threads that have come, and that it is of.
+static struct { unsigned come, count; } numbered[16];
+
+EMULATOR_UNWATCHED void meet(unsigned number, unsigned count, bool waits, int line)
+{
+    if (number >= std::size(numbered)) stop("a barrier of a number above 15", line);
+    if (count % WARP || count > threads) stop("a barrier of threads that are no whole warps of the block", line);
+    auto& here = numbered[number];
+    if (here.come && here.count != count) stop("threads come to one barrier and say different numbers of threads", line);
+    here.count = count;
+    if (++here.come < count) {
+        current->number = number;
+        if (waits) wait(State::NAMED, line);
+        return;
+    }
+    here.come = 0;
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::NAMED && fibers[i].number == number) made_ready(fibers[i]);
+}
+
 EMULATOR_UNWATCHED unsigned lanes_of(unsigned first, bool (*is)(const Fiber&))
 {
     unsigned bits = 0;
@@ -321,6 +341,8 @@ EMULATOR_UNWATCHED static void release()
         if (fibers[i].state == State::WARP && all_have_come(fibers[i])) return;
     for (unsigned i = 0; i < threads; ++i)
         if (fibers[i].state == State::WARP) stop("lanes of a warp wait for others that do not come", fibers[i].line);
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::NAMED) stop("threads wait at a barrier with a number for others that do not come", fibers[i].line);
     for (unsigned i = 0; i < threads; ++i) {
         if (fibers[i].state != State::BARRIER) continue;
         if (one && fibers[i].line != one->line) {
@@ -345,6 +367,7 @@ EMULATOR_UNWATCHED static void run_block()
     new_dynamic();
     live = threads, ready = 0;
     std::memset(ready_in, 0, sizeof ready_in);
+    std::memset(numbered, 0, sizeof numbered);
     for (unsigned i = 0; i < threads; ++i) {
         made_ready(fibers[i]);
         fibers[i].index = index_of(i);

@@ -88,7 +88,7 @@ unsigned unwritten_word(const std::string& what, int line);
 void explain(const float* y, size_t count);
 
 struct Lanes;
-enum class State : unsigned char { READY, BARRIER, WARP, DONE };
+enum class State : unsigned char { READY, BARRIER, NAMED, WARP, DONE };
 
 struct Fiber {
     void* stack_pointer;
@@ -97,6 +97,7 @@ struct Fiber {
     State state;
     int line;       // where it waits
     unsigned mask;  // lanes that a warp's operation is of
+    unsigned number;  // of the barrier where it waits, of those that have one
     void* given;    // what it brings to that operation
     void (*work)(Lanes, int line);
 };
@@ -116,6 +117,8 @@ extern bool may_return_early;  // before a barrier that others wait at
 extern int launch_line;        // where the host launches; 0 where a driver does
 
 void barrier(int line);
+// Come to a barrier of so many of the block's threads, and wait for the others or go on.
+void meet(unsigned number, unsigned count, bool waits, int line);
 
 inline unsigned thread_number() { return unsigned(current - fibers); }
 inline unsigned lane() { return thread_number() % WARP; }

@@ -8,14 +8,16 @@ constexpr unsigned AHEAD = 0xFFE80000;
 
 constexpr int COPIED = 16;  // bytes, of all copies here
 struct Copy { char* to; const void* from; unsigned group; };
+struct Store { void* to; const char* from; size_t bytes; unsigned group; };
 struct Sum { float* to; float value; unsigned group; };
 
 // Of a thread of the running block.
 struct Ordered {
     unsigned long block = ~0ul;
     std::vector<Copy> copies;
+    std::vector<Store> stores;
     std::vector<Sum> sums;
-    unsigned group = 0, group_of_copies = 0;
+    unsigned group = 0, group_of_copies = 0, group_of_stores = 0;
 };
 
 static Ordered& ordered(unsigned thread)
@@ -24,7 +26,7 @@ static Ordered& ordered(unsigned thread)
     Ordered& mine = every[thread];
     if (mine.block != block_number) {
         mine.block = block_number;
-        mine.copies.clear(), mine.sums.clear();
+        mine.copies.clear(), mine.stores.clear(), mine.sums.clear();
     }
     return mine;
 }
@@ -59,6 +61,26 @@ void cp_async_wait_group(unsigned left)
 }
 
 void cp_async_wait_all() { arrive(ordered(thread_number()), ~0u); }
+
+void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int bytes, int line)
+{
+    if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(to) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
+    Ordered& mine = ordered(thread_number());
+    mine.stores.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group_of_stores});
+}
+
+void cp_async_bulk_commit_group() { ++ordered(thread_number()).group_of_stores; }
+
+void cp_async_bulk_wait_group(unsigned left)
+{
+    Ordered& mine = ordered(thread_number());
+    std::vector<Store> later;
+    for (const Store& each : mine.stores) {
+        if (each.group + left < mine.group_of_stores) std::memcpy(each.to, each.from, each.bytes);
+        else later.push_back(each);
+    }
+    mine.stores.swap(later);
+}
 
 void ldmatrix(Rows& mine, int line)
 {

@@ -520,6 +520,10 @@ inline void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(float& d0, float&
 }
 inline void cvt_rna_tf32_f32(unsigned& to, float value) { to = __float_as_uint(nvcuda::wmma::__float_to_tf32(value)); }
 template <class T> void mov_u32(T& to, unsigned value) { to = T(value); }
+inline void ex2_approx_ftz_f32(float& to, float value) { to = std::exp2(value); }
+inline void rcp_approx_ftz_f32(float& to, float value) { to = 1 / value; }
+inline void bar_sync(unsigned number, unsigned count, int line = __builtin_LINE()) { meet(number, count, true, line); }
+inline void bar_arrive(unsigned number, unsigned count, int line = __builtin_LINE()) { meet(number, count, false, line); }
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}
 
@@ -539,6 +543,13 @@ void cp_async_commit_group();
 void cp_async_wait_group(unsigned left);
 void cp_async_wait_all();
 inline void fence_proxy_async() {}  // what other threads wrote is seen at once
+inline void fence_proxy_async_shared_cta() {}
+
+// A copy from shared memory to the device's is made when its thread waits for it, of what stands there then.
+void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int bytes, int line = __builtin_LINE());
+void cp_async_bulk_commit_group();
+void cp_async_bulk_wait_group(unsigned left);
+inline void cp_async_bulk_wait_group_read(unsigned left) { cp_async_bulk_wait_group(left); }
 
 // A lane's part of d += a (64 x 16) * b (16 x columns), of which its warp has 16 rows. Sums are NaN until the thread has
 // waited for the group that they belong to.

@@ -27,9 +27,12 @@ PTX = {
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32", "mov.u32", "prefetch.global.L1",
     "prefetch.global.L2", "cp.async.cg.shared.global", "cp.async.commit_group", "cp.async.wait_group",
     "cp.async.wait_all", "fence.proxy.async", "ldmatrix.sync.aligned.m8n8.x4.shared.b16",
-    "wgmma.fence.sync.aligned", "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned",
+    "wgmma.fence.sync.aligned", "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned", "bar.sync",
+    "bar.arrive",
+    "fence.proxy.async.shared::cta", "cp.async.bulk.global.shared::cta.bulk_group", "cp.async.bulk.commit_group",
+    "cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read", "ex2.approx.ftz.f32", "rcp.approx.ftz.f32",
 }  # fmt: skip
-"""Instructions that may stand in the source as PTX: functions of these names, `_` for a dot, do the same."""
+"""Instructions that may stand in the source as PTX: functions of these names, `_` for dots and colons, do the same."""
 WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")
 """Those of any number of columns: one function, which is told its line."""
 SPECIAL = {f"%%{name}.{axis}": f"{variable}.{axis}" for name, variable in
@@ -156,7 +159,7 @@ def _instructions(assembly: "Node") -> str:
         if not (wide or name in PTX) or not all(word in named or word.isdecimal() for word in words):
             raise beyond(f"inline PTX ({instruction})", line)
         given = [named.get(word, word) for word in words]
-        function = f"wgmma<{wide[1]}>" if wide else name.replace(".", "_")
+        function = f"wgmma<{wide[1]}>" if wide else re.sub(r"[.:]+", "_", name)
         calls.append(f"emulator::ptx::{function}({', '.join([str(line)] * bool(wide) + given)})")
     return f"({', '.join(calls)})" if calls else "((void)0)"
 

@@ -76,6 +76,21 @@ def test_a_layer_s_times_are_those_of_the_run(run_of, place, quoted):
     assert {name: figure for name, figure in quoted.items() if name != "goal"} == expected
 
 
+ON_DATA = re.findall(r"([\d.]+) ms in `(\w+)` on (\w+)[,.]", README)
+
+
+def test_times_of_kernels_on_the_data_set_are_quoted():
+    assert len(ON_DATA) == 3
+
+
+@pytest.mark.parametrize(("quoted", "variant", "network"), ON_DATA)
+def test_a_kernel_s_time_in_a_profiled_program_is_that_of_the_run(run_of, quoted, variant, network):
+    frame = run_of(network).table(tables.ACTIVITIES)
+    chosen = (frame.tool == "cupti") & (frame.network == network) & (frame.variant == variant)
+    kernels = frame[chosen & (frame["size"] == 10000) & (frame.kind == "kernel") & frame.name.str.startswith("later_")]
+    assert quoted == as_quoted((kernels.end_ns - kernels.start_ns).max() / 1e6)
+
+
 @pytest.mark.parametrize(("place", "quoted"), rows_of("layer on a CPU"))
 def test_a_layer_s_times_on_a_cpu_are_those_of_their_run(cpu_run, place, quoted):
     median = medians(cpu_run, place, "hot", "op")

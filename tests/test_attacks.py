@@ -181,6 +181,19 @@ def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, ne
 
 
 @needs_compiler
+def test_a_product_of_a_warpgroup_in_a_block_of_no_whole_ones_is_told(tmp_path):
+    product = """
+    float sums[4] = {};
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, {%4, %4, %4, %4}, %5, 1, 1, 1, 0;"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) : "r"(0u), "l"(0ull));
+"""
+    source = STAGED.replace("__syncthreads();", f"__syncthreads();\n{product}").replace("[32, 4, 1]", "[32, 3, 1]")
+    (tmp_path / "staged.cu").write_text(source)
+    failed = [row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    assert "no whole number of warpgroups" in failed[-1]
+
+
+@needs_compiler
 def test_an_address_of_a_fixed_array_in_shared_memory_is_beyond_the_emulator_with_its_line(tmp_path):
     source = STAGED.replace("extern __shared__ float4 taps[]", "__shared__ float4 taps[512]")
     (tmp_path / "staged.cu").write_text(source)

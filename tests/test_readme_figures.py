@@ -1,5 +1,6 @@
 """The figures that the README quotes are those of the runs that it names."""
 
+import functools
 import re
 
 import pytest
@@ -24,7 +25,8 @@ def rows_of(head):
 @pytest.fixture(scope="module")
 def run_of():
     """The run that a network's figures are of."""
-    return lambda network: runs.open_run(PROJECT / "reports" / "runs" / f"{ELSEWHERE.get(network, RUN)}.zip")
+    opened = functools.cache(lambda name: runs.open_run(PROJECT / "reports" / "runs" / f"{name}.zip"))
+    return lambda network: opened(ELSEWHERE.get(network, RUN))
 
 
 @pytest.fixture(scope="module")

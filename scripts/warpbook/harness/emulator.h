@@ -97,7 +97,7 @@ struct Fiber {
     State state;
     int line;       // where it waits
     unsigned mask;  // lanes that a warp's operation is of
-    unsigned number;  // of the barrier where it waits, of those that have one
+    unsigned number;  // of the barrier where it waits, if that has one
     void* given;    // what it brings to that operation
     void (*work)(Lanes, int line);
 };

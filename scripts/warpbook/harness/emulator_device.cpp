@@ -6,18 +6,31 @@ namespace emulator::ptx {
 // The NaN in a register that a tensor core will write, a number in its last 12 bits.
 constexpr unsigned AHEAD = 0xFFE80000;
 
-constexpr int COPIED = 16;  // bytes, of all copies here
-struct Copy { char* to; const void* from; unsigned group; };
-struct Store { void* to; const char* from; size_t bytes; unsigned group; };
 struct Sum { float* to; float value; unsigned group; };
+struct Copy { void* to; const void* from; size_t bytes; unsigned group; };
+
+// Copies that wait, each made when its group has been waited for.
+struct Copies {
+    std::vector<Copy> waiting;
+    unsigned group = 0;
+
+    void wait(unsigned left)
+    {
+        std::vector<Copy> later;
+        for (const Copy& each : waiting) {
+            if (each.group + left < group) std::memcpy(each.to, each.from, each.bytes);
+            else later.push_back(each);
+        }
+        waiting.swap(later);
+    }
+};
 
 // Of a thread of the running block.
 struct Ordered {
     unsigned long block = ~0ul;
-    std::vector<Copy> copies;
-    std::vector<Store> stores;
+    Copies inward, outward;  // to shared memory, and from there
     std::vector<Sum> sums;
-    unsigned group = 0, group_of_copies = 0, group_of_stores = 0;
+    unsigned group = 0;
 };
 
 static Ordered& ordered(unsigned thread)
@@ -26,61 +39,41 @@ static Ordered& ordered(unsigned thread)
     Ordered& mine = every[thread];
     if (mine.block != block_number) {
         mine.block = block_number;
-        mine.copies.clear(), mine.stores.clear(), mine.sums.clear();
+        mine.inward.waiting.clear(), mine.outward.waiting.clear(), mine.sums.clear();
     }
     return mine;
 }
 
 void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line)
 {
-    if (bytes != COPIED) beyond("cp.async.cg of other than 16 bytes", line);
-    if (place % COPIED || reinterpret_cast<uintptr_t>(source) % COPIED) stop("cp.async of 16 bytes between places that are no multiples of 16", line);
-    char* const to = at_offset(place, COPIED, line);
+    if (bytes != 16) beyond("cp.async.cg of other than 16 bytes", line);
+    if (place % 16 || reinterpret_cast<uintptr_t>(source) % 16) stop("cp.async of 16 bytes between places that are no multiples of 16", line);
+    char* const to = at_offset(place, 16, line);
     const unsigned word = unwritten_word("a copy not waited for, ordered", line);
-    for (int i = 0; i < COPIED; i += 4) std::memcpy(to + i, &word, 4);
-    Ordered& mine = ordered(thread_number());
-    mine.copies.push_back({to, source, mine.group_of_copies});
+    for (int i = 0; i < 16; i += 4) std::memcpy(to + i, &word, 4);
+    Copies& mine = ordered(thread_number()).inward;
+    mine.waiting.push_back({to, source, 16, mine.group});
 }
 
-void cp_async_commit_group() { ++ordered(thread_number()).group_of_copies; }
+void cp_async_commit_group() { ++ordered(thread_number()).inward.group; }
 
-static void arrive(Ordered& mine, unsigned before)
+void cp_async_wait_group(unsigned left) { ordered(thread_number()).inward.wait(left); }
+
+void cp_async_wait_all()  // those that belong to no group yet, too
 {
-    std::vector<Copy> later;
-    for (const Copy& each : mine.copies) {
-        if (each.group < before) std::memcpy(each.to, each.from, COPIED);
-        else later.push_back(each);
-    }
-    mine.copies.swap(later);
+    cp_async_commit_group();
+    cp_async_wait_group(0);
 }
-
-void cp_async_wait_group(unsigned left)
-{
-    Ordered& mine = ordered(thread_number());
-    if (mine.group_of_copies > left) arrive(mine, mine.group_of_copies - left);
-}
-
-void cp_async_wait_all() { arrive(ordered(thread_number()), ~0u); }
 
 void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int bytes, int line)
 {
     if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(to) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
-    Ordered& mine = ordered(thread_number());
-    mine.stores.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group_of_stores});
+    Copies& mine = ordered(thread_number()).outward;
+    mine.waiting.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group});
 }
 
-void cp_async_bulk_commit_group() { ++ordered(thread_number()).group_of_stores; }
-
-void cp_async_bulk_wait_group(unsigned left)
-{
-    Ordered& mine = ordered(thread_number());
-    std::vector<Store> later;
-    for (const Store& each : mine.stores) {
-        if (each.group + left < mine.group_of_stores) std::memcpy(each.to, each.from, each.bytes);
-        else later.push_back(each);
-    }
-    mine.stores.swap(later);
-}
+void cp_async_bulk_commit_group() { ++ordered(thread_number()).outward.group; }
+void cp_async_bulk_wait_group(unsigned left) { ordered(thread_number()).outward.wait(left); }
 
 void ldmatrix(Rows& mine, int line)
 {

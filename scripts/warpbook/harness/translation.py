@@ -28,9 +28,9 @@ PTX = {
     "prefetch.global.L2", "cp.async.cg.shared.global", "cp.async.commit_group", "cp.async.wait_group",
     "cp.async.wait_all", "fence.proxy.async", "ldmatrix.sync.aligned.m8n8.x4.shared.b16",
     "wgmma.fence.sync.aligned", "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned", "bar.sync",
-    "bar.arrive",
-    "fence.proxy.async.shared::cta", "cp.async.bulk.global.shared::cta.bulk_group", "cp.async.bulk.commit_group",
-    "cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read", "ex2.approx.ftz.f32", "rcp.approx.ftz.f32",
+    "bar.arrive", "fence.proxy.async.shared::cta", "cp.async.bulk.global.shared::cta.bulk_group",
+    "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read", "ex2.approx.ftz.f32",
+    "rcp.approx.ftz.f32",
 }  # fmt: skip
 """Instructions that may stand in the source as PTX: functions of these names, `_` for dots and colons, do the same."""
 WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")

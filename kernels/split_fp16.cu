@@ -6,7 +6,8 @@ idea:      Every FP32 number is split in two FP16 halves, high and low, which to
            as it enters shared memory, and then serves all its taps. Later layers (C > 1) keep the
            channels of a pixel together, so that a row of taps is one run of K*C numbers; first layers
            (C = 1) multiply 8 neighbouring inputs by the weights of 9 - K shifted outputs. Layers other than
-           the networks' take a general kernel; images whose magnitudes lie too far apart, plain FP32.
+           the networks' take a general kernel. Images with numbers that halves cannot hold, being too small beside
+           the largest, go into a list, and a last kernel adds up the outputs around those in FP32.
 expect:    Tensor cores do 8 times the multiply-adds of the FP32 pipes and need 3 times as many, so
            later layers gain up to 2.5 times over FP32's own bound, until reading the inputs from
            shared memory sets the pace (12 of 14 cycles on 12x33x33). First layers come near the
@@ -15,7 +16,7 @@ check:     sm__inst_executed_pipe_tensor.sum rises, smsp__sass_thread_inst_execu
 builds_on: layer_specialised
 split:     {precision: fp16, products: 3}
 reference: https://doi.org/10.1177/10943420221090256 (Ootomo and Yokota, 2022)
-constants: {TILE: 16, LATER_12_TILES: 4, LATER_12_TOGETHER: 4, LATER_12_THREADS: 256, LATER_12_BLOCKS: 2,
+constants: {TILE: 16, FP32_THREADS: 512, LATER_12_TILES: 4, LATER_12_TOGETHER: 4, LATER_12_THREADS: 256, LATER_12_BLOCKS: 2,
             LATER_6_TILES: 8, LATER_6_TOGETHER: 4, LATER_6_THREADS: 128, LATER_6_BLOCKS: 4,
             LATER_4_TILES: 8, LATER_4_TOGETHER: 8, LATER_4_THREADS: 128, LATER_4_BLOCKS: 4,
             FIRST_28_TILES: 3, FIRST_28_THREADS: 96, FIRST_28_BLOCKS: 5, FIRST_5_THREADS: 128, FIRST_5_BLOCKS: 2,
@@ -27,10 +28,10 @@ least_arch: sm_80
 #include <cuda_fp16.h>
 
 // Numbers are scaled below 2^15, so that no high half overflows. A low half is then right to 2^-25, which is FP32's
-// own precision down to 2^-17 of the largest number.
+// own precision down to 2^-RANGE of the largest number.
 #define TOP 14
-#ifndef LEAST
-#define LEAST 0x1p-17f
+#ifndef RANGE
+#define RANGE 17
 #endif
 
 #define INFINITE 0x7f800000u  // bits of FP32's infinity; those of NaN are larger
@@ -93,11 +94,19 @@ __device__ __forceinline__ int exponent_of(unsigned magnitude)
     return magnitude >> 23 ? (int)(magnitude >> 23) - 127 : -118 - __clz(magnitude);
 }
 
-// Whether an image, or its product with a map, is scaled by more than one float holds; or a map is not finite.
-__device__ __forceinline__ bool beyond_floats(int image_exponent, const int* __restrict__ exponents, int maps)
+// The least number that halves hold as FP32 does, beside others of an exponent.
+__device__ __forceinline__ float least_of(int exponent)
+{
+    return power_of_two(max(exponent - RANGE, -149));
+}
+
+// Whether an image, or its product with a map, is scaled by more than one float holds; or a map is not finite. Each of so
+// many threads tells of its maps.
+__device__ __forceinline__ bool beyond_floats(
+    int image_exponent, const int* __restrict__ exponents, int maps, int thread, int threads)
 {
     bool beyond = image_exponent < TOP - 127;
-    for (int map = threadIdx.x; map < maps; map += blockDim.x) {
+    for (int map = thread; map < maps; map += threads) {
         const int back = image_exponent + exponents[map] - 2 * TOP;
         beyond |= back < -126 || back > 127;
     }
@@ -120,27 +129,76 @@ __device__ __forceinline__ unsigned largest_of_block(unsigned mine, unsigned* la
 }
 
 // Output i of an image, added up in FP32.
-__device__ __forceinline__ float plain_sum(
-    const float* __restrict__ x, const float* __restrict__ w, int C, int H, int W, int K, int i)
+template <int K>
+__device__ __forceinline__ float sum_of(
+    const float* __restrict__ x, const float* __restrict__ w, int C, int H, int W, int i)
 {
     const int H_out = H - K + 1;
     const int W_out = W - K + 1;
     const float* input = x + i / W_out % H_out * W + i % W_out;
     const float* taps = w + (size_t)(i / (H_out * W_out)) * C * K * K;
     float sum = 0.0f;
-    for (int c = 0; c < C; ++c)
+    #pragma unroll 1
+    for (int c = 0; c < C; ++c, input += H * W, taps += K * K)
+        #pragma unroll
         for (int p = 0; p < K; ++p)
-            for (int q = 0; q < K; ++q)
-                sum += input[(c * H + p) * W + q] * taps[(c * K + p) * K + q];
+            #pragma unroll
+            for (int q = 0; q < K; ++q) sum += input[p * W + q] * taps[p * K + q];
     return sum;
 }
-
-// An image whose magnitudes are further apart than halves can hold, or that has numbers that are not finite.
-__device__ __noinline__ void plain_image(
-    const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int C, int H, int W, int M, int K)
+__device__ __forceinline__ float plain_sum(
+    const float* __restrict__ x, const float* __restrict__ w, int C, int H, int W, int K, int i)
 {
-    const int outputs = M * (H - K + 1) * (W - K + 1);
-    for (int i = threadIdx.x; i < outputs; i += blockDim.x) y[i] = plain_sum(x, w, C, H, W, K, i);
+    return K == 5 ? sum_of<5>(x, w, C, H, W, i) : sum_of<7>(x, w, C, H, W, i);
+}
+
+// An image with numbers that halves cannot hold, in a list behind the number of such images: its exponent, or TOO_LARGE
+// where it is not multiplied at all.
+__device__ __forceinline__ void put_in_list(int* __restrict__ listed, int image, int exponent)
+{
+    ((int2*)listed)[1 + atomicAdd(listed, 1)] = make_int2(image, exponent);
+}
+
+// Adds up in FP32 what halves could not: of an image in the list, the outputs that a number too small for them is part of,
+// or all. A block takes one such image after another.
+extern "C" __global__ void __launch_bounds__(FP32_THREADS) sum_in_fp32(
+    const float* __restrict__ x, const float* __restrict__ w, const int* __restrict__ listed, float* __restrict__ y,
+    int C, int H, int W, int M, int K)
+{
+    extern __shared__ int found[];  // outputs of a map
+    __shared__ int count;
+    const int H_out = H - K + 1;
+    const int W_out = W - K + 1;
+    bool* const small = (bool*)(found + H_out * W_out);  // pixels with such a number
+    for (int i = blockIdx.x; i < listed[0]; i += gridDim.x) {
+        const int2 entry = ((const int2*)listed)[1 + i];
+        const bool all = entry.y == TOO_LARGE;
+        const float* const input = x + (size_t)entry.x * C * H * W;
+        const unsigned least = all ? 0 : __float_as_uint(least_of(entry.y));
+        if (threadIdx.x == 0) count = 0;
+        for (int pixel = threadIdx.x; pixel < H * W; pixel += blockDim.x) {
+            bool any = all;
+            for (int c = 0; c < C; ++c) {
+                const unsigned magnitude = magnitude_of(input[c * H * W + pixel]);
+                any |= magnitude != 0 && magnitude < least;
+            }
+            small[pixel] = any;
+        }
+        __syncthreads();
+        for (int output = threadIdx.x; output < H_out * W_out; output += blockDim.x) {
+            const bool* const corner = small + output / W_out * W + output % W_out;
+            bool any = false;
+            for (int p = 0; p < K; ++p)
+                for (int q = 0; q < K; ++q) any |= corner[p * W + q];
+            if (any) found[atomicAdd(&count, 1)] = output;
+        }
+        __syncthreads();
+        for (int j = threadIdx.x; j < count * M; j += blockDim.x) {
+            const int output = j / count * H_out * W_out + found[j % count];
+            y[(size_t)entry.x * M * H_out * W_out + output] = plain_sum(input, w, C, H, W, K, output);
+        }
+        __syncthreads();
+    }
 }
 
 // Splits the weights of one map a block, M padded, into the order in which lanes take them. parts (step, part, lane)
@@ -149,10 +207,12 @@ __device__ __noinline__ void plain_image(
 // A row of taps is K*C halves, in fours: `full` steps of four fours; the `rest` fours of all rows follow in steps of
 // their own.
 extern "C" __global__ void split_later_weights(
-    const float* __restrict__ w, unsigned* __restrict__ parts, int* __restrict__ exponents, int C, int M, int K)
+    const float* __restrict__ w, unsigned* __restrict__ parts, int* __restrict__ exponents, int* __restrict__ listed,
+    int C, int M, int K)
 {
     __shared__ unsigned largest_of_warp[32];
     const int map = blockIdx.x;
+    if (map == 0 && threadIdx.x == 0) listed[0] = 0;
     const int parts_of_step = gridDim.x / 8;
     const int row = (K * C + 3) / 4;
     const int full = row / 4;
@@ -197,6 +257,7 @@ extern "C" __global__ void split_later_weights(
 // Where a later layer's results go: y itself.
 struct Outputs {
     float* __restrict__ y;
+    int* __restrict__ listed;
     int M, outputs;
     __device__ void begin() const {}
     __device__ void put(int image, int map, int output, float value) const
@@ -207,9 +268,10 @@ struct Outputs {
     {
         *(float4*)(y + ((size_t)image * M + map) * outputs + output) = values;
     }
-    __device__ void plain(const float* x, const float* w, int image, int C, int H, int W, int K) const
+    // Halves cannot hold an image; where the exponent is TOO_LARGE, nothing else is put for it.
+    __device__ void cannot_hold(int exponent, const float* x, int image, int C, int H, int W, int K) const
     {
-        plain_image(x + (size_t)image * C * H * W, w, y + (size_t)image * M * outputs, C, H, W, M, K);
+        if (threadIdx.x == 0) put_in_list(listed, image, exponent);
     }
     __device__ void end(int image) const {}
 };
@@ -222,8 +284,8 @@ struct Outputs {
 // than waits saved); the next step's operands fetched ahead; more tiles and fewer warps; each step's sum added outside.
 template <int C, int K, bool MORE, int TILES, int TOGETHER, bool VECTOR, int ROUNDS, class To>
 __device__ __forceinline__ void later_layer(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, const To to, int N, int H, int W, int M)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents, const To to,
+    int N, int H, int W, int M)
 {
     constexpr int PARTS = MORE ? 3 : 2;
     constexpr int ROW = (K * C + 3) / 4;
@@ -308,8 +370,8 @@ __device__ __forceinline__ void later_layer(
         largest_of_all = largest_of_block(largest_of_all, largest_of_warp);
         const int exponent = exponent_of(largest_of_all);
         const float scale = power_of_two(min(TOP - exponent, 127));
-        const float least = __uint_as_float(largest_of_all) * LEAST;
-        bool beyond = largest_of_all >= INFINITE || beyond_floats(exponent, exponents, M);
+        const float least = least_of(exponent);
+        bool beyond = largest_of_all >= INFINITE || beyond_floats(exponent, exponents, M, threadIdx.x, blockDim.x);
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
             int channels;
@@ -347,9 +409,13 @@ __device__ __forceinline__ void later_layer(
         if (image + gridDim.x < N) prefetch(x + (size_t)(image + gridDim.x) * C * H * W, C * H * W);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(beyond)) {
-            to.plain(x, w, image, C, H, W, K);
-            to.end(image);
-            continue;
+            const bool too_large =
+                largest_of_all >= INFINITE || __syncthreads_or(beyond_floats(exponent, exponents, M, threadIdx.x, blockDim.x));
+            to.cannot_hold(too_large ? TOO_LARGE : exponent, x, image, C, H, W, K);
+            if (too_large) {
+                to.end(image);
+                continue;
+            }
         }
 
         for (int group = threadIdx.x / 32; group * TILES * 8 < outputs; group += blockDim.x / 32) {
@@ -481,38 +547,40 @@ __device__ __forceinline__ void later_layer(
 }
 
 extern "C" __global__ void __launch_bounds__(LATER_12_THREADS, LATER_12_BLOCKS) later_12_7_24(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int W, int M)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int W, int M)
 {
     later_layer<12, 7, true, LATER_12_TILES, LATER_12_TOGETHER, false,
                 (1089 * 3 + LATER_12_THREADS - 1) / LATER_12_THREADS>(
-        x, w, parts, exponents, Outputs{y, M, (H - 6) * (W - 6)}, N, H, W, M);
+        x, parts, exponents, Outputs{y, listed, M, (H - 6) * (W - 6)}, N, H, W, M);
 }
 
 extern "C" __global__ void __launch_bounds__(LATER_6_THREADS, LATER_6_BLOCKS) later_6_5_16(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int W, int M)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int W, int M)
 {
     later_layer<6, 5, false, LATER_6_TILES, LATER_6_TOGETHER, true, (450 + LATER_6_THREADS - 1) / LATER_6_THREADS>(
-        x, w, parts, exponents, Outputs{y, M, (H - 4) * (W - 4)}, N, H, W, M);
+        x, parts, exponents, Outputs{y, listed, M, (H - 4) * (W - 4)}, N, H, W, M);
 }
 
 extern "C" __global__ void __launch_bounds__(LATER_4_THREADS, LATER_4_BLOCKS) later_4_7_16(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int W, int M)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int W, int M)
 {
     later_layer<4, 7, false, LATER_4_TILES, LATER_4_TOGETHER, true, (1600 + LATER_4_THREADS - 1) / LATER_4_THREADS>(
-        x, w, parts, exponents, Outputs{y, M, (H - 6) * (W - 6)}, N, H, W, M);
+        x, parts, exponents, Outputs{y, listed, M, (H - 6) * (W - 6)}, N, H, W, M);
 }
 
 // The same for C = 1, one map a block. A column of the product is a map's output, shifted by 0 ... 8 - K from the
 // leftmost that 8 inputs serve. parts (column / 8, row of taps, lane) holds taps 2 * (lane % 4) and the next of column
 // lane / 4, high and low. Columns beyond M * (9 - K) are zero.
 extern "C" __global__ void split_first_weights(
-    const float* __restrict__ w, uint2* __restrict__ parts, int* __restrict__ exponents, int M, int K)
+    const float* __restrict__ w, uint2* __restrict__ parts, int* __restrict__ exponents, int* __restrict__ listed,
+    int M, int K)
 {
     __shared__ unsigned largest_of_warp[32];
     const int map = blockIdx.x;
+    if (map == 0 && threadIdx.x == 0) listed[0] = 0;
     const int shifts = 9 - K;
     const float* taps = w + (size_t)map * K * K;
 
@@ -542,8 +610,8 @@ extern "C" __global__ void split_first_weights(
 // low halves, 8 bytes. NT tiles of 8 columns stay in registers; where NT is 0 any number comes from shared memory.
 template <int K, int W, int NT, int TILES, int ROUNDS>
 __device__ __forceinline__ void first_layer(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int M)
+    const float* __restrict__ x, const uint2* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int M)
 {
     constexpr int SHIFTS = 9 - K;
     constexpr int MAPS = 8 / SHIFTS;  // a tile of columns
@@ -589,7 +657,6 @@ __device__ __forceinline__ void first_layer(
     load(blockIdx.x);
 
     for (int image = blockIdx.x; image < N; image += gridDim.x) {
-        const float2* source = (const float2*)(x + (size_t)image * H * W);
         unsigned largest = 0;
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r)
@@ -598,8 +665,10 @@ __device__ __forceinline__ void first_layer(
         largest = largest_of_block(largest, largest_of_warp);
         const int exponent = exponent_of(largest);
         const float scale = power_of_two(min(TOP - exponent, 127));
-        const float least = __uint_as_float(largest) * LEAST;
-        bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, M);
+        const float least = least_of(exponent);
+        const bool too_large =
+            largest >= INFINITE || __any_sync(0xffffffffu, beyond_floats(exponent, exponents, M, lane, 32));
+        bool beyond = too_large;
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
             const int pair = threadIdx.x + r * blockDim.x;
@@ -612,10 +681,8 @@ __device__ __forceinline__ void first_layer(
         }
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
-        if (__syncthreads_or(beyond)) {
-            plain_image((const float*)source, w, y + (size_t)image * M * outputs, 1, H, W, M, K);
-            continue;
-        }
+        if (__syncthreads_or(beyond) && threadIdx.x == 0) put_in_list(listed, image, too_large ? TOO_LARGE : exponent);
+        if (too_large) continue;
 
         for (int group = threadIdx.x / 32; group * TILES * 16 < runs; group += blockDim.x / 32) {
             // Two shifts: rows g and g + 8 of a fragment are neighbouring runs, so that a lane's four outputs are one
@@ -701,43 +768,43 @@ __device__ __forceinline__ void first_layer(
 }
 
 extern "C" __global__ void __launch_bounds__(FIRST_28_THREADS, FIRST_28_BLOCKS) first_28_5(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int M)
+    const float* __restrict__ x, const uint2* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int M)
 {
     first_layer<5, 28, 0, FIRST_28_TILES, (28 * 28 / 2 + FIRST_28_THREADS - 1) / FIRST_28_THREADS>(
-        x, w, parts, exponents, y, N, H, M);
+        x, parts, exponents, listed, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(FIRST_5_THREADS, FIRST_5_BLOCKS) first_48_5(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int M)
+    const float* __restrict__ x, const uint2* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int M)
 {
     first_layer<5, 48, 3, 1, (48 * 48 / 2 + FIRST_5_THREADS - 1) / FIRST_5_THREADS>(
-        x, w, parts, exponents, y, N, H, M);
+        x, parts, exponents, listed, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(FIRST_5_THREADS, FIRST_5_BLOCKS) first_64_5(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int M)
+    const float* __restrict__ x, const uint2* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int M)
 {
     first_layer<5, 64, 3, 1, (64 * 64 / 2 + FIRST_5_THREADS - 1) / FIRST_5_THREADS>(
-        x, w, parts, exponents, y, N, H, M);
+        x, parts, exponents, listed, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(FIRST_72_THREADS, FIRST_72_BLOCKS) first_72_7(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int M)
+    const float* __restrict__ x, const uint2* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int M)
 {
     first_layer<7, 72, 3, 1, (72 * 72 / 2 + FIRST_72_THREADS - 1) / FIRST_72_THREADS>(
-        x, w, parts, exponents, y, N, H, M);
+        x, parts, exponents, listed, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(FIRST_86_THREADS, FIRST_86_BLOCKS) first_86_7(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N, int H, int M)
+    const float* __restrict__ x, const uint2* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N, int H, int M)
 {
     first_layer<7, 86, 1, FIRST_86_TILES, (86 * 86 / 2 + FIRST_86_THREADS - 1) / FIRST_86_THREADS>(
-        x, w, parts, exponents, y, N, H, M);
+        x, parts, exponents, listed, y, N, H, M);
 }
 
 

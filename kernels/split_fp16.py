@@ -56,7 +56,7 @@ def first_layer(kernels, layer, images):
         shared += parts.nbytes
     arguments = int32(layer.M, layer.K)
     extents = int32(images, layer.H, layer.M)
-    return with_split_weights(kernels, compiled, images, split, maps, parts, arguments, extents, shared)
+    return with_split_weights(kernels, compiled, layer, images, split, maps, parts, arguments, extents, shared)
 
 
 def later_layer(kernels, layer, images):
@@ -79,10 +79,10 @@ def later_layer(kernels, layer, images):
     shared = parts.nbytes + together * copy * 16
     arguments = int32(layer.C, layer.M, layer.K)
     extents = int32(images, layer.H, layer.W, layer.M)
-    return with_split_weights(kernels, compiled, images, split, maps, parts, arguments, extents, shared)
+    return with_split_weights(kernels, compiled, layer, images, split, maps, parts, arguments, extents, shared)
 
 
-def with_split_weights(kernels, compiled, images, split, maps, parts, arguments, extents, shared):
+def with_split_weights(kernels, compiled, layer, images, split, maps, parts, arguments, extents, shared):
     """A call that splits the weights before the launch; None where the device has too little shared memory."""
     import cupy
 
@@ -91,14 +91,29 @@ def with_split_weights(kernels, compiled, images, split, maps, parts, arguments,
         return None
     function = kernels.function(compiled.name, shared_bytes=shared)
     exponents = kernels.empty((maps,), np.int32)
+    listed, add_up = fp32_sums(kernels, layer, images)
     threads, blocks = (kernels.constants[f"{compiled.constants}_{extent}"] for extent in ("THREADS", "BLOCKS"))
     grid = (min(images, blocks * device["MultiProcessorCount"]),)
 
     def call(x, w, y):
-        split((maps,), (128,), (w, parts, exponents, *arguments))
-        function(grid, (threads,), (x, w, parts, exponents, y, *extents))
+        split((maps,), (128,), (w, parts, exponents, listed, *arguments))
+        function(grid, (threads,), (x, parts, exponents, listed, y, *extents))
+        add_up(x, w, y)
 
     return call
+
+
+def fp32_sums(kernels, layer, images):
+    """(the list of images with numbers that halves cannot hold, a function of x, w and y that orders sums for them)."""
+    import cupy
+
+    listed = kernels.empty((2 + 2 * images,), np.int32)
+    outputs = layer.H_out * layer.W_out
+    function = kernels.function("sum_in_fp32", shared_bytes=outputs * 4 + layer.H * layer.W)
+    grid = (min(images, 4 * cupy.cuda.Device().attributes["MultiProcessorCount"]),)
+    threads = (kernels.constants["FP32_THREADS"],)
+    extents = int32(layer.C, layer.H, layer.W, layer.M, layer.K)
+    return listed, lambda x, w, y: function(grid, threads, (x, w, listed, y, *extents))
 
 
 def general(kernels, layer, images):

@@ -19,7 +19,7 @@ constants: {LATER_12_ROWS: 4, LATER_12_GROUPS: 2, LATER_12_BLOCKS: 1,
             LATER_6_30_ROWS: 4, LATER_6_30_GROUPS: 3, LATER_6_30_BLOCKS: 1,
             LATER_6_22_ROWS: 6, LATER_6_22_GROUPS: 2, LATER_6_22_BLOCKS: 1,
             LATER_4_ROWS: 4, LATER_4_GROUPS: 3, LATER_4_BLOCKS: 1,
-            FIRST_86_ROWS: 4, FIRST_86_THREADS: 256, FIRST_86_BLOCKS: 2}
+            FIRST_86_ROWS: 4, FIRST_86_THREADS: 256, FIRST_86_BLOCKS: 2, FP32_THREADS: 512}
 limits:    {layers: [12x33x33 * 24@7x7, 6x30x30 * 16@5x5, 6x22x22 * 16@5x5, 4x40x40 * 16@7x7, 1x86x86 * 4@7x7]}
 least_arch: sm_90a
 */
@@ -27,9 +27,9 @@ least_arch: sm_90a
 #include <cuda_fp16.h>
 
 // Numbers are scaled below 2^15, so that no high half overflows. A low half is then right to 2^-25, which is FP32's
-// own precision down to 2^-17 of the largest number.
+// own precision down to 2^-RANGE of the largest number.
 #define TOP 14
-#define LEAST 0x1p-17f
+#define RANGE 17
 
 #define INFINITE 0x7f800000u  // bits of FP32's infinity; those of NaN are larger
 #define TOO_LARGE 1024        // an exponent that no product with an image brings back into FP32's range
@@ -106,15 +106,22 @@ __device__ __forceinline__ int exponent_of(unsigned magnitude)
     return magnitude >> 23 ? (int)(magnitude >> 23) - 127 : -118 - __clz(magnitude);
 }
 
-// Whether an image, or its product with a map, is scaled by more than one float holds; or a map is not finite.
+// The least number that halves hold as FP32 does, beside others of an exponent.
+__device__ __forceinline__ float least_of(int exponent)
+{
+    return power_of_two(max(exponent - RANGE, -149));
+}
+
+// Whether an image, or its product with a map, is scaled by more than one float holds; or a map is not finite. The same
+// for all warps of a block, who come here whole.
 __device__ __forceinline__ bool beyond_floats(int image_exponent, const int* __restrict__ exponents, int maps)
 {
     bool beyond = image_exponent < TOP - 127;
-    for (int map = threadIdx.x % 128; map < maps; map += 128) {
+    for (int map = threadIdx.x % 32; map < maps; map += 32) {
         const int back = image_exponent + exponents[map] - 2 * TOP;
         beyond |= back < -126 || back > 127;
     }
-    return beyond;
+    return __any_sync(0xffffffffu, beyond);
 }
 
 __device__ __forceinline__ unsigned magnitude_of(float value)
@@ -132,23 +139,76 @@ __device__ __forceinline__ unsigned largest_of_block(unsigned mine, unsigned* la
     return mine;
 }
 
-// An image whose magnitudes are further apart than halves can hold, or that has numbers that are not finite: in FP32.
-// By the first so many threads of a block.
-__device__ __noinline__ void plain_image(
-    const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y,
-    int C, int H, int W, int M, int K, int threads)
+// Output i of an image, added up in FP32.
+template <int K>
+__device__ __forceinline__ float sum_of(
+    const float* __restrict__ x, const float* __restrict__ w, int C, int H, int W, int i)
 {
     const int H_out = H - K + 1;
     const int W_out = W - K + 1;
-    for (int i = threadIdx.x; i < M * H_out * W_out; i += threads) {
-        const float* input = x + i / W_out % H_out * W + i % W_out;
-        const float* taps = w + (size_t)(i / (H_out * W_out)) * C * K * K;
-        float sum = 0.0f;
-        for (int c = 0; c < C; ++c)
+    const float* input = x + i / W_out % H_out * W + i % W_out;
+    const float* taps = w + (size_t)(i / (H_out * W_out)) * C * K * K;
+    float sum = 0.0f;
+    #pragma unroll 1
+    for (int c = 0; c < C; ++c, input += H * W, taps += K * K)
+        #pragma unroll
+        for (int p = 0; p < K; ++p)
+            #pragma unroll
+            for (int q = 0; q < K; ++q) sum += input[p * W + q] * taps[p * K + q];
+    return sum;
+}
+__device__ __forceinline__ float plain_sum(
+    const float* __restrict__ x, const float* __restrict__ w, int C, int H, int W, int K, int i)
+{
+    return K == 5 ? sum_of<5>(x, w, C, H, W, i) : sum_of<7>(x, w, C, H, W, i);
+}
+
+// An image with numbers that halves cannot hold, in a list behind the number of such images: its exponent, or TOO_LARGE
+// where it is not multiplied at all.
+__device__ __forceinline__ void put_in_list(int* __restrict__ listed, int image, int exponent)
+{
+    ((int2*)listed)[1 + atomicAdd(listed, 1)] = make_int2(image, exponent);
+}
+
+// Adds up in FP32 what halves could not: of an image in the list, the outputs that a number too small for them is part of,
+// or all. A block takes one such image after another.
+extern "C" __global__ void __launch_bounds__(FP32_THREADS) sum_in_fp32(
+    const float* __restrict__ x, const float* __restrict__ w, const int* __restrict__ listed, float* __restrict__ y,
+    int C, int H, int W, int M, int K)
+{
+    extern __shared__ int found[];  // outputs of a map
+    __shared__ int count;
+    const int H_out = H - K + 1;
+    const int W_out = W - K + 1;
+    bool* const small = (bool*)(found + H_out * W_out);  // pixels with such a number
+    for (int i = blockIdx.x; i < listed[0]; i += gridDim.x) {
+        const int2 entry = ((const int2*)listed)[1 + i];
+        const bool all = entry.y == TOO_LARGE;
+        const float* const input = x + (size_t)entry.x * C * H * W;
+        const unsigned least = all ? 0 : __float_as_uint(least_of(entry.y));
+        if (threadIdx.x == 0) count = 0;
+        for (int pixel = threadIdx.x; pixel < H * W; pixel += blockDim.x) {
+            bool any = all;
+            for (int c = 0; c < C; ++c) {
+                const unsigned magnitude = magnitude_of(input[c * H * W + pixel]);
+                any |= magnitude != 0 && magnitude < least;
+            }
+            small[pixel] = any;
+        }
+        __syncthreads();
+        for (int output = threadIdx.x; output < H_out * W_out; output += blockDim.x) {
+            const bool* const corner = small + output / W_out * W + output % W_out;
+            bool any = false;
             for (int p = 0; p < K; ++p)
-                for (int q = 0; q < K; ++q)
-                    sum += input[(c * H + p) * W + q] * taps[(c * K + p) * K + q];
-        y[i] = sum;
+                for (int q = 0; q < K; ++q) any |= corner[p * W + q];
+            if (any) found[atomicAdd(&count, 1)] = output;
+        }
+        __syncthreads();
+        for (int j = threadIdx.x; j < count * M; j += blockDim.x) {
+            const int output = j / count * H_out * W_out + found[j % count];
+            y[(size_t)entry.x * M * H_out * W_out + output] = plain_sum(input, w, C, H, W, K, output);
+        }
+        __syncthreads();
     }
 }
 
@@ -159,10 +219,12 @@ __device__ __noinline__ void plain_image(
 // and the next of the eight of 16 taps stand at t and t + 4, where a lane wants them that fetches both at once.
 // exponents (map): what the map's weights were scaled by.
 extern "C" __global__ void split_later_weights(
-    const float* __restrict__ w, __half* __restrict__ parts, int* __restrict__ exponents, int C, int M, int K)
+    const float* __restrict__ w, __half* __restrict__ parts, int* __restrict__ exponents, int* __restrict__ listed,
+    int C, int M, int K)
 {
     __shared__ unsigned largest_of_warp[32];
     const int map = blockIdx.x;
+    if (map == 0 && threadIdx.x == 0) listed[0] = 0;
     const int count = C * K * K;
     const float* source = w + (size_t)map * count;
 
@@ -292,45 +354,59 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// Barriers of some threads of a block, by number; 0 is that of all. Whoever arrives does not wait for the others.
-__device__ __forceinline__ void wait_at(int barrier, int threads)
+// A barrier of the warpgroup that splits images.
+__device__ __forceinline__ void wait_for_each_other(int barrier) { asm volatile("bar.sync %0, 128;" :: "r"(barrier) : "memory"); }
+
+// mbarriers, in shared memory: a phase ends when so many threads have arrived, and none of them waits.
+__device__ __forceinline__ void begin_phases(unsigned long long* barrier, int threads)
 {
-    asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(address_in_shared(barrier)), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void arrive_at(int barrier, int threads)
+__device__ __forceinline__ void arrive_at(unsigned long long* barrier)
 {
-    asm volatile("bar.arrive %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address_in_shared(barrier)) : "memory");
+}
+// Wait for the end of a phase: of the first, of the second, and so on.
+__device__ __forceinline__ void wait_for_phase(unsigned long long* barrier, int phase)
+{
+    unsigned over;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(over) : "r"(address_in_shared(barrier)), "r"(phase % 2) : "memory");
+    } while (!over);
 }
 
 // What shared memory is written with the threads' own stores, the copies ordered after a barrier see.
 __device__ __forceinline__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Two images are in shared memory, each in one of two places, and their results behind them where these are gathered.
-// Those who multiply wait until a place holds the next image, and who splits images waits until all have left it.
+// Those who multiply wait until a place holds the next image, and who splits images waits until all have left it. Every
+// thread arrives, and not one for its warp: compute-sanitizer's racecheck sees no other order.
 template <class L> struct Images {
-    enum { SPLITTING = 1, LEFT = 2, HELD = 4, EMPTY = 15 };  // barriers: who splits; a place; a group and a place
+    enum { SPLITTING = 1, EMPTY = 2 };  // barriers of who splits
     unsigned* places;
+    unsigned long long* held;           // of a place
+    unsigned long long* left;
     unsigned (*largest_of_warp)[4];
-    int (*exponent_of_warp)[4];  // of a place: that of the image, or TOO_LARGE where halves cannot hold it
+    // Of a place: twice the image's exponent, and 1 more where some of its numbers are too small for halves; or TOO_LARGE
+    // where it is not multiplied.
+    int (*exponent_of_warp)[4];
 
-    __device__ __forceinline__ void wait_until_held(int place, int group) const
-    {
-        wait_at(HELD + 2 * group + place, 256);
-    }
-    __device__ __forceinline__ void leave(int place) const { arrive_at(LEFT + place, L::THREADS); }
     __device__ __forceinline__ float* results(int place) const { return (float*)(places + place * L::PLACE + L::PLANE); }
 
-    __device__ __forceinline__ int exponent(int place) const
+    __device__ __forceinline__ int told(int place) const
     {
         const int* of_warp = exponent_of_warp[place];
         return max(max(of_warp[0], of_warp[1]), max(of_warp[2], of_warp[3]));
     }
 
-    // Waits until everyone has left a place, and orders the copy of the results gathered there.
-    __device__ __forceinline__ void store(float* __restrict__ y, int image, int place) const
+    // Waits until everyone has left the image of a turn, and orders the copy of the results gathered there.
+    __device__ __forceinline__ void store(float* __restrict__ y, int turn) const
     {
-        wait_at(LEFT + place, L::THREADS);
-        if (!L::GATHERED || threadIdx.x % 128 > 0 || exponent(place) == TOO_LARGE) return;
+        const int place = turn % 2;
+        const int image = blockIdx.x + turn * gridDim.x;
+        wait_for_phase(left + place, turn / 2);
+        if (!L::GATHERED || threadIdx.x % 128 > 0 || told(place) == TOO_LARGE) return;
         asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
                      :: "l"(y + (size_t)image * L::RESULT), "r"(address_in_shared(results(place))),
                         "r"(L::RESULT * 4) : "memory");
@@ -342,8 +418,9 @@ template <class L> struct Images {
         const float* __restrict__ x, const int* __restrict__ exponents, float* __restrict__ y, int N) const
     {
         const int thread = threadIdx.x % 128;
-        int place = 0;
-        for (int image = blockIdx.x; image < N; image += gridDim.x, place ^= 1) {
+        int turn = 0;
+        for (int image = blockIdx.x; image < N; image += gridDim.x, ++turn) {
+            const int place = turn % 2;
             float values[L::ROUNDS][L::C];
             unsigned largest = 0;
             const float* const source = x + (size_t)image * L::IMAGE;
@@ -364,14 +441,15 @@ template <class L> struct Images {
                 for (int c = 0; c < L::C; ++c) largest = max(largest, __float_as_uint(fabsf(values[r][c])));
             largest = __reduce_max_sync(0xffffffffu, largest);
             if (thread % 32 == 0) largest_of_warp[place][thread / 32] = largest;
-            wait_at(SPLITTING, 128);
+            wait_for_each_other(SPLITTING);
             for (int i = 0; i < 4; ++i) largest = max(largest, largest_of_warp[place][i]);
             const int exponent = exponent_of(largest);
             const float scale = power_of_two(min(TOP - exponent, 127));
-            const float least = __uint_as_float(largest) * LEAST;
-            bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, L::M);
+            const float least = least_of(exponent);
+            const bool too_large = largest >= INFINITE || beyond_floats(exponent, exponents, L::M);
+            bool spread = false;
 
-            if (image >= 2 * gridDim.x) store(y, image - 2 * gridDim.x, place);
+            if (turn >= 2) store(y, turn - 2);
             #pragma unroll
             for (int r = 0; r < L::ROUNDS; ++r) {
                 const int pixel = thread + r * 128;
@@ -383,7 +461,7 @@ template <class L> struct Images {
                     unsigned larger = 0;
                     #pragma unroll
                     for (int each = c; each < c + L::EACH; ++each) larger = max(larger, magnitude_of(values[r][each]));
-                    beyond |= larger != 0 && __uint_as_float(larger) < least;
+                    spread |= larger != 0 && __uint_as_float(larger) < least;
                     const uint2 front = split(values[r][c] * scale, values[r][c + 1] * scale);
                     if constexpr (L::PAIRED) {
                         const uint2 back = split(values[r][c + 2] * scale, values[r][c + 3] * scale);
@@ -395,33 +473,38 @@ template <class L> struct Images {
             }
             if (L::GATHERED) {
                 if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-                wait_at(EMPTY, 128);
+                wait_for_each_other(EMPTY);
             }
-            beyond = __any_sync(0xffffffffu, beyond);
-            if (thread % 32 == 0) exponent_of_warp[place][thread / 32] = beyond ? TOO_LARGE : exponent;
-            for (int group = 0; group < L::GROUPS; ++group) arrive_at(HELD + 2 * group + place, 256);
+            spread = __any_sync(0xffffffffu, spread);
+            if (thread % 32 == 0)
+                exponent_of_warp[place][thread / 32] = too_large ? TOO_LARGE : 2 * exponent + spread;
+            arrive_at(held + place);
         }
         if (!L::GATHERED) return;
-        const int count = (N - 1 - blockIdx.x) / gridDim.x + 1;
-        for (int i = max(count - 2, 0); i < count; ++i) store(y, blockIdx.x + i * gridDim.x, i % 2);
+        for (int last = max(turn - 2, 0); last < turn; ++last) store(y, last);
         asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     }
 };
 
-// A block takes one image after another. Shared memory holds the weights, two images, and their results where they fit.
+// A block takes one image after another. Shared memory holds the weights, two images, their results where they fit, and
+// barriers.
 template <class L>
 __device__ __forceinline__ void later_layer(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N)
 {
     extern __shared__ __align__(128) uint4 shared[];
     __shared__ unsigned largest_of_warp[2][4];
     __shared__ int exponent_of_warp[2][4];
-    const Images<L> images = {(unsigned*)(shared + L::TAPS / 16), largest_of_warp, exponent_of_warp};
+    unsigned* const places = (unsigned*)(shared + L::TAPS / 16);
+    unsigned long long* const barriers = (unsigned long long*)(places + 2 * L::PLACE);
+    const Images<L> images = {places, barriers, barriers + 2, largest_of_warp, exponent_of_warp};
+    if (threadIdx.x < 2) begin_phases(images.held + threadIdx.x, 128);
+    if (threadIdx.x < 2) begin_phases(images.left + threadIdx.x, 128 * L::GROUPS);
 
     for (int i = threadIdx.x; i < L::TAPS / 16; i += L::THREADS) shared[i] = parts[i];
     // What lies beside an image meets weights of zero, or gives outputs that are not there, but must be a number.
-    for (int i = threadIdx.x; i < 2 * L::PLACE; i += L::THREADS) images.places[i] = 0;
+    for (int i = threadIdx.x; i < 2 * L::PLACE; i += L::THREADS) places[i] = 0;
     // Tensor cores read the weights as copies do.
     show_copies();
     __syncthreads();
@@ -445,19 +528,21 @@ __device__ __forceinline__ void later_layer(
 
     // Columns of rows g and g + 8 of the product, from the warp's first: pixels are fetched without bank conflicts.
     const int first_column = threadIdx.x % 128 / 32 * 16 + g % 4 * 4 + g / 4;
-    int place = 0;
+    int turn = 0;
     int tile = group;
-    for (int image = blockIdx.x; image < N; image += gridDim.x, place ^= 1) {
+    for (int image = blockIdx.x; image < N; image += gridDim.x, ++turn) {
+        const int place = turn % 2;
         const auto leave = [&] {
             if (L::GATHERED) show_copies();
-            if (L::GATHERED || image + 2 * gridDim.x < N) images.leave(place);  // to who waits for that
+            arrive_at(images.left + place);
         };
         float* const result = y + (size_t)image * L::RESULT;
-        images.wait_until_held(place, group);
-        const int exponent = images.exponent(place);
-        if (exponent == TOO_LARGE) {
-            const float* source = x + (size_t)image * L::IMAGE;
-            plain_image(source, w, result, L::C, L::H, L::W, L::M, L::K, 128 * L::GROUPS);
+        wait_for_phase(images.held + place, turn / 2);
+        const int told = images.told(place);
+        const int exponent = told >> 1;
+        const bool too_large = told == TOO_LARGE;
+        if ((told & 1 || too_large) && threadIdx.x == 0) put_in_list(listed, image, too_large ? TOO_LARGE : exponent);
+        if (too_large) {
             leave();
             continue;
         }
@@ -506,31 +591,31 @@ __device__ __forceinline__ void later_layer(
 }
 
 extern "C" __global__ void __launch_bounds__(128 * LATER_12_GROUPS + 128, LATER_12_BLOCKS) later_12_7_24(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N)
 {
-    later_layer<Layer<12, 33, 7, 24, LATER_12_ROWS, LATER_12_GROUPS>>(x, w, parts, exponents, y, N);
+    later_layer<Layer<12, 33, 7, 24, LATER_12_ROWS, LATER_12_GROUPS>>(x, parts, exponents, listed, y, N);
 }
 
 extern "C" __global__ void __launch_bounds__(128 * LATER_6_30_GROUPS + 128, LATER_6_30_BLOCKS) later_6_30_5_16(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N)
 {
-    later_layer<Layer<6, 30, 5, 16, LATER_6_30_ROWS, LATER_6_30_GROUPS>>(x, w, parts, exponents, y, N);
+    later_layer<Layer<6, 30, 5, 16, LATER_6_30_ROWS, LATER_6_30_GROUPS>>(x, parts, exponents, listed, y, N);
 }
 
 extern "C" __global__ void __launch_bounds__(128 * LATER_6_22_GROUPS + 128, LATER_6_22_BLOCKS) later_6_22_5_16(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N)
 {
-    later_layer<Layer<6, 22, 5, 16, LATER_6_22_ROWS, LATER_6_22_GROUPS>>(x, w, parts, exponents, y, N);
+    later_layer<Layer<6, 22, 5, 16, LATER_6_22_ROWS, LATER_6_22_GROUPS>>(x, parts, exponents, listed, y, N);
 }
 
 extern "C" __global__ void __launch_bounds__(128 * LATER_4_GROUPS + 128, LATER_4_BLOCKS) later_4_7_16(
-    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N)
+    const float* __restrict__ x, const uint4* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N)
 {
-    later_layer<Layer<4, 40, 7, 16, LATER_4_ROWS, LATER_4_GROUPS>>(x, w, parts, exponents, y, N);
+    later_layer<Layer<4, 40, 7, 16, LATER_4_ROWS, LATER_4_GROUPS>>(x, parts, exponents, listed, y, N);
 }
 
 // sums (16 rows x 8 columns) += a (16 rows x 16 taps) * b (16 taps x 8 columns), spread over a warp's lanes as above:
@@ -556,10 +641,11 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], uint2 front, unsi
 // inputs serve. parts (column / 8, row of taps, lane) holds taps 2 * (lane % 4) and the next of column lane / 4, high
 // and low.
 extern "C" __global__ void split_first_weights(
-    const float* __restrict__ w, uint2* __restrict__ parts, int* __restrict__ exponents, int K)
+    const float* __restrict__ w, uint2* __restrict__ parts, int* __restrict__ exponents, int* __restrict__ listed, int K)
 {
     __shared__ unsigned largest_of_warp[32];
     const int map = blockIdx.x;
+    if (map == 0 && threadIdx.x == 0) listed[0] = 0;
     const int shifts = 9 - K;
     const float* taps = w + (size_t)map * K * K;
 
@@ -587,8 +673,8 @@ extern "C" __global__ void split_first_weights(
 // inputs, each of which serves two neighbouring outputs, by the 8 columns of weights, in ROWS rows of outputs at a time.
 // Shared memory holds the image as pairs of pixels, high halves and then low ones, 4 bytes each.
 extern "C" __global__ void __launch_bounds__(FIRST_86_THREADS, FIRST_86_BLOCKS) first_86_7(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, float* __restrict__ y, int N)
+    const float* __restrict__ x, const uint2* __restrict__ parts, const int* __restrict__ exponents,
+    int* __restrict__ listed, float* __restrict__ y, int N)
 {
     constexpr int W = 86, K = 7, M = 4, ROWS = FIRST_86_ROWS, THREADS = FIRST_86_THREADS;
     constexpr int W_OUT = W - K + 1;
@@ -631,8 +717,9 @@ extern "C" __global__ void __launch_bounds__(FIRST_86_THREADS, FIRST_86_BLOCKS) 
         largest = largest_of_block(largest, largest_of_warp);
         const int exponent = exponent_of(largest);
         const float scale = power_of_two(min(TOP - exponent, 127));
-        const float least = __uint_as_float(largest) * LEAST;
-        bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, M);
+        const float least = least_of(exponent);
+        const bool too_large = largest >= INFINITE || beyond_floats(exponent, exponents, M);
+        bool beyond = too_large;
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
             const int pair = threadIdx.x + r * THREADS;
@@ -646,10 +733,8 @@ extern "C" __global__ void __launch_bounds__(FIRST_86_THREADS, FIRST_86_BLOCKS) 
         if (image + gridDim.x < N) load(image + gridDim.x);
         float* const result = y + (size_t)image * (M * W_OUT * W_OUT);
         // The image is complete before anyone reads it.
-        if (__syncthreads_or(beyond)) {
-            plain_image(x + (size_t)image * W * W, w, result, 1, W, W, M, K, THREADS);
-            continue;
-        }
+        if (__syncthreads_or(beyond) && threadIdx.x == 0) put_in_list(listed, image, too_large ? TOO_LARGE : exponent);
+        if (too_large) continue;
 
         const float back = power_of_two(exponent + exponent_of_map - 2 * TOP);
         for (int first = threadIdx.x / 32 * 16; first < RUNS; first += THREADS / 32 * 16) {

@@ -42,7 +42,7 @@ def later_layer(kernels, layer, images):
     parts = kernels.empty((2 * (steps * (layer.K + 1) + 1) * layer.M * 16,), np.float16)
     place, results = -(-plane // 4) * 32, layer.M * layer.H_out * layer.W_out * 4
     gathered = results % 16 == 0 and parts.nbytes + 2 * (place + results) <= 230000
-    shared = parts.nbytes + 2 * (place + gathered * results)
+    shared = parts.nbytes + 2 * (place + gathered * results) + 4 * 8
     arguments, threads = int32(layer.C, layer.M, layer.K), 128 * (groups + 1)
     split = "split_later_weights"
     return with_split_weights(kernels, layer, images, split, arguments, parts, name, constants, threads, shared)
@@ -55,11 +55,26 @@ def with_split_weights(kernels, layer, images, split, arguments, parts, name, co
     split = kernels.function(split)
     function = kernels.function(name, shared_bytes=shared)
     exponents = kernels.empty((layer.M,), np.int32)
+    listed, add_up = fp32_sums(kernels, layer, images)
     blocks = kernels.constants[f"{constants}_BLOCKS"]
     grid = (min(images, blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),)
 
     def call(x, w, y):
-        split((layer.M,), (128,), (w, parts, exponents, *arguments))
-        function(grid, (threads,), (x, w, parts, exponents, y, np.int32(images)))
+        split((layer.M,), (128,), (w, parts, exponents, listed, *arguments))
+        function(grid, (threads,), (x, parts, exponents, listed, y, np.int32(images)))
+        add_up(x, w, y)
 
     return call
+
+
+def fp32_sums(kernels, layer, images):
+    """(the list of images with numbers that halves cannot hold, a function of x, w and y that orders sums for them)."""
+    import cupy
+
+    listed = kernels.empty((2 + 2 * images,), np.int32)
+    outputs = layer.H_out * layer.W_out
+    function = kernels.function("sum_in_fp32", shared_bytes=outputs * 4 + layer.H * layer.W)
+    grid = (min(images, 4 * cupy.cuda.Device().attributes["MultiProcessorCount"]),)
+    threads = (kernels.constants["FP32_THREADS"],)
+    extents = int32(layer.C, layer.H, layer.W, layer.M, layer.K)
+    return listed, lambda x, w, y: function(grid, threads, (x, w, listed, y, *extents))

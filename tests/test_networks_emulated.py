@@ -43,7 +43,7 @@ np.savez(out, y=y)
 SCORES = """
 parameters = {name: on_device(given[name]) for name in ("fc1.bias", "fc2.weight", "fc2.bias")}
 partial, exponents = on_device(given["partial"]), on_device(given["exponents"])
-classify = one.module.classifier(kernels, partial, exponents, network, parameters)
+classify = one.module.classifier_of(kernels, network, parameters)(partial, exponents)
 images = partial.shape[1]
 scores, labels = on_device(np.full((images, 10), np.nan, np.float32)), on_device(np.full(images, -1, np.int32))
 classify(scores, labels)

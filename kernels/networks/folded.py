@@ -39,7 +39,8 @@ def prepare(kernels, network, images, parameters):
     launch, x = fused.first_layer(kernels, first, images, parameters["conv1.weight"])
     w = product(later, parameters["conv2.weight"], parameters["fc1.weight"])
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-    connected = fused.fully_connected(kernels, images, x, exponents, w, network, parameters)
+    classify = fused.classifier_of(kernels, exponents, network, parameters)
+    connected = fused.fully_connected(kernels, images, x, exponents, w, classify)
 
     def order(x, scores, labels):
         launch(x)

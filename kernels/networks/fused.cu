@@ -19,7 +19,7 @@ least_arch: sm_80
 
 // Within a network no result is looked at by itself: numbers of an image that are small beside its largest may lose
 // what the sums of a fully connected layer would not keep.
-#define LEAST 0.0f
+#define RANGE 300
 
 #include "split_fp16.cu"
 
@@ -142,7 +142,6 @@ __device__ __forceinline__ void first_layer_pooled(
     load(blockIdx.x);
 
     for (int image = blockIdx.x; image < N; image += gridDim.x) {
-        const float2* source = (const float2*)(x + (size_t)image * H * W);
         unsigned largest = 0;
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r)
@@ -151,8 +150,8 @@ __device__ __forceinline__ void first_layer_pooled(
         largest = largest_of_block(largest, largest_of_warp);
         const int exponent = exponent_of(largest);
         const float scale = power_of_two(min(TOP - exponent, 127));
-        const float least = __uint_as_float(largest) * LEAST;
-        bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, M);
+        const float least = least_of(exponent);
+        bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, M, threadIdx.x, blockDim.x);
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
             const int pair = threadIdx.x + r * blockDim.x;
@@ -166,7 +165,7 @@ __device__ __forceinline__ void first_layer_pooled(
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(beyond)) {
-            plain_pooled_image((const float*)source, w, to, image, H, W, M, K, ACTIVATION);
+            plain_pooled_image(x + (size_t)image * H * W, w, to, image, H, W, M, K, ACTIVATION);
             continue;
         }
 
@@ -279,6 +278,7 @@ POOLED(halves_64_5, __half, Halves, 5, 64, 3, POOLED_5_PAIRS, POOLED_5_THREADS, 
 // the numbers do, for none is negative. exponents (image): of the largest.
 template <int SIZE>
 struct PooledPositive {
+    const float* __restrict__ w;
     float* __restrict__ y;
     int* __restrict__ exponents;
     int* pooled;  // in shared memory, as many as an image has, and the largest
@@ -308,7 +308,7 @@ struct PooledPositive {
     {
         raise(map, output / W_out, output % W_out, value);
     }
-    __device__ void plain(const float* x, const float* w, int image, int C, int H, int W, int K) const
+    __device__ void cannot_hold(int exponent, const float* x, int image, int C, int H, int W, int K) const
     {
         const int outputs = H_out * W_out;
         for (int i = threadIdx.x; i < M * outputs; i += blockDim.x)
@@ -341,7 +341,7 @@ extern "C" __global__ void __launch_bounds__(LATER_4_THREADS, LATER_4_BLOCKS) la
 {
     __shared__ int pooled[16 * 81 + 1];
     later_layer<4, 7, false, LATER_4_TILES, LATER_4_TOGETHER, true, (1600 + LATER_4_THREADS - 1) / LATER_4_THREADS>(
-        x, w, parts, exponents, PooledPositive<4>{y, y_exponents, pooled, M, H - 6, W - 6}, N, H, W, M);
+        x, parts, exponents, PooledPositive<4>{w, y, y_exponents, pooled, M, H - 6, W - 6}, N, H, W, M);
 }
 
 // The fully connected layer, K inputs an image: sums over one of gridDim.z shares of the inputs, of 128 images
@@ -493,6 +493,21 @@ CONNECTED(8)
 CONNECTED(9)
 CONNECTED(10)
 
+// Who of a warp has the largest score, the first of equal ones.
+__device__ __forceinline__ int label_of(float score, int label)
+{
+    #pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) {
+        const float theirs = __shfl_xor_sync(0xffffffffu, score, apart);
+        const int their_label = __shfl_xor_sync(0xffffffffu, label, apart);
+        if (theirs > score || (theirs == score && their_label < label)) {
+            score = theirs;
+            label = their_label;
+        }
+    }
+    return label;
+}
+
 // So many of a block's 8 warps an image: the shares of its hidden values added up, scaled back and activated, the last
 // layer, and the label.
 extern "C" __global__ void __launch_bounds__(256) classify(
@@ -543,15 +558,6 @@ extern "C" __global__ void __launch_bounds__(256) classify(
         for (int other = warp; other < warp + warps; ++other) score += of_warp[other][lane];
         scores[(size_t)image * classes + lane] = score;
     }
-    int label = lane;
-    #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) {
-        const float theirs = __shfl_xor_sync(0xffffffffu, score, apart);
-        const int their_label = __shfl_xor_sync(0xffffffffu, label, apart);
-        if (theirs > score || (theirs == score && their_label < label)) {
-            score = theirs;
-            label = their_label;
-        }
-    }
+    const int label = label_of(score, lane);
     if (lane == 0) labels[image] = label;
 }

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import cupy
 import numpy as np
+import split_fp16
 
 TOP = 14  # as in split_fp16.cu
 ACTIVATIONS = ("none", "tanh", "relu")
@@ -91,7 +92,8 @@ def first_layer(kernels, conv, images, w, halves=False):
     maps = column_tiles * 8 // shifts
     parts = kernels.empty((column_tiles * conv.K * 32, 2), np.uint32)
     exponents = kernels.empty((maps,), np.int32)
-    kernels.function("split_first_weights")((maps,), (128,), (w, parts, exponents, *int32(conv.M, conv.K)))
+    none_listed = kernels.empty((1,), np.int32)
+    kernels.function("split_first_weights")((maps,), (128,), (w, parts, exponents, none_listed, *int32(conv.M, conv.K)))
     shared = conv.H * conv.W * 4 + (parts.nbytes if compiled.maps > 12 else 0)
     function = kernels.function(compiled.halves if halves else compiled.name, shared_bytes=shared)
     grid, threads = persistent(kernels, compiled.constants, images)
@@ -110,18 +112,27 @@ def later_layer(kernels, conv, images, w, x, pool):
     steps = conv.K * (row // 4) + -(-conv.K * (row % 4) // 4)
     parts = kernels.empty((steps, maps // 8, 32, 4), np.uint32)
     exponents = kernels.empty((maps,), np.int32)
-    kernels.function("split_later_weights")((maps,), (128,), (w, parts, exponents, *int32(conv.C, conv.M, conv.K)))
+    listed, add_up = split_fp16.fp32_sums(kernels, conv, images)
+    extents = int32(conv.C, conv.M, conv.K)
+    kernels.function("split_later_weights")((maps,), (128,), (w, parts, exponents, listed, *extents))
     together = 2 if conv.C % 4 else 1
     fours = together * conv.C // 4
     pitch = (conv.W + 3) // 8 * 8 + 4 if conv.C == 4 else conv.W
     copy = ((conv.H * pitch // together + 1) * fours + 3) // 8 * 8 + 4
     function = kernels.function(name, shared_bytes=parts.nbytes + together * copy * 16)
     grid, threads = persistent(kernels, constants, images)
-    y = kernels.empty((images, *pool.gives) if pool else conv.y_shape(images))
-    found = kernels.empty((images,), np.int32) if pool else None
     extents = int32(images, conv.H, conv.W, conv.M)
-    arrays = (x, w, parts, exponents, y, *([found] if pool else []))
-    return lambda: function(grid, threads, (*arrays, *extents)), y, found
+    if pool:
+        y, found = kernels.empty((images, *pool.gives)), kernels.empty((images,), np.int32)
+        return lambda: function(grid, threads, (x, w, parts, exponents, y, found, *extents)), y, found
+    y = kernels.empty(conv.y_shape(images))
+
+    def order():
+        listed[:1].fill(0)
+        function(grid, threads, (x, parts, exponents, listed, y, *extents))
+        add_up(x, w, y)
+
+    return order, y, None
 
 
 def exponent_below(values):
@@ -160,9 +171,10 @@ def shares_of(inputs, blocks):
     return min(range(1, steps + 1), key=lambda n: -(-blocks * n // processors) * (steps / n + 6) + 0.3 * n)
 
 
-def fully_connected(kernels, images, x, exponents, w, network, parameters):
+def fully_connected(kernels, images, x, exponents, w, classifier):
     """A function of (scores, labels) that orders both fully connected layers for x (images, inputs), float32, with
-    exponents of a bound on each image's inputs; w (outputs, inputs) is float64."""
+    exponents of a bound on each image's inputs; w (outputs, inputs) is float64. `classifier(partial, weight_exponents)`
+    gives the function that orders what follows the first layer's products."""
     outputs, inputs = w.shape
     tiles = next((tiles for tiles in TILES if tiles * 16 >= outputs), 8)
     blocks = -(-outputs // (tiles * 16))
@@ -173,7 +185,7 @@ def fully_connected(kernels, images, x, exponents, w, network, parameters):
     partial = kernels.empty((shares, images, padded))
     stage = 2 * ROWS * (STEP + GAP) * 2 + 4 * tiles * 512
     connected = kernels.function(f"connected_{tiles}", shared_bytes=2 * stage)
-    classify = classifier(kernels, partial, exponents, weight_exponents, network, parameters)
+    classify = classifier(partial, weight_exponents)
     extents = int32(images, inputs, padded)
 
     def order(scores, labels):
@@ -183,18 +195,22 @@ def fully_connected(kernels, images, x, exponents, w, network, parameters):
     return order
 
 
-def classifier(kernels, partial, exponents, weight_exponents, network, parameters):
-    """A function of (scores, labels) that orders what follows the first fully connected layer's products: partial
-    (shares, images, outputs and padding), of inputs and weights by their exponents."""
+def classifier_of(kernels, exponents, network, parameters):
+    """A function of partial (shares, images, outputs and padding), sums of products of inputs and weights by their
+    exponents, and of the weights' ones: a function of (scores, labels) that orders what follows them."""
     function = kernels.function("classify")
-    shares, images, padded = partial.shape
     hidden, last = (step.layer for step in network.steps[-2:])
-    fixed = (weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
     activation = ACTIVATIONS.index(network.steps[-2].activation)
-    warps = 1 if images > MANY_IMAGES else 8  # of an image
-    counts = int32(images, shares, padded, hidden.outputs, last.outputs, activation, warps)
-    grid = (-(-images * warps // 8),)
-    return lambda scores, labels: function(grid, (256,), (partial, exponents, *fixed, scores, labels, *counts))
+
+    def classifier(partial, weight_exponents):
+        shares, images, padded = partial.shape
+        fixed = (weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
+        warps = 1 if images > MANY_IMAGES else 8  # of an image
+        counts = int32(images, shares, padded, hidden.outputs, last.outputs, activation, warps)
+        grid = (-(-images * warps // 8),)
+        return lambda scores, labels: function(grid, (256,), (partial, exponents, *fixed, scores, labels, *counts))
+
+    return classifier
 
 
 def as_graph(order):
@@ -228,7 +244,8 @@ def prepare(kernels, network, images, parameters):
         launches.append(launch)
         bound = float(abs(w_conv.astype(np.float64)).sum(axis=(1, 2, 3)).max())
     exponents = cupy.full(images, np.frexp(bound)[1] - 1, np.int32) if found is None else found
-    connected = fully_connected(kernels, images, x, exponents, w, network, parameters)
+    classify = classifier_of(kernels, exponents, network, parameters)
+    connected = fully_connected(kernels, images, x, exponents, w, classify)
 
     def order(x, scores, labels):
         first(x)

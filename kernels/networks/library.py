@@ -40,22 +40,34 @@ def shares_of(inputs):
 
 
 def prepare(kernels, network, images, parameters):
-    from cupy.cuda import device, runtime
-    from cupy_backends.cuda.libs import cublas  # PyTorch brings the library
-
     conv, *rest = network.convs
     first, x = fused.first_layer(kernels, conv, images, parameters["conv1.weight"], halves=True)
     w = parameters["fc1.weight"].astype(np.float64)
     if rest:
         w = folded.product(*rest, parameters["conv2.weight"], parameters["fc1.weight"])
+    exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
+    classify = fused.classifier_of(kernels, exponents, network, parameters)
+    connected = fully_connected(kernels, images, x, w, classify)
+
+    def call(images, scores, labels):
+        first(images)
+        connected(scores, labels)
+
+    return call  # CuPy lets cuBLAS into no graph
+
+
+def fully_connected(kernels, images, x, w, classifier):
+    """As fused's, for x (images, 2, inputs), float16: low halves and high ones, each times 2^TOP."""
+    from cupy.cuda import device, runtime
+    from cupy_backends.cuda.libs import cublas  # PyTorch brings the library
+
     outputs, inputs = w.shape
     padded = -(-outputs // 16) * 16
     high, low, weight_exponents = fused.halves_of(w, (padded, inputs))
     weights = cupy.concatenate([high, low], axis=1)
     share = inputs // shares_of(inputs)
     partial = kernels.empty((1, images, padded))
-    exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-    classify = fused.classifier(kernels, partial, exponents, weight_exponents, network, parameters)
+    classify = classifier(partial, weight_exponents)
     zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
     handle = device.get_cublas_handle()
 
@@ -67,11 +79,10 @@ def prepare(kernels, network, images, parameters):
             partial.data.ptr, runtime.CUDA_R_32F, padded, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT,
         )  # fmt: skip
 
-    def call(images, scores, labels):
-        first(images)
+    def order(scores, labels):
         multiply(x, weights, 2 * inputs, kept=zero)  # low by high, then high by low
         for start in range(0, inputs, share):
             multiply(x[:, 1, start:], weights[:, start:], share, kept=one)
         classify(scores, labels)
 
-    return call  # CuPy lets cuBLAS into no graph
+    return order

@@ -157,8 +157,8 @@ extern "C" __global__ void __launch_bounds__(128, HALVES_28_BLOCKS) windows_28_5
         const int exponent_second = exponent_of(largest_second);
         const float scale = power_of_two(min(TOP - (mine ? exponent_second : exponent_first), 127));
         const bool beyond = max(largest_first, largest_second) >= INFINITE
-                            || beyond_floats(exponent_first, exponents, M)
-                            || beyond_floats(exponent_second, exponents, M);
+                            || beyond_floats(exponent_first, exponents, M, threadIdx.x, blockDim.x)
+                            || beyond_floats(exponent_second, exponents, M, threadIdx.x, blockDim.x);
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
             const int word = threadIdx.x % 64 + r * 64;
@@ -251,21 +251,6 @@ extern "C" __global__ void __launch_bounds__(128, HALVES_28_BLOCKS) windows_28_5
                 *to = *(const uint4*)staged;
         }
     }
-}
-
-// Who of a warp has the largest score, the first of equal ones.
-__device__ __forceinline__ int label_of(float score, int label)
-{
-    #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) {
-        const float theirs = __shfl_xor_sync(0xffffffffu, score, apart);
-        const int their_label = __shfl_xor_sync(0xffffffffu, label, apart);
-        if (theirs > score || (theirs == score && their_label < label)) {
-            score = theirs;
-            label = their_label;
-        }
-    }
-    return label;
 }
 
 // What classify does, for one share of sums of inputs that are at most 1, up to 10 classes, and five images a warp, which

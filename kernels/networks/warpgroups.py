@@ -35,18 +35,27 @@ def first_layer(kernels, conv, images, w):
     return lambda x: function(grid, (128,), (x, w, parts, exponents, y, *extents)), y
 
 
-def classifier(kernels, partial, weight_exponents, network, parameters):
+def classifier_of(kernels, network, parameters):
     """As fused's, of inputs that are at most 1, as tanh gives them."""
-    shares, images, padded = partial.shape
     hidden, last = (step.layer for step in network.steps[-2:])
-    fixed = (partial, weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
-    if images <= FEW_IMAGES:
-        function, counts, grid, threads = kernels.function("classify_few"), (images, shares), images, 512
-    else:
-        weights = CLASSES * hidden.outputs * 4
-        function, counts, grid, threads = kernels.function("classify_many", weights), (images,), -(-images // 40), 256
-    counts = fused.int32(*counts, padded, hidden.outputs, last.outputs)
-    return lambda scores, labels: function((grid,), (threads,), (*fixed, scores, labels, *counts))
+
+    def classifier(partial, weight_exponents):
+        shares, images, padded = partial.shape
+        fixed = (partial, weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
+        if images <= FEW_IMAGES:
+            function, counts, grid, threads = kernels.function("classify_few"), (images, shares), images, 512
+        else:
+            weights = CLASSES * hidden.outputs * 4
+            function, counts, grid, threads = (
+                kernels.function("classify_many", weights),
+                (images,),
+                -(-images // 40),
+                256,
+            )
+        counts = fused.int32(*counts, padded, hidden.outputs, last.outputs)
+        return lambda scores, labels: function((grid,), (threads,), (*fixed, scores, labels, *counts))
+
+    return classifier
 
 
 def few_windows(kernels, conv, w):
@@ -55,62 +64,30 @@ def few_windows(kernels, conv, w):
     return lambda x, y: function((-(-conv.M // 10), len(x)), (288,), (x, w, y, np.int32(conv.M)))
 
 
-def few_images(kernels, network, images, parameters):
+def few_images(kernels, network, images, parameters, w, classify):
     """The call for few images, as a graph: the first layer in float32, products of halves by fused's `connected`."""
-    outputs, inputs = parameters["fc1.weight"].shape
     first = few_windows(kernels, network.convs[0], parameters["conv1.weight"])
-    x = kernels.empty((images, inputs))
-    tiles = 8
-    blocks = -(-outputs // (tiles * 16))
-    weights, weight_exponents = fused.split_matrix(parameters["fc1.weight"].astype(np.float64), tiles, blocks)
-    padded, rows = blocks * tiles * 16, -(-images // fused.ROWS)
-    shares = fused.shares_of(inputs, rows * blocks)
-    partial = kernels.empty((shares, images, padded))
-    stage = 2 * fused.ROWS * (fused.STEP + fused.GAP) * 2 + 4 * tiles * 512
-    connected = kernels.function(f"connected_{tiles}", shared_bytes=2 * stage)
-    classify = classifier(kernels, partial, weight_exponents, network, parameters)
+    x = kernels.empty((images, w.shape[1]))
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-    extents = fused.int32(images, inputs, padded)
+    connected = fused.fully_connected(kernels, images, x, exponents, w, classify)
 
     def order(pixels, scores, labels):
         first(pixels, x)
-        connected((blocks, rows, shares), (256,), (x, weights, exponents, partial, *extents))
-        classify(scores, labels)
+        connected(scores, labels)
 
     return fused.as_graph(order)
 
 
 def prepare(kernels, network, images, parameters):
-    from cupy.cuda import device, runtime
-    from cupy_backends.cuda.libs import cublas  # PyTorch brings the library
-
-    if images <= FEW_IMAGES:
-        return few_images(kernels, network, images, parameters)
-    first, x = first_layer(kernels, network.convs[0], images, parameters["conv1.weight"])
     w = parameters["fc1.weight"].astype(np.float64)
-    outputs, inputs = w.shape
-    padded = -(-outputs // 16) * 16
-    high, low, weight_exponents = fused.halves_of(w, (padded, inputs))
-    weights = cupy.concatenate([high, low], axis=1)
-    share = inputs // library.shares_of(inputs)
-    partial = kernels.empty((1, images, padded))
-    classify = classifier(kernels, partial, weight_exponents, network, parameters)
-    zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
-    handle = device.get_cublas_handle()
-
-    def multiply(x, w, count, kept):
-        """As library's."""
-        cublas.gemmEx(
-            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, padded, images, count, one.ctypes.data,
-            w.data.ptr, runtime.CUDA_R_16F, 2 * inputs, x.data.ptr, runtime.CUDA_R_16F, 2 * inputs, kept.ctypes.data,
-            partial.data.ptr, runtime.CUDA_R_32F, padded, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT,
-        )  # fmt: skip
+    classify = classifier_of(kernels, network, parameters)
+    if images <= FEW_IMAGES:
+        return few_images(kernels, network, images, parameters, w, classify)
+    first, x = first_layer(kernels, network.convs[0], images, parameters["conv1.weight"])
+    connected = library.fully_connected(kernels, images, x, w, classify)
 
     def call(images, scores, labels):
         first(images)
-        multiply(x, weights, 2 * inputs, kept=zero)  # low by high, then high by low
-        for start in range(0, inputs, share):
-            multiply(x[:, 1, start:], weights[:, start:], share, kept=one)
-        classify(scores, labels)
+        connected(scores, labels)
 
     return call

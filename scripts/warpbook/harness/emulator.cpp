@@ -231,6 +231,35 @@ EMULATOR_UNWATCHED void meet(unsigned number, unsigned count, bool waits, int li
         if (fibers[i].state == State::NAMED && fibers[i].number == number) made_ready(fibers[i]);
 }
 
+static const unsigned MARK = 0x6d626172u & ~1u;
+
+void begin_phases(Phases& here, unsigned of) { here = {(unsigned short)of, (unsigned short)of, MARK}; }
+
+static unsigned parity_of(const Phases& here, int line)
+{
+    if ((here.mark & ~1u) != MARK) stop("an mbarrier that no mbarrier.init has made", line);
+    return here.mark & 1;
+}
+
+EMULATOR_UNWATCHED void arrive(Phases& here, int line)
+{
+    parity_of(here, line);
+    if (--here.missing) return;
+    here.missing = here.of;
+    here.mark ^= 1;
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::PHASE && fibers[i].given == &here) made_ready(fibers[i]);
+}
+
+// A phase of that parity is over when the other one runs.
+EMULATOR_UNWATCHED void wait_for_phase(Phases& here, unsigned parity, int line)
+{
+    while (parity_of(here, line) == parity) {
+        current->given = &here;
+        wait(State::PHASE, line);
+    }
+}
+
 EMULATOR_UNWATCHED unsigned lanes_of(unsigned first, bool (*is)(const Fiber&))
 {
     unsigned bits = 0;
@@ -343,6 +372,8 @@ EMULATOR_UNWATCHED static void release()
         if (fibers[i].state == State::WARP) stop("lanes of a warp wait for others that do not come", fibers[i].line);
     for (unsigned i = 0; i < threads; ++i)
         if (fibers[i].state == State::NAMED) stop("threads wait at a barrier with a number for others that do not come", fibers[i].line);
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::PHASE) stop("threads wait at an mbarrier where others do not arrive", fibers[i].line);
     for (unsigned i = 0; i < threads; ++i) {
         if (fibers[i].state != State::BARRIER) continue;
         if (one && fibers[i].line != one->line) {

@@ -88,7 +88,7 @@ unsigned unwritten_word(const std::string& what, int line);
 void explain(const float* y, size_t count);
 
 struct Lanes;
-enum class State : unsigned char { READY, BARRIER, NAMED, WARP, DONE };
+enum class State : unsigned char { READY, BARRIER, NAMED, PHASE, WARP, DONE };
 
 struct Fiber {
     void* stack_pointer;
@@ -98,7 +98,7 @@ struct Fiber {
     int line;       // where it waits
     unsigned mask;  // lanes that a warp's operation is of
     unsigned number;  // of the barrier where it waits, if that has one
-    void* given;    // what it brings to that operation
+    void* given;    // what it brings to that operation, or the mbarrier where it waits
     void (*work)(Lanes, int line);
 };
 
@@ -119,6 +119,12 @@ extern int launch_line;        // where the host launches; 0 where a driver does
 void barrier(int line);
 // Come to a barrier of so many of the block's threads, and wait for the others or go on.
 void meet(unsigned number, unsigned count, bool waits, int line);
+
+// An mbarrier, where the kernel has it in shared memory: a phase ends when so many threads have arrived.
+struct Phases { unsigned short of, missing; unsigned mark; };  // mark: that somebody made it one, and the phase's parity
+void begin_phases(Phases& here, unsigned of);
+void arrive(Phases& here, int line);
+void wait_for_phase(Phases& here, unsigned parity, int line);
 
 inline unsigned thread_number() { return unsigned(current - fibers); }
 inline unsigned lane() { return thread_number() % WARP; }

@@ -524,6 +524,19 @@ inline void ex2_approx_ftz_f32(float& to, float value) { to = std::exp2(value); 
 inline void rcp_approx_ftz_f32(float& to, float value) { to = 1 / value; }
 inline void bar_sync(unsigned number, unsigned count, int line = __builtin_LINE()) { meet(number, count, true, line); }
 inline void bar_arrive(unsigned number, unsigned count, int line = __builtin_LINE()) { meet(number, count, false, line); }
+inline Phases& phases_at(unsigned place, int line)
+{
+    if (place % 8) stop("an mbarrier at a place that is no multiple of 8", line);
+    return *reinterpret_cast<Phases*>(at_offset(place, 8, line));
+}
+inline void mbarrier_init_shared_cta_b64(unsigned place, unsigned of, int line = __builtin_LINE()) { begin_phases(phases_at(place, line), of); }
+inline void mbarrier_arrive_shared_cta_b64(unsigned place, int line = __builtin_LINE()) { arrive(phases_at(place, line), line); }
+inline void mbarrier_try_wait_parity_shared_cta_b64(bool& done, unsigned place, unsigned parity, int line = __builtin_LINE())
+{
+    wait_for_phase(phases_at(place, line), parity, line);
+    done = true;
+}
+inline void selp_u32(unsigned& to, unsigned yes, unsigned no, bool which) { to = which ? yes : no; }
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}
 

@@ -30,7 +30,8 @@ PTX = {
     "wgmma.fence.sync.aligned", "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned", "bar.sync",
     "bar.arrive", "fence.proxy.async.shared::cta", "cp.async.bulk.global.shared::cta.bulk_group",
     "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read", "ex2.approx.ftz.f32",
-    "rcp.approx.ftz.f32",
+    "rcp.approx.ftz.f32", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64",
+    "mbarrier.try_wait.parity.shared::cta.b64", "selp.u32",
 }  # fmt: skip
 """Instructions that may stand in the source as PTX: functions of these names, `_` for dots and colons, do the same."""
 WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")
@@ -150,17 +151,24 @@ def _instructions(assembly: "Node") -> str:
         for node in syntax.walk(assembly)
         if node.type in ("gnu_asm_output_operand", "gnu_asm_input_operand")
     ]
+    code = "".join(pieces).strip()
+    scoped = code.startswith("{") and code.endswith("}")
+    code = code[1:-1] if scoped else code
+    predicates = re.findall(r"\.reg\s+\.pred\s+(\w+)\s*;", code) if scoped else []
+    named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)} | {each: each for each in predicates}
     calls = []
-    for instruction in filter(None, map(str.strip, "".join(pieces).split(";"))):
+    for instruction in filter(None, map(str.strip, re.sub(r"\.reg\s+\.pred\s+\w+\s*;", "", code).split(";"))):
         name, _, operands = instruction.partition(" ")
-        words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word]
-        named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)}
+        # What is written to `_` nobody wants.
+        words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word not in ("", "_")]
         wide = WGMMA.fullmatch(name)
         if not (wide or name in PTX) or not all(word in named or word.isdecimal() for word in words):
             raise beyond(f"inline PTX ({instruction})", line)
         given = [named.get(word, word) for word in words]
         function = f"wgmma<{wide[1]}>" if wide else re.sub(r"[.:]+", "_", name)
         calls.append(f"emulator::ptx::{function}({', '.join([str(line)] * bool(wide) + given)})")
+    if predicates:
+        return f"[&] {{ bool {', '.join(predicates)}; {'; '.join(calls)}; }}()"
     return f"({', '.join(calls)})" if calls else "((void)0)"
 
 

@@ -1,0 +1,116 @@
+"""Kernels that multiply halves, emulated, on images whose numbers halves cannot hold beside each other."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from warpbook import networks, reference, variants
+from warpbook.harness import emulator
+
+SCRIPT = """
+import sys
+import numpy as np
+from pathlib import Path
+from warpbook import networks, variants
+from warpbook.harness import emulator
+
+folder, library, name, network, layer, arrays, out = sys.argv[1:]
+emulator.CuPy.install()
+given = np.load(arrays)
+
+def on_device(array):
+    placed = emulator.allocated(array.shape, array.dtype)
+    placed[...] = array
+    return placed
+
+variant, conv = variants.read(name, Path(folder)), networks.find(network).convs[int(layer)]
+call = variant.prepare(conv, len(given["x"]), emulator.Kernels(library, variant.header.constants))
+x, w = on_device(given["x"]), on_device(given["w"])
+y = on_device(np.empty(conv.y_shape(len(x)), np.float32))
+for _ in range(2):  # the second finds what the first left
+    y[...] = np.nan
+    call(x, w, y)
+np.save(out, y)
+"""
+
+
+@pytest.fixture
+def emulated(tmp_path):
+    """A function of a variant, a layer of a network, x, w and a change of the source: y."""
+    if emulator.compiler() is None:
+        pytest.skip("there is no C++ compiler here to emulate with")
+
+    def call(name, network, layer, x, w, old="", new=""):
+        for file in variants.read(name).files:
+            assert file.suffix != ".cu" or old in file.read_text()
+            (tmp_path / file.name).write_text(file.read_text().replace(old, new))
+        (tmp_path / "built").mkdir()
+        library = emulator.compile_host(variants.read(name, tmp_path), tmp_path / "built", sandboxed=False)
+        np.savez(tmp_path / "given.npz", x=x, w=w)
+        arguments = [tmp_path, library, name, network, str(layer), tmp_path / "given.npz", tmp_path / "y.npy"]
+        environment = {**os.environ, **emulator.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
+        ended = subprocess.run(
+            [sys.executable, "-c", SCRIPT, *arguments], env=environment, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, emulator.sanitizer_words(ended.stderr) or ended.stderr
+        return np.load(tmp_path / "y.npy")
+
+    return call
+
+
+def drawn(network, layer):
+    """Images, weights and float64's outputs: (1) as drawn, (2) every pixel by a power of two of its own, (3) half of
+    the image far below the rest, (4) one infinite number, (5) all of them tiny, (6) one tiny number, one of 1, zeros."""
+    conv, source = networks.find(network).convs[layer], np.random.default_rng(5)
+    x = source.standard_normal(conv.x_shape(6)).astype(np.float32)
+    x[1] *= np.exp2(source.integers(-12, 13, x[1, 0].shape)).astype(np.float32)
+    x[2, :, : conv.H // 2] *= np.float32(2.0**-30)
+    x[3, 0, 4, 5] = np.inf
+    x[4] *= np.float32(2.0**-120)
+    x[5] = 0
+    x[5, 0, 2, 3], x[5, -1, -1, -1] = 2.0**-40, 1
+    w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
+        magnitudes = reference.convolve(abs(x).astype(np.float64), abs(w).astype(np.float64))
+    return SimpleNamespace(x=x, w=w, y=y, magnitudes=magnitudes)
+
+
+def of_fp32(made, drawn):
+    """Whether each output that is finite is apart from float64's by no more than FP32 sums of its products are."""
+    known = np.isfinite(drawn.y)
+    with np.errstate(invalid="ignore"):
+        apart = abs(made - drawn.y)[known]
+    return np.array_equal(np.isfinite(made), known) and bool((apart <= 1e-6 * drawn.magnitudes[known]).all())
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "layer"),
+    [
+        ("split_fp16", "fa17", 0), ("split_fp16", "fa18", 0), ("split_fp16", "sp19", 1),
+        ("split_fp16", "ece408", 1), ("split_fp16", "fa19", 1), ("split_reuse", "sp19", 1),
+        ("split_reuse", "fa19", 1), ("split_reuse", "ece408", 0), ("split_reuse", "ece408", 1),
+    ],
+)  # fmt: skip
+def test_each_output_is_fp32_s_whatever_lies_beside_it_in_the_image(name, network, layer, emulated):
+    given = drawn(network, layer)
+    assert of_fp32(emulated(name, network, layer, given.x, given.w), given)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "old", "new"),
+    [
+        ("split_fp16", 1, "if (threadIdx.x == 0) put_in_list(", "if (false) put_in_list("),
+        ("split_fp16", 1, "any |= magnitude != 0 && magnitude < least;", ""),
+        ("split_fp16", 0, "#define RANGE 17", "#define RANGE 200"),
+        ("split_reuse", 1, "2 * exponent + spread", "2 * exponent"),
+        ("split_reuse", 1, "for (int q = 0; q < K; ++q) any |=", "for (int q = 1; q < K; ++q) any |="),
+    ],
+)
+def test_an_output_that_halves_cannot_give_is_seen(name, layer, old, new, emulated):
+    given = drawn("sp19", layer)
+    assert not of_fp32(emulated(name, "sp19", layer, given.x, given.w, old, new), given)

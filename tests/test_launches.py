@@ -2,6 +2,7 @@
 
 import ast
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -161,3 +162,21 @@ def test_a_launcher_repeats_no_constant_of_its_header():
             if isinstance(node, ast.Name)
         }
         assert not assigned & set(variant.header.constants), launcher.name
+
+
+class Launched:
+    """A kernel as CuPy has it: launches that ask for more dynamic shared memory than it may have are refused."""
+
+    max_dynamic_shared_size_bytes = 48 << 10
+
+    def __call__(self, grid, threads, arguments, shared_mem=0):
+        assert shared_mem <= self.max_dynamic_shared_size_bytes
+
+
+def test_a_kernel_prepared_for_two_layers_keeps_the_shared_memory_of_the_larger():
+    gpu = pytest.importorskip("warpbook.harness.gpu", reason="CuPy does not import here")
+    kernel = Launched()
+    kernels = gpu.Kernels(SimpleNamespace(get_function=lambda name: kernel), {})
+    launches = [kernels.function("conv_forward", shared_bytes=kib << 10) for kib in (40, 100, 10)]
+    for launch in launches:
+        launch((1,), (32,), ())

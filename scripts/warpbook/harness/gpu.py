@@ -93,7 +93,7 @@ class Kernels:
         Each of its launches gets `shared_bytes` of dynamic shared memory.
         """
         kernel = self._named(name)
-        if shared_bytes:
+        if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # what it may have is the same for all its launches
             kernel.max_dynamic_shared_size_bytes = shared_bytes
         return partial(kernel, shared_mem=shared_bytes) if shared_bytes else kernel
 

@@ -36,6 +36,8 @@ PTX = {
 """Instructions that may stand in the source as PTX: functions of these names, `_` for dots and colons, do the same."""
 WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")
 """Those of any number of columns: one function, which is told its line."""
+PREDICATE = re.compile(r"\.reg\s+\.pred\s+(\w+)\s*;")
+"""A register for yes or no, that instructions in braces declare for themselves."""
 SPECIAL = {f"%%{name}.{axis}": f"{variable}.{axis}" for name, variable in
            (("tid", "threadIdx"), ("ctaid", "blockIdx"), ("ntid", "blockDim"), ("nctaid", "gridDim"))
            for axis in "xyz"}  # fmt: skip
@@ -154,10 +156,11 @@ def _instructions(assembly: "Node") -> str:
     code = "".join(pieces).strip()
     scoped = code.startswith("{") and code.endswith("}")
     code = code[1:-1] if scoped else code
-    predicates = re.findall(r"\.reg\s+\.pred\s+(\w+)\s*;", code) if scoped else []
-    named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)} | {each: each for each in predicates}
+    predicates = PREDICATE.findall(code) if scoped else []
+    named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)}
+    named |= {predicate: predicate for predicate in predicates}
     calls = []
-    for instruction in filter(None, map(str.strip, re.sub(r"\.reg\s+\.pred\s+\w+\s*;", "", code).split(";"))):
+    for instruction in filter(None, map(str.strip, PREDICATE.sub("", code).split(";"))):
         name, _, operands = instruction.partition(" ")
         # What is written to `_` nobody wants.
         words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word not in ("", "_")]

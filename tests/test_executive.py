@@ -3,8 +3,9 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-from warpbook import runs
+from warpbook import runs, units
 from warpbook.estimates import Estimate
+from warpbook.report import figures
 from warpbook.report.views import executive
 
 
@@ -25,3 +26,14 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
     assert executive.view(ev).since == f"against run {newest_archive.stem}: direct 2.00×, faster"
     moved.pop(0)
     assert executive.view(ev).since == ""
+
+
+def test_a_kernel_that_is_ahead_of_the_best_on_one_layer_is_named_with_it(ev, evidence_of, newest_archive):
+    (ahead,) = executive.view(ev).ahead
+    assert (ahead.layer, ahead.name, ev.ranking.best.name) == ("conv2", "split_reuse", "split_fp16")
+    assert units.time(ev.times.op("split_reuse", "conv2", ev.largest).value) in str(ahead.time)
+    assert "split_reuse" in figures.times.op_times(ev)
+    changed = evidence_of(newest_archive)
+    changed.ranking.ahead = {}
+    assert executive.view(changed).ahead == ()
+    assert "split_reuse" not in figures.times.op_times(changed)

@@ -89,6 +89,18 @@ def test_a_fruitful_optimization_is_one_that_is_faster_at_the_largest_size(ev, m
         assert sum(int(words.split()[0]) for words in one.outcome.tally.split(", ")) == one.outcome.judged
 
 
+def test_an_optimization_for_one_of_two_layers_is_told_with_what_it_did_there(ev, sections, report):
+    (reuse,) = (one for one in sections if one.name == "split_reuse")
+    gain = ev.times.speedup("split_reuse", "conv2", ev.largest)
+    assert reuse.outcome is None and "conv1" in reuse.problems[0]
+    (alone,) = reuse.alone
+    assert alone.where == "conv2 alone, at 10\u202f000 images"
+    assert f">{gain.ratio.value:.3f}×" in str(alone.speedup) and gain.verdict in str(alone.verdict)
+    assert " ".join(f"on {alone.where}: {alone.verdict}".split()) in " ".join(report.html.split())
+    assert reuse.figure.alt.count("conv") == 1
+    assert not any(one.alone for one in sections if not one.problems)
+
+
 def test_an_optimization_that_turns_at_a_smaller_size_says_where(ev, measured):
     turned = [one for one in measured if one.outcome.elsewhere]
     assert turned

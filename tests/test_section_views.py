@@ -516,13 +516,16 @@ def test_an_implementation_that_a_run_does_not_hold_is_told(study, copied_networ
     assert any(re.fullmatch(r"mine: the run \S+ holds no figure of it", reason) for reason in view.problems)
 
 
-def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_the_fastest_and_what_that_builds_on(ev):
+def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_the_fastest_and_what_that_builds_on(
+    study,
+):
+    ev = study("fa17-final", gpu="auto", cpu="none")
     said, best = whole_network.headline(ev), ev.networks.fastest(ev.largest, False)
     slow, library = ev.networks.time("one_by_one", ev.largest), ev.networks.fastest(ev.largest, True).name
     below = ev.networks.time(best.header.builds_on, ev.largest)
     assert slow.value > ev.networks.time(library, ev.largest).value
     assert f"by {library}, the fastest framework " in said
-    assert f"one_by_one takes {units.time(slow.value)}, slower than the framework: 0.7" in said
+    assert f"one_by_one takes {units.time(slow.value)}, slower than the framework: 0.1" in said
     assert f"images take {units.time(ev.networks.time(best.name, ev.largest).value)} by {best.name} (" in said
     assert f". {best.header.builds_on}, on which it builds, takes {units.time(below.value)}: " in said
     told = {best.name, best.header.builds_on, "one_by_one", library}

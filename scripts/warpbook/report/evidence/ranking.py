@@ -48,6 +48,22 @@ class Ranking:
         return self._least(self._ours(fp32=True))
 
     @cached_property
+    def ahead(self) -> dict[str, Variant]:
+        """By layer, the FP32 GPU variant of ours that is called faster there than the best: one that has no figure for
+        another layer, or loses there what it gains here."""
+        if self.best is None:
+            return {}
+        found, size = {}, self._scope.largest
+        ours = [one for one in self._scope.wanted("gpu") if not one.header.peer and one.header.precision == "fp32"]
+        for layer in self._scope.layer_names:
+            times = [(time.value, one) for one in ours if (time := self._times.op(one.name, layer, size))]
+            fastest = min(times, key=lambda timed: timed[0])[1]
+            over = self._times.speedup(fastest.name, layer, size, over=self.best.name) if fastest != self.best else None
+            if over and over.verdict == "faster":
+                found[layer] = fastest
+        return found
+
+    @cached_property
     def best_rounded(self) -> Variant | None:
         """The same of those that round their operands first, where it is faster than the best in FP32."""
         fastest = self._least([*self._ours(fp32=False), *([self.best] if self.best else [])])

@@ -33,16 +33,21 @@ MOST_SHOWN = 8  # variants in the summary's chart
 
 
 def op_times(ev: Evidence) -> str:
-    """Op times on each layer at the largest size: the fastest variants, the naive one and the peers, and the bound."""
+    """Op times on each layer at the largest size: the fastest variants, the naive one and the peers, and the bound.
+    Below them those that are faster than the best on a layer and have no figure for another."""
     ranked, size = ev.ranking.fastest_first, ev.largest
     kept = [variant for variant in ranked if variant.header.peer or variant == ev.ranking.naive]
     others = [variant for variant in ranked if variant not in kept][: MOST_SHOWN - len(kept)]
-    shown = [variant for variant in ranked if variant in kept or variant in others]
+    ahead = {variant.name: variant for variant in ev.ranking.ahead.values()}
+    partly = [variant for variant in ahead.values() if variant not in ranked]
+    shown = [*partly, *(variant for variant in ranked if variant in kept or variant in others)]
     figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.155 * len(shown)), layout="constrained")
     panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
     for axes, layer in zip(panels, ev.layers, strict=True):
-        times = [time for variant in shown if (time := ev.times.op(variant.name, layer.name, size))]
+        times = [ev.times.op(variant.name, layer.name, size) for variant in shown]
         for place, (variant, estimate) in enumerate(zip(shown, times, strict=True)):
+            if estimate is None:
+                continue
             colour, marker = look_of(ev, variant)
             axes.plot([0, estimate.value], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
             bar_with_error(axes, estimate, place, marker, colour)
@@ -53,7 +58,7 @@ def op_times(ev: Evidence) -> str:
         what = "FP32" if ev.times.bound_by(layer, size) == "FP32 arithmetic" else "traffic"
         note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
         axes.set_title(f"{layer.name}: {layer}")
-        axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times))
+        axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times if estimate))
         axes.set_xlabel("Op time, ms")
         value_axis(axes, "x")
         name_rows(axes, [variant.name for variant in shown], top=0.9)

@@ -23,6 +23,16 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """A variant that is faster on one layer than the best over all of them."""
+
+    layer: str
+    name: str
+    time: Cell
+    speedup: Cell
+
+
+@dataclass(frozen=True)
 class Tests:
     """Tests passed by the best kernel and by all measured variants, and how many of these passed every one.
 
@@ -56,6 +66,7 @@ class Executive:
     time: Cell
     idea: str
     best: Gain | None
+    ahead: tuple[Ahead, ...]
     peer: Gain | None
     largest: Gain | None
     least: Gain | None
@@ -84,6 +95,15 @@ def view(ev: Evidence) -> Executive | None:
         time=cells.timed(ev.times.total(best.name, ev.largest)),
         idea=cells.within(best.title),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
+        ahead=tuple(
+            Ahead(
+                layer,
+                one.name,
+                cells.timed(ev.times.op(one.name, layer, ev.largest)),
+                cells.sped(ev.times.speedup(one.name, layer, ev.largest, over=best.name)),
+            )
+            for layer, one in ranking.ahead.items()
+        ),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,

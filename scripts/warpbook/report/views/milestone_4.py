@@ -40,6 +40,15 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class OnLayer:
+    """What an optimization did on a layer, where another has no figure. where: the layer and the size."""
+
+    where: str
+    speedup: Cell
+    verdict: Cell
+
+
+@dataclass(frozen=True)
 class Built:
     """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's; check: the
     header's words on what to watch, then what became of it."""
@@ -55,7 +64,8 @@ class Built:
 
 @dataclass(frozen=True)
 class Optimization:
-    """One variant that builds on another. problems: why it, or a layer of it, has no figure; remarks: how it is called,
+    """One variant that builds on another. problems: why it, or a layer of it, has no figure, and alone: what it did on
+    the other layers at the largest size; remarks: how it is called,
     where that was read, and what its file does not say; pace: that launching paces its calls or its baseline's, where
     it does."""
 
@@ -66,6 +76,7 @@ class Optimization:
     expect: str
     remarks: str
     problems: tuple[str, ...]
+    alone: tuple[OnLayer, ...]
     outcome: Outcome | None
     pace: str
     figure: Figure | None
@@ -202,7 +213,7 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
         (layer, size): ev.times.speedup(variant.name, layer, size) for layer in ev.layer_names for size in ev.sizes
     }
     problems = tuple(_problem(row) for row in ev.problems.of(variant.name).to_dict("records"))
-    measured = variant in ev.ranking.measured("gpu") and speedups[ev.layer_names[0], ev.largest]
+    sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
     return Optimization(
         name=variant.name,
         baseline=variant.header.builds_on,
@@ -211,9 +222,14 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
         expect=variant.header.expect,
         remarks=variant.remarks,
         problems=problems,
+        alone=tuple(
+            OnLayer(f"{layer} alone, at {units.count(ev.largest)} images", cells.sped(one), cells.verdict(one))
+            for layer, one in sound.items()
+            if problems
+        ),
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         pace=pacing.sentence(ev, variant),
-        figure=_gains(ev, variant) if measured else None,
+        figure=_gains(ev, variant) if sound else None,
         change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
         claims=claims.of(ev, variant.name),
         kernels=before_and_after(ev, variant),

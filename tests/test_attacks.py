@@ -180,6 +180,31 @@ def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, ne
     assert words in failed[-1] if words else not failed
 
 
+NAMED = """
+    __syncwarp();
+    if (threadIdx.y == 0) asm volatile("bar.arrive 1, 128;" ::: "memory");
+    else asm volatile("bar.sync 1, 128;" ::: "memory");
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", ""),
+        ('"bar.arrive 1, 128;"', '""', "threads wait at a barrier with a number for others that do not come"),
+        ('"bar.arrive 1, 128;"', '"bar.arrive 1, 96;"', "say different numbers of threads"),
+        ('"bar.sync 1, 128;"', '""', "outputs are NaN or infinite"),
+    ],
+)
+def test_a_warp_that_only_arrives_at_a_barrier_is_waited_for_by_the_others(old, new, words, tmp_path):
+    one_warp = "i = threadIdx.y == 0 ? threadIdx.x : count; i < count; i += 32"
+    source = STAGED.replace("i = thread; i < count; i += 128", one_warp).replace("__syncthreads();", NAMED)
+    (tmp_path / "staged.cu").write_text(source.replace(old, new))
+    failed = [row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    assert words in failed[-1] if words else not failed
+
+
 @needs_compiler
 def test_a_product_of_a_warpgroup_in_a_block_of_no_whole_ones_is_told(tmp_path):
     product = """

@@ -234,7 +234,9 @@ def test_no_recorded_time_is_below_the_hardware_s_bound(archive):
 
 
 def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_of_the_archived_run():
-    run, _ = runs.newest_archived("sp19")
+    opened = [runs.open_run(path) for path in runs.archived()]
+    sound = [one for one in opened if "labels" in set(one.table(tables.CORRECTNESS).query("network == 'sp19'").test)]
+    run = max(sound, key=lambda one: one.record["started"])  # the reference's weights are not on every machine
     precision = {name: variant["precision"] for name, variant in run.record["variants"].items()}
     labels = run.table(tables.CORRECTNESS)
     labels = labels[(labels.network == "sp19") & (labels.device == "gpu") & (labels.test == "labels")]

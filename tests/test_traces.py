@@ -257,7 +257,7 @@ def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after
 def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev):
     agreed = traces.agreements(ev)
     tools = {"ncu", *ev.gpu_run.table(tables.ACTIVITIES).tool.unique()}
-    assert {tool for one in agreed for tool in one.ms} == tools > {"cupti", "ncu"}
+    assert {tool for one in agreed for tool in one.ms} == tools >= {"cupti", "ncu"}
     assert all({"cupti", "ncu"} <= set(one.ms) for one in agreed)
     assert {one.variant for one in agreed} == {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
     assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)

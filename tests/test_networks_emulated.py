@@ -1,8 +1,5 @@
 """Kernels of whole networks on the CPU: their own source, emulated, against float64."""
 
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,19 +9,7 @@ from warpbook import implementations, networks, reference, variants
 from warpbook.harness import emulator
 
 BEGUN = """
-import sys
-import numpy as np
 from warpbook import implementations, networks
-from warpbook.harness import emulator
-
-library, arrays, out = sys.argv[1:]
-emulator.CuPy.install()
-given = np.load(arrays)
-
-def on_device(array):
-    placed = emulator.allocated(array.shape, array.dtype)
-    placed[...] = array
-    return placed
 
 one, network = implementations.read("warpgroups"), networks.find("fa17")
 kernels, conv = emulator.Kernels(library, one.constants), network.convs[0]
@@ -52,7 +37,7 @@ np.savez(out, scores=scores, labels=labels)
 
 
 @pytest.fixture
-def emulated(tmp_path):
+def emulated(tmp_path, run_emulated):
     """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
     if emulator.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
@@ -65,12 +50,7 @@ def emulated(tmp_path):
         (tmp_path / "windows.cu").write_text(text)
         (tmp_path / "windows.py").write_text("")  # for a launcher every kernel is compiled
         library = emulator.compile_host(variants.read("windows", tmp_path), tmp_path, sandboxed=False)
-        np.savez(tmp_path / "given.npz", **arrays)
-        command = [sys.executable, "-c", BEGUN + script, library, tmp_path / "given.npz", tmp_path / "made.npz"]
-        environment = {**os.environ, **emulator.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert ended.returncode == 0, emulator.sanitizer_words(ended.stderr) or ended.stderr
-        return np.load(tmp_path / "made.npz")
+        return run_emulated(BEGUN + script, library, **arrays)
 
     return call
 

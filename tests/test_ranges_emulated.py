@@ -1,8 +1,5 @@
 """Kernels that multiply halves, emulated, on images whose numbers halves cannot hold beside each other."""
 
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,21 +9,10 @@ from warpbook import networks, reference, variants
 from warpbook.harness import emulator
 
 SCRIPT = """
-import sys
-import numpy as np
 from pathlib import Path
 from warpbook import networks, variants
-from warpbook.harness import emulator
 
-folder, library, name, network, layer, arrays, out = sys.argv[1:]
-emulator.CuPy.install()
-given = np.load(arrays)
-
-def on_device(array):
-    placed = emulator.allocated(array.shape, array.dtype)
-    placed[...] = array
-    return placed
-
+folder, name, network, layer = arguments
 variant, conv = variants.read(name, Path(folder)), networks.find(network).convs[int(layer)]
 call = variant.prepare(conv, len(given["x"]), emulator.Kernels(library, variant.header.constants))
 x, w = on_device(given["x"]), on_device(given["w"])
@@ -34,12 +20,12 @@ y = on_device(np.empty(conv.y_shape(len(x)), np.float32))
 for _ in range(2):  # the second finds what the first left
     y[...] = np.nan
     call(x, w, y)
-np.save(out, y)
+np.savez(out, y=y)
 """
 
 
 @pytest.fixture
-def emulated(tmp_path):
+def emulated(tmp_path, run_emulated):
     """A function of a variant, a layer of a network, x, w and a change of the source: y."""
     if emulator.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
@@ -50,14 +36,7 @@ def emulated(tmp_path):
             (tmp_path / file.name).write_text(file.read_text().replace(old, new))
         (tmp_path / "built").mkdir()
         library = emulator.compile_host(variants.read(name, tmp_path), tmp_path / "built", sandboxed=False)
-        np.savez(tmp_path / "given.npz", x=x, w=w)
-        arguments = [tmp_path, library, name, network, str(layer), tmp_path / "given.npz", tmp_path / "y.npy"]
-        environment = {**os.environ, **emulator.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
-        ended = subprocess.run(
-            [sys.executable, "-c", SCRIPT, *arguments], env=environment, capture_output=True, text=True
-        )
-        assert ended.returncode == 0, emulator.sanitizer_words(ended.stderr) or ended.stderr
-        return np.load(tmp_path / "y.npy")
+        return run_emulated(SCRIPT, library, tmp_path, name, network, layer, x=x, w=w)["y"]
 
     return call
 

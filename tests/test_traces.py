@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from warpbook import profilers, tables
+from warpbook import profilers, runs, tables
 from warpbook.devices import Device
 from warpbook.files import PROJECT
 from warpbook.profiling import cupti_sqlite, nsight
@@ -254,10 +254,15 @@ def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after
             ] * len(ev.layers)
 
 
-def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev):
+@pytest.mark.parametrize("watcher", ["", "nsys"])
+def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(evidence_of, watcher):
+    """Of the newest run on a GPU, and of the newest that Nsight Systems watched."""
+    watched = {path: {*runs.open_run(path).table(tables.ACTIVITIES).tool.unique()} for path in runs.archived()}
+    path = max(path for path, tools in watched.items() if "cupti" in tools and (not watcher or watcher in tools))
+    ev, tools = evidence_of(path), {"ncu", *watched[path]}
     agreed = traces.agreements(ev)
-    tools = {"ncu", *ev.gpu_run.table(tables.ACTIVITIES).tool.unique()}
-    assert {tool for one in agreed for tool in one.ms} == tools >= {"cupti", "ncu"}
+    assert {tool for one in agreed for tool in one.ms} == tools
+    assert tools >= {"cupti", "ncu", watcher} - {""}
     assert all({"cupti", "ncu"} <= set(one.ms) for one in agreed)
     assert {one.variant for one in agreed} == {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
     assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from pypdf import PdfReader
 
 from warpbook import config, locks
 from warpbook.files import PROJECT
+from warpbook.harness import emulator
 
 FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
 IGNORED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
@@ -187,3 +189,36 @@ def workspace(made, tmp_path) -> Workspace:
 def workspace_for_all(made, tmp_path_factory) -> Workspace:
     """The same, one for all tests of a module."""
     return made.copy(tmp_path_factory.mktemp("workspace") / "project")
+
+
+_EMULATING = """
+import sys
+import numpy as np
+from warpbook.harness import emulator
+
+emulator.CuPy.install()
+library, arrays, out, *arguments = sys.argv[1:]
+given = np.load(arrays)
+
+def on_device(array):
+    placed = emulator.allocated(array.shape, array.dtype)
+    placed[...] = array
+    return placed
+"""
+
+
+@pytest.fixture
+def run_emulated(tmp_path):
+    """A function of a script, a library of emulated kernels, arguments and arrays: what the script saved to `out`. It
+    finds them as `library`, `arguments` and `given`."""
+
+    def call(script, library, *arguments, **arrays):
+        np.savez(tmp_path / "given.npz", **arrays)
+        places = [library, tmp_path / "given.npz", tmp_path / "made.npz", *map(str, arguments)]
+        environment = {**os.environ, **emulator.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", _EMULATING + script, *places]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert ended.returncode == 0, emulator.sanitizer_words(ended.stderr) or ended.stderr
+        return np.load(tmp_path / "made.npz")
+
+    return call

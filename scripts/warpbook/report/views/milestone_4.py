@@ -65,9 +65,8 @@ class Built:
 @dataclass(frozen=True)
 class Optimization:
     """One variant that builds on another. problems: why it, or a layer of it, has no figure, and alone: what it did on
-    the other layers at the largest size; remarks: how it is called,
-    where that was read, and what its file does not say; pace: that launching paces its calls or its baseline's, where
-    it does."""
+    the other layers at the largest size; remarks: how it is called, where that was read, and what its file does not
+    say; pace: that launching paces its calls or its baseline's, where it does."""
 
     name: str
     baseline: str

@@ -153,9 +153,6 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
     )
 
 
-NAME_LENGTH = 24
-
-
 def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
     """The kernels of one call in the order of their first launches."""
     assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # which the counters are of
@@ -166,15 +163,7 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
         of_kernel = CountedCall(call.images, launches, len(launches))
         ns = of_kernel.value(DURATION)
         timed = (units.time(ns / 1e6), units.percent(ns / whole, 0)) if ns and whole else (MISSING, MISSING)
-        name = profiles.short_name(kernel)  # those of cuBLAS are as wide as the page
-        rows.append(
-            (
-                name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…",
-                str(len(launches)),
-                *timed,
-                *analysis.busy(of_kernel, copy),
-            )
-        )
+        rows.append((profiles.short_name(kernel), str(len(launches)), *timed, *analysis.busy(of_kernel, copy)))
     return Table(
         "networks-kernels",
         f"Kernels of {ours.name} at {units.count(call.images)} images, one by one under Nsight Compute: launches, time "

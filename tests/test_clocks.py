@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pynvml
@@ -100,6 +101,15 @@ def test_a_process_on_another_gpu_of_the_host_is_none_of_this_one_s(nvml, monkey
     assert clock.distrusted().startswith("1 more processes compute on the GPU")
 
 
+def test_a_process_that_the_driver_still_lists_shortly_after_its_end_is_waited_for_and_no_longer(nvml, monkeypatch):
+    answers = iter([other_process(), other_process(), [SimpleNamespace(pid=os.getpid())]])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", lambda _: next(answers))
+    monkeypatch.setattr(clocks, "ENDING_S", 60)
+    began = time.monotonic()
+    assert clocks.Clock(DEVICE).distrusted() == ""
+    assert time.monotonic() - began < 1
+
+
 def other_process():
     return [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)]
 
@@ -166,14 +176,6 @@ def test_a_slowdown_is_marked_in_the_samples_and_is_no_locked_clock(nvml, cpu_va
     nvml["nvmlDeviceGetCurrentClocksThrottleReasons"] = pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
     rows = measured(WatchedBench(), cpu_variant(RIGHT))
     assert all(row["throttled"] and row["status"] == "ok" for row in rows)
-
-
-def test_a_process_that_is_just_ending_is_waited_for(nvml, monkeypatch):
-    nvml["nvmlDeviceGetComputeRunningProcesses"] = other_process()
-    clock = clocks.Clock(DEVICE)
-    ended = {"nvmlDeviceGetComputeRunningProcesses": []}
-    monkeypatch.setattr(clocks.time, "sleep", lambda seconds: nvml.update(ended))
-    assert clock.distrusted() == ""
 
 
 def test_nvml_of_another_version_than_the_driver_is_told_and_reads_nothing(nvml):

@@ -24,7 +24,7 @@ _STOPPED = "NVML stopped answering"
 HELD_LOW = 0.6
 """A clock that no slowdown holds down, and that stays below this share of its most, was locked there."""
 
-ENDING_S = 1.0  # the driver may list a process for so long after its end
+ENDING_S, ASKED_EVERY_S = 1.0, 0.02  # the driver may list a process for so long after its end
 
 
 class Clock:
@@ -80,10 +80,11 @@ class Clock:
                 return f"NVML no longer tells {name}: the GPU may be lost"
             if now[name] != before:
                 return f"{name} was {before} and is {now[name]}: it changed while the GPU was measured"
-        if others := self._others():
-            time.sleep(ENDING_S)
-            if others := self._others():
+        until = time.monotonic() + ENDING_S
+        while others := self._others():
+            if time.monotonic() > until:
                 return f"{others} more processes compute on the GPU; wait for their end, or end them"
+            time.sleep(ASKED_EVERY_S)
         most = self._asked(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
         if most and 0 < highest < HELD_LOW * most:
             return (

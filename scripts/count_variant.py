@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook import devices, machine, networks, tables, turns, variants
-from warpbook.errors import UserError, exit_status
+from warpbook.errors import exit_status
 from warpbook.files import written_whole
 from warpbook.harness import ahead
 from warpbook.harness.supervision import Failed
@@ -25,7 +25,8 @@ from warpbook.variants import Variant
 
 # Of a call that makes more launches than the first number, as many as the second are counted: the rest repeat them.
 LAUNCHES_MAX, LAUNCHES_KEPT = 8, 4
-MARK = "warpbook_layer"
+RANGE = "layer"
+"""The NVTX range around what is counted: this and the layer's name."""
 
 
 class Counting:
@@ -66,20 +67,14 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
     import numpy as np
     from cupy.cuda import profiler
 
-    from warpbook.harness import building, gpu
+    from warpbook.harness import gpu
 
     arch = arch or gpu.require().arch  # which says why there is none
-    source = f'extern "C" __global__ void {MARK}() {{}}'
-    cubin, log = building.compile_source(source, f"{MARK}.cu", building.compiler_options(arch, []))
-    if cubin is None:
-        raise UserError(f"{MARK} does not compile for {arch}:\n{log}")
     generator = np.random.default_rng(408)
     shapes = [(layer.x_shape(images), layer.w_shape) for layer in layers]
     drawn = [[generator.random(shape, np.float32) for shape in of_layer] for of_layer in shapes]
 
     turns.wait()
-    marks = gpu.load_module(cubin)
-    mark = marks.get_function(MARK)
     loaded = gpu.kernels_of(variant, arch)
     kernels = Counting(loaded) if loaded else None
     launches: dict[str, int] = {}
@@ -97,22 +92,20 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
                 temporary.write_text(json.dumps(launches))
             kernels.restart(LAUNCHES_KEPT if kernels.launches > LAUNCHES_MAX else None, profiler.stop)
         profiler.start()
-        mark((1,), (1,), ())
-        call(x, w, y)
-        cupy.cuda.runtime.deviceSynchronize()
+        with gpu.marked(f"{RANGE} {layer.name}"):
+            call(x, w, y)
+            cupy.cuda.runtime.deviceSynchronize()
         profiler.stop()
 
 
 def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """ncu's rows by layer, launches numbered from 0. The marker kernel begins a layer."""
+    """ncu's rows by the layer whose range they are in, launches numbered from 0."""
     readings: dict[str, list[dict[str, Any]]] = {}
-    marks, first = 0, 0
-    for launch in sorted({row["launch"] for row in counted}):
-        rows = [row for row in counted if row["launch"] == launch]
-        if rows[0]["kernel"].split("(")[0] == MARK:
-            marks, first = marks + 1, launch + 1
-        elif 1 <= marks <= len(layers):
-            readings.setdefault(layers[marks - 1], []).extend({**row, "launch": launch - first} for row in rows)
+    for layer in layers:
+        rows = [row for row in counted if f":{RANGE} {layer}:" in row["ranges"]]
+        numbers = {launch: number for number, launch in enumerate(sorted({row["launch"] for row in rows}))}
+        if rows:
+            readings[layer] = [{**row, "launch": numbers[row["launch"]]} for row in rows]
     return readings
 
 

@@ -203,24 +203,27 @@ if unknown:
     Path(after("--log-file")).write_text(f"==PROF== Connected\\n==ERROR== Failed to find metric {{unknown[0]}}\\n")
     sys.exit(1)
 broken = [name for name in layers if name in settings.get("broken", ())]
-kernels = settings.get("of_network", [])
+kernels = [(kernel, "") for kernel in settings.get("of_network", [])]
 for name in layers:
     if name in broken:
         break
-    kernels += ["warpbook_layer", *settings["kernels"][name]]
+    kernels += [(kernel, name) for kernel in settings["kernels"][name]]
 if kernels:
-    place = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
-             "Grid Size", "Device", "CC"]
+    kind = "PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
+    place = ["ID", "Process ID", "Process Name", "Host Name", "thread Domain:Push/Pop_Range:" + kind,
+             "Id:Domain:Start/Stop_Range:" + kind, "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
+             "Device", "CC"]
     unit = lambda name: "ns" if "duration" in name else "byte" if "bytes" in name else "%" if "pct" in name else ""
     with open(after("--log-file"), "w", newline="") as log:
         log.write("==PROF== Connected to process 7 (/usr/bin/python3.12)\\n==PROF== Disconnected from process 7\\n")
         rows = csv.writer(log, quoting=csv.QUOTE_ALL, lineterminator="\\n")
         rows.writerow([*place, *metrics])
         rows.writerow([""] * len(place) + [unit(name) for name in metrics])
-        for number, kernel in enumerate(kernels):
+        for number, (kernel, layer) in enumerate(kernels):
             values = ["n/a" if name in settings.get("nan", ()) else f"{{1000 * (number + 1):,.2f}}" for name in metrics]
-            row = [number, 7, "python3.12", "127.0.0.1", kernel, 1, 7, "(16, 16, 1)", "(9, 6, 1000)", 0, "9.0"]
-            rows.writerow([*row, *values])
+            around = f'7  "<default domain>:layer {{layer}}:none:none:none:none:none:none" ' if layer else ""
+            row = [number, 7, "python3.12", "127.0.0.1", around, "", kernel, 1, 7, "(16, 16, 1)", "(9, 6, 1000)", 0]
+            rows.writerow([*row, "9.0", *values])
     Path(after("--export")).write_bytes(b"NVR\\0")
 if "--launches" in told:
     Path(after("--launches")).write_text(json.dumps(settings.get("launches", {{}})))
@@ -277,8 +280,7 @@ def test_every_counter_of_every_launch_is_a_row(tmp_path, ncu):
     assert set(frame.kernel) == {"conv_forward"}
     assert set(frame.launch) == {0}
     duration = frame[frame.metric == counters.DURATION]
-    # the markers took 1000 and 3000
-    assert dict(zip(duration.layer, duration.value, strict=True)) == {"conv1": 2000.0, "conv2": 4000.0}
+    assert dict(zip(duration.layer, duration.value, strict=True)) == {"conv1": 1000.0, "conv2": 2000.0}
     assert set(duration.unit) == {"ns"}
     assert set(frame["size"]) == {1000}
     assert set(frame.launches) == {1}
@@ -321,7 +323,7 @@ def test_a_call_of_many_launches_says_how_many_it_makes(tmp_path, ncu):
     assert first.kernel.tolist() == ["unroll", "conv_forward"] * 2
     assert set(first.launches) == {2000}
     call = counters.calls(frame)["unroll_gemm", "conv1"]
-    assert call.value("smsp__inst_executed.sum") == (2000 + 3000 + 4000 + 5000) * 500
+    assert call.value("smsp__inst_executed.sum") == (1000 + 2000 + 3000 + 4000) * 500
 
 
 def test_a_layer_that_breaks_the_program_leaves_the_others_counted(tmp_path, ncu):
@@ -394,8 +396,9 @@ def test_where_the_console_has_no_counters_ncu_s_report_is_asked(tmp_path, monke
     """A version that prints nothing beside --export leaves the report, which it prints when it imports it."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    page = ",".join(f'"{word}"' for word in ("ID", "Kernel Name", counters.DURATION)) + '\n"","","ns"\n'
-    page += '"0","warpbook_layer","1,500"\n"1","conv_forward","2,500"\n'
+    ranges = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
+    page = ",".join(f'"{word}"' for word in ("ID", ranges, "Kernel Name", counters.DURATION)) + '\n"","","","ns"\n'
+    page += '"0","","fill","1,500"\n"1","7 ""<default domain>:layer conv1:none"" ","conv_forward","2,500"\n'
     (folder / "page").write_text(page)
     (folder / "ncu").write_text(f"""#!/bin/sh
 if [ "$1" = --import ]; then cat {folder}/page; exit; fi

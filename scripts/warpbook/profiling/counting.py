@@ -50,7 +50,8 @@ def why_nothing(status: int, said: str, err: str) -> Failure:
 def under_ncu(
     run: Run, inside: Sequence[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[list[dict[str, Any]], Failure | None]:
-    """(what ncu counted of a command that `run` runs: a row for each counter of each launch; the failure if any).
+    """(what ncu counted of a command that `run` runs: a row for each counter of each launch, with the NVTX `ranges`
+    around it; the failure if any).
 
     ncu's report stays at `report`. The rows leave out counters that ncu does not know.
     """
@@ -62,7 +63,7 @@ def under_ncu(
         for _ in range(RETRIES_MAX):
             command = [
                 program, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-                "--cache-control", "none", "--replay-mode", "kernel", "--profile-from-start", "off",
+                "--cache-control", "none", "--replay-mode", "kernel", "--profile-from-start", "off", "--nvtx",
                 "--metrics", ",".join(metrics), "--log-file", str(log), "--export", str(report), "--force-overwrite",
                 *inside,
             ]  # fmt: skip
@@ -84,7 +85,9 @@ def under_ncu(
                 lines = nsight.raw_page(report).splitlines()
             counted: list[dict[str, Any]] = []
             if any(map(ncu.is_header, lines)):
-                counted = [row for row in ncu.read_csv(lines, "ncu's raw page").counters if row["metric"] in metrics]
+                page = ncu.read_csv(lines, "ncu's raw page")
+                named = [row for row in page.counters if row["metric"] in metrics]
+                counted = [{**row, "ranges": page.ranges.get(row["launch"], "")} for row in named]
         except UserError as error:
             return [], ("launch_failed", str(error))
         return counted, None if counted and not status else why_nothing(status, said + out, err)

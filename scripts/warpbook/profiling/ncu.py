@@ -10,7 +10,9 @@ from warpbook.profiling.schema import Profile, clean, located, no_decimal_comma,
 _HEADER = re.compile(r'\s*"?ID"?,.*"?Kernel Name"?')
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?", re.IGNORECASE)
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
+_RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 _PLACE = {
+    _RANGES, "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg",
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
     "Grid Size", "Device", "CC", "Section Name",
 }  # fmt: skip
@@ -75,6 +77,7 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
         units = rows.pop(0)[1]
     launches: dict[tuple[str, str], int] = {}
     kernels: dict[int, str] = {}
+    ranges: dict[int, str] = {}
     readings: dict[tuple[int, str], tuple[str, float | None]] = {}
     words: set[str] = set()
     for number, cells in rows:
@@ -83,6 +86,8 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
             raise UserError(f"{origin}, line {number}: a launch without a number or a kernel's name")
         launch = launches.setdefault((place.get("Process ID", ""), place["ID"]), len(launches))
         kernels[launch] = clean(place["Kernel Name"])
+        if around := place.get(_RANGES, "").strip():
+            ranges[launch] = clean(around)
         if details:
             name = label(place["Metric Name"], place.get("Section Name", ""))
             printed = [(name, place["Metric Unit"], place["Metric Value"])] if place["Metric Name"].strip() else []
@@ -107,4 +112,6 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
     ]
     left_out = (f"{len(words)} metrics that are words",) if words else ()
     page = "details" if details else "raw"
-    return Profile(f"ncu CSV ({page} page, {len(launches)} launches)", "ncu", counters=counters, left_out=left_out)
+    return Profile(
+        f"ncu CSV ({page} page, {len(launches)} launches)", "ncu", counters=counters, ranges=ranges, left_out=left_out
+    )

@@ -57,8 +57,8 @@ class Profile:
     """What one file holds: `what` it is, the `tool` that made it, and its rows, as yet without variant and size.
 
     Events carry the columns of ACTIVITIES with times in ns on the tool's own clock; summaries those of SUMMARIES;
-    counters those of COUNTERS. `left_out` names what the file holds besides, `device` the GPUs where
-    it says which.
+    counters those of COUNTERS; `ranges` the NVTX ranges around launches, as the tool prints them. `left_out` names what
+    the file holds besides, `device` the GPUs where it says which.
     """
 
     what: str
@@ -66,6 +66,7 @@ class Profile:
     events: list[Row] = field(default_factory=list)
     summaries: list[Row] = field(default_factory=list)
     counters: list[Row] = field(default_factory=list)
+    ranges: dict[int, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     device: str = ""
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,14 @@ def least_ms(network: Network, images: int, machine: dict[str, Any]) -> float:
     return float(max(0, 4 * values - gpu["l2_bytes"]) / gpu["copy_gb_per_s"] / 1e6)
 
 
+@cache
+def tried_on(network: str, weight_set: str, scores: Path) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """The weights by name, the images (count, height, width) and their scores."""
+    one = networks.find(network)
+    images = np.ascontiguousarray(data.load(one)[0][:, 0])  # every channel is the same
+    return weights.load(one, weight_set), images, np.load(scores)
+
+
 def measure(
     implementation: Implementation,
     baseline: Implementation | None,
@@ -58,9 +67,9 @@ def measure(
     from warpbook.harness.gpu import opened
 
     bench = opened(implementation)
-    parameters = {name: cupy.asarray(array) for name, array in weights.load(network, weight_set).items()}
-    images = cupy.asarray(np.ascontiguousarray(data.load(network)[0]))
-    held = whole.Bench(bench, whole.Data(network, images, cupy.asarray(np.load(scores)), parameters))
+    on_host, images, expected = tried_on(network.name, weight_set, scores)
+    parameters = {name: cupy.asarray(array) for name, array in on_host.items()}
+    held = whole.Bench(bench, whole.Data(network, images, expected, parameters))
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     for size in sizes:
         with checking.faults_named(implementation, "imported"):
@@ -138,6 +147,7 @@ def main() -> None:
     if not sandboxed:
         ahead.load(implementation.header.requires, baseline.header.requires if baseline else "")
         compile_ahead([implementation, *([baseline] if baseline else [])], machine)
+        tried_on(network.name, arguments.weights, arguments.scores)
     with sharing.held("gpu", arguments.samples) as rows:
         require_same(machine, "gpu")
         measured: list[Measured] = []

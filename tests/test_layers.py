@@ -26,6 +26,7 @@ SCALED = {"input": {"channels": 3, "size": [7, 9], "scale": 1 / 255}, "layers": 
 DENSE = [(5, 70, 19, "tanh"), (17, 3, 1, "relu"), (1, 64, 16, "none")]  # images, inputs, outputs
 
 IMAGES = np.random.default_rng(5).integers(0, 256, (5, 7, 9), dtype=np.uint8)
+ENTERING = [IMAGES, np.random.default_rng(6).integers(0, 256, (5, 6, 10), dtype=np.uint8)]
 SCALE = 1 / 255
 SCORES = np.array([[1, 3, 2], [2, 2, 1], [1, np.nan, np.nan], [-1, -2, -1], [-np.inf, 0, np.inf]] * 60, np.float32)
 
@@ -58,7 +59,17 @@ images, scores = emulator.allocated(tests.IMAGES.shape, np.uint8), on_device(tes
 images[...] = tests.IMAGES
 results["entering"] = around.entering(images, 3, tests.SCALE)
 results["largest"] = around.largest(scores)
-compare = emulator.Kernels(compared, {}).function("compare")
+harness = emulator.Kernels(compared, {})
+for number, images in enumerate(tests.ENTERING):
+    held = emulator.allocated(images.shape, np.uint8)
+    held[...] = images
+    for channels in (1, 3):
+        x = emulator.allocated((len(images), channels, *images.shape[1:]))
+        pixels = np.int64(images[0].size)
+        arguments = (held, x, np.int64(images.size), np.int32(channels), pixels, np.float32(tests.SCALE))
+        harness.function("enter")((2,), (32,), arguments)
+        results[f"enter{number}{channels}"] = x
+compare = harness.function("compare")
 for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
     arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
     partial = emulator.allocated((4, 6), np.float64)
@@ -109,6 +120,16 @@ def test_pooling_on_the_cpu_and_on_a_gpu_is_the_reference_s(emulated, number):
         assert found.dtype == np.float32
         assert found.shape == expected.shape == (3, *layer.gives)
         assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("number", [0, 1], ids=["an odd number of pixels", "a multiple of four pixels"])
+def test_images_in_chunks_enter_as_on_the_cpu_to_the_bit(emulated, number, channels):
+    network = Network("scaled", Description.model_validate(SCALED))
+    images = ENTERING[number]
+    shape = (len(images), channels, *images.shape[1:])
+    expected = data.entering(np.broadcast_to(images[:, None], shape), network, np.float32)
+    assert np.array_equal(emulated[f"enter{number}{channels}"], expected)
 
 
 def test_images_enter_on_a_gpu_as_on_the_cpu_to_the_bit(emulated):

@@ -31,9 +31,9 @@ def bench_of():
             network = networks.find(name)
             parameters = weights.load(network, network.weight_sets[0])
             images = np.ascontiguousarray(data.load(network)[0][:IMAGES])
-            scores = cupy.asarray(reference.scores(network, parameters, images))
+            scores = reference.scores(network, parameters, images)
             on_device = {key: cupy.asarray(array) for key, array in parameters.items()}
-            made[name] = whole.Bench(gpu.GpuBench(), whole.Data(network, cupy.asarray(images), scores, on_device))
+            made[name] = whole.Bench(gpu.GpuBench(), whole.Data(network, images[:, 0], scores, on_device))
         return made[name]
 
     return bench

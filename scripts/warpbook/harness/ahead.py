@@ -28,6 +28,8 @@ def load(*packages: str) -> None:
     for package in filter(None, packages):
         with suppress(Exception):  # who needs it imports it again, and says what is wrong with it
             importlib.import_module(package)
+    import numpy.ma  # noqa: F401  # which numpy.median imports when it is first called
+
     from warpbook.harness import gpu  # noqa: F401
 
 

@@ -19,7 +19,7 @@ from cupy.cuda.runtime import deviceSynchronize
 
 from warpbook import devices, sources
 from warpbook.errors import UserError
-from warpbook.harness import building, checking, clocks, genuine
+from warpbook.harness import building, checking, clocks, genuine, pages
 from warpbook.harness.bench import HOT_WITHIN, MARGIN, Guarded, Timers
 from warpbook.harness.handed import GUARD_WORDS
 from warpbook.harness.supervision import Failed
@@ -200,7 +200,7 @@ class GpuBench:
         self._kind = kernels
         self.device = require()
         module = project_module("harness", self.device.arch)
-        names = ("draw", "fill", "count_changed", "hash", "compare", "spin", "multiply_add")
+        names = ("draw", "fill", "count_changed", "hash", "compare", "enter", "spin", "multiply_add")
         self._kernels = {name: module.get_function(name) for name in names}
         self._kernels_of: dict[str, Kernels | None] = {}
         self._host: dict[str, np.ndarray] = {}
@@ -264,6 +264,12 @@ class GpuBench:
             not_finite=int(rows[:, 5].copy().view(np.uint64).sum()),
         )
 
+    def enter(self, images: cupy.ndarray, x: cupy.ndarray, scale: float) -> None:
+        """Make numbers x (n, channels, H, W) of images (n, H, W) uint8, on CuPy's current stream."""
+        arguments = (images, x, np.uint64(images.size), np.int32(x.shape[1]), np.uint64(math.prod(images.shape[1:])))
+        # Few threads, of many pixels each, leave most of the device to what runs beside them.
+        self._kernels["enter"]((2 * self.multiprocessors,), (512,), (*arguments, np.float32(scale)))
+
     def batches(self, images: int) -> list[int]:
         return [images]
 
@@ -271,10 +277,9 @@ class GpuBench:
         """A page-locked array like `array`. One a role is kept: locking pages takes longer than most copies."""
         held = self._host.get(role)
         if held is None or held.nbytes < array.nbytes:
-            memory = cupy.cuda.alloc_pinned_memory(array.nbytes)
-            held = self._host[role] = np.frombuffer(memory, np.uint8, array.nbytes)
-        page_locked: np.ndarray = held[: array.nbytes].view(array.dtype).reshape(array.shape)
-        return page_locked
+            held = self._host[role] = pages.page_locked((array.nbytes,))
+        shown: np.ndarray = held[: array.nbytes].view(array.dtype).reshape(array.shape)
+        return shown
 
     def timers(self, call: Operation, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Timers:
         if isinstance(call, ChannelsLast):

@@ -1,5 +1,5 @@
 // What the harness itself runs on the device: drawing inputs, poisoning and inspecting buffers, the float64
-// reference, and the two kernels that prepare a timing sample. Nothing here is under test.
+// reference, making numbers of a network's images, and the two kernels that prepare a timing sample. Nothing here is under test.
 
 typedef unsigned int word;
 typedef unsigned long long word64;
@@ -107,6 +107,26 @@ extern "C" __global__ void compare(
             mine.not_finite += all[t].not_finite;
         }
         partial[blockIdx.x] = mine;
+    }
+}
+
+// x (images, channels, pixels) from images (images, pixels), `count` bytes in all: each channel is the same grey image, scaled.
+// Four pixels at a time where there is a multiple of four.
+extern "C" __global__ void enter(
+    const unsigned char* images, float* x, word64 count, int channels, word64 pixels, float scale)
+{
+    const int at_a_time = pixels % 4 == 0 ? 4 : 1;
+    const word64 step = (word64)gridDim.x * blockDim.x * at_a_time;
+    for (word64 i = (blockIdx.x * (word64)blockDim.x + threadIdx.x) * at_a_time; i < count; i += step) {
+        float* place = x + i + (channels == 1 ? 0 : i / pixels * (channels - 1) * pixels);
+        if (at_a_time == 4) {
+            const uchar4 four = *(const uchar4*)(images + i);
+            const float4 values = make_float4(four.x * scale, four.y * scale, four.z * scale, four.w * scale);
+            for (int channel = 0; channel < channels; ++channel) *(float4*)(place + channel * pixels) = values;
+        } else {
+            const float value = images[i] * scale;
+            for (int channel = 0; channel < channels; ++channel) place[channel * pixels] = value;
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 """A whole network from the host to the host: uint8 images in page-locked memory to labels there.
 
-All chunks of images are ordered to the device at once, and made numbers there as they come; while it infers one, the
-next are on their way.
+All chunks of images are ordered to the device at once, and made numbers there as they come; while it infers some, the
+next are on their way. Chunks take turns on two streams, so that one fills the device where the one before leaves it.
 """
 
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import Any
 
@@ -16,19 +18,29 @@ from cupy.cuda import Event
 from cupy.cuda.runtime import deviceSynchronize
 
 from warpbook.harness import genuine
-from warpbook.harness.streaming import page_locked
+from warpbook.harness.gpu import GpuBench
+from warpbook.harness.pages import page_locked
 from warpbook.networks import Network
 
-CHUNKS, CHUNK_LEAST = 5, 1000
-"""More chunks begin earlier and fill the device less: blocks that take one image after another end together."""
+SHARES = ((1,), (50, 50), (20, 80), (15, 38, 47), (10, 20, 20, 20, 30), (5, 10, 15, 20, 20, 15, 10, 5))
+"""Ways to share the images among chunks. Many begin and end early, where copies take as long as the work; few have
+fewer of a call's fixed costs, where copies take less."""
+
+TRIALS = 7
+STREAMS = 2
+BLOCKS = 4
+"""Images of a multiprocessor that fill it: a chunk of a multiple leaves few of them idle at its end."""
 
 NO_LABEL = -1
 
 
-def chunks_of(images: int) -> int:
-    """In how many chunks of one size so many images go to the device: CHUNKS at most, of CHUNK_LEAST or of them all."""
-    most = min(CHUNKS, images // CHUNK_LEAST)
-    return next((count for count in range(most, 1, -1) if images % count == 0), 1)
+def chunks_of(images: int, shares: Sequence[int], multiprocessors: int) -> list[int]:
+    """The sizes of the chunks: multiples of what fills the device, but for the last; few images make fewer chunks."""
+    fill = BLOCKS * multiprocessors
+    sizes: list[int] = []
+    for share in shares[:-1]:
+        sizes.append(min(images - sum(sizes), max(1, round(images * share / sum(shares) / fill)) * fill))
+    return [size for size in (*sizes, images - sum(sizes)) if size]
 
 
 @dataclass(frozen=True)
@@ -46,47 +58,73 @@ class Chunk:
 
 
 class FromHost:
-    """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`."""
+    """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`.
 
-    def __init__(self, network: Network, images: int, classes: int, prepare: Callable[[int], Any]):
-        self._scale = np.float32(network.input.scale)
-        self.images = page_locked((images, *network.image))
-        self._found_bytes = page_locked((4 * images,))
-        self._images, self._found = cupy.empty(self.images.shape, np.uint8), cupy.empty(images, np.int32)
+    How the images are shared among chunks is tried here, and the fastest way kept.
+    """
+
+    def __init__(
+        self,
+        bench: GpuBench,
+        network: Network,
+        images: np.ndarray,
+        classes: int,
+        prepare: Callable[[int], Any],
+    ):
+        self._bench, self._network, self._prepare = bench, network, prepare
+        count = len(images)
+        self.images, self.labels = page_locked(images.shape), page_locked((count,), np.int32)
+        self.images[...] = images
+        self._images, self._found = cupy.empty(images.shape, np.uint8), cupy.empty(count, np.int32)
+        self._x = cupy.empty((count, network.input.channels, *network.image), np.float32)
+        self._scores = cupy.empty((count, classes), np.float32)
         # What makes numbers of a chunk has a stream of its own: the next chunk's copy does not wait for it.
         self._inward, self._entering = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-        x = cupy.empty((images, network.input.channels, *network.image), np.float32)
-        scores = cupy.empty((images, classes), np.float32)
-        count = chunks_of(images)
-        # Arrays of its own for each: a call may have kept the places of those that it was given before.
-        self._chunks = []
-        for number in range(count):
-            of = slice(number * images // count, (number + 1) * images // count)
-            arrays = self._images[of], x[of], scores[of], self._found[of]
-            self._chunks.append(Chunk(prepare(images // count), *arrays, of))
+        # These wait for the default stream, and it for them, should a call order something there.
+        self._mains = [cupy.cuda.Stream() for _ in range(STREAMS)]
+        self._chunks: list[Chunk] = []
+        least = math.inf
+        for sizes in dict.fromkeys(tuple(chunks_of(count, shares, bench.multiprocessors)) for shares in SHARES):
+            chunks = self._of_sizes(sizes)
+            self._through(chunks)
+            if (taken := median([self._through(chunks) for _ in range(TRIALS)])) < least:
+                self._chunks, least = chunks, taken
+
+    def _of_sizes(self, sizes: Sequence[int]) -> list[Chunk]:
+        """Chunks with places of their own: a call may keep those that it was given before."""
+        chunks, end = [], 0
+        for size in sizes:
+            of = slice(end, end := end + size)
+            arrays = self._images[of], self._x[of], self._scores[of], self._found[of]
+            chunks.append(Chunk(self._prepare(size), *arrays, of))
+        return chunks
 
     @property
-    def labels(self) -> np.ndarray:
-        """The labels (n,) int32 of the images when they were last inferred."""
-        return self._found_bytes.view(np.int32)
+    def sizes(self) -> list[int]:
+        """How many images each chunk has."""
+        return [chunk.of.stop - chunk.of.start for chunk in self._chunks]
 
     def infer(self) -> float:
         """Milliseconds from the images to the labels, by the host's clock."""
+        return self._through(self._chunks)
+
+    def _through(self, chunks: Sequence[Chunk]) -> float:
         deviceSynchronize()
         began = perf_counter()
-        for chunk in self._chunks:
+        for chunk in chunks:
             source = self.images[chunk.of]
             chunk.images.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._inward)
             chunk.arrived.record(self._inward)
-        main = cupy.cuda.Stream.null
-        for chunk in self._chunks:
+        for number, chunk in enumerate(chunks):
             self._entering.wait_event(chunk.arrived)
             with self._entering:
-                cupy.multiply(chunk.images[:, None], self._scale, out=chunk.x)
+                self._bench.enter(chunk.images, chunk.x, self._network.input.scale)
             chunk.entered.record(self._entering)
+            main, labels = self._mains[number % STREAMS], self.labels[chunk.of]
             main.wait_event(chunk.entered)
-            chunk.call(chunk.x, chunk.scores, chunk.found)
-        self._found.data.copy_to_host_async(self._found_bytes.ctypes.data, self._found.nbytes, main)
+            with main:
+                chunk.call(chunk.x, chunk.scores, chunk.found)
+            chunk.found.data.copy_to_host_async(labels.ctypes.data, labels.nbytes, main)
         deviceSynchronize()
         return (perf_counter() - began) * 1e3
 
@@ -95,7 +133,7 @@ class FromHost:
         deviceSynchronize()
         began = perf_counter()
         self._images.data.copy_from_host_async(self.images.ctypes.data, self.images.nbytes, self._inward)
-        self._found.data.copy_to_host_async(self._found_bytes.ctypes.data, self._found.nbytes, self._inward)
+        self._found.data.copy_to_host_async(self.labels.ctypes.data, self._found.nbytes, self._inward)
         deviceSynchronize()
         return (perf_counter() - began) * 1e3
 

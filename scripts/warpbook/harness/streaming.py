@@ -84,6 +84,8 @@ class GpuLane:
     ):
         import cupy
 
+        from warpbook.harness.pages import page_locked
+
         self.copy_s: float | None = 0.0
         self.compute_s = 0.0
         self._loaded, self._input = loaded, network.input
@@ -114,16 +116,6 @@ class GpuLane:
         self.copy_s += self._elapsed_ms(self._computed, self._done) / 1e3
         self.compute_s += self._elapsed_ms(self._begun, self._computed) / 1e3
         return self._labels
-
-
-def page_locked(shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros in memory that a device copies from while the host does something else."""
-    import cupy
-
-    count = int(np.prod(shape))
-    array = np.frombuffer(cupy.cuda.alloc_pinned_memory(count), np.uint8, count).reshape(shape)
-    array[...] = 0
-    return array
 
 
 def gpu_chunk(network: Network) -> int:

@@ -29,28 +29,22 @@ from warpbook.variants import Operation
 
 @dataclass(frozen=True)
 class Data:
-    """What a network is tried on, all of it on the device: `images` (count, channels, height, width), uint8, their
-    `scores` (count, classes) in float64, and the weights by name."""
+    """What a network is tried on: `images` (count, height, width), uint8, their `scores` (count, classes), float64, and
+    the weights by name, which are on the device."""
 
     network: Network
-    images: cupy.ndarray
-    scores: cupy.ndarray
+    images: np.ndarray
+    scores: np.ndarray
     parameters: dict[str, cupy.ndarray]
 
     @cached_property
     def classes(self) -> int:
         return int(self.scores.shape[1])
 
-    def chosen(self, count: int) -> cupy.ndarray:
-        """So many of the images, in an order that nobody has seen."""
-        return cupy.asarray(np.random.default_rng(secrets.randbits(63)).permutation(len(self.images))[:count])
-
-    def draw(self, x: cupy.ndarray) -> cupy.ndarray:
-        """Fill x with images as they enter the network, in an order that nobody has seen; the scores to expect."""
-        chosen = self.chosen(len(x))
-        x[...] = self.images[chosen]
-        x *= np.float32(self.network.input.scale)
-        return self.scores[chosen]
+    def drawn(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """So many of the images, in an order that nobody has seen, and the scores to expect."""
+        chosen = np.random.default_rng(secrets.randbits(63)).permutation(len(self.images))[:count]
+        return self.images[chosen], self.scores[chosen]
 
 
 def operation_of(call: Any, images: int, classes: int) -> Operation:
@@ -92,12 +86,13 @@ def too_many(implementation: Implementation, mismatched: int, images: int) -> st
     return f"{mismatched} of {images} labels differ from the reference's, more than {allowed} allowed"
 
 
-def judged(implementation: Implementation, network: Network, y: cupy.ndarray, expected: cupy.ndarray) -> Row:
+def judged(implementation: Implementation, network: Network, y: np.ndarray, expected: np.ndarray) -> Row:
     """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
+    # In NumPy: CuPy compiles each of these operations when a machine first does it, ten seconds for the largest.
     images, classes = expected.shape
     scores = y[: images * classes].reshape(images, classes).astype(np.float64)
     labels = y[images * classes :].view(np.int32)
-    error = float(cupy.linalg.norm(scores - expected) / cupy.linalg.norm(expected))
+    error = float(np.linalg.norm(scores - expected) / np.linalg.norm(expected))
     tolerance = reference.network_error(network, implementation.header)
     mismatched = int((labels != expected.argmax(axis=1)).sum())
     if not error <= tolerance:
@@ -140,7 +135,7 @@ class Bench:
         """
         bench, data = self._bench, self._data
         timing.refuse_distrusted(bench)
-        x = bench.guarded((images, *data.images.shape[1:]))
+        x = bench.guarded((images, data.network.input.channels, *data.network.image))
         w = bench.guarded((1,))
         y = bench.guarded((images * (data.classes + 1),))
         operations: dict[str, Operation] = {}
@@ -184,25 +179,28 @@ class Bench:
     def _from_host(self, one: Implementation, images: int) -> hosted.FromHost:
         """Its way from the host to the host, checked."""
         data = self._data
+        entering, _ = data.drawn(images)
         with checking.faults_named(one, "prepared"):
-            way = hosted.FromHost(data.network, images, data.classes, lambda chunk: self._prepared(one, chunk))
+            way = hosted.FromHost(
+                self._bench, data.network, entering, data.classes, lambda chunk: self._prepared(one, chunk)
+            )
         self._check_labels(one, way)
         return way
 
     def _check_labels(self, one: Implementation, way: hosted.FromHost) -> None:
-        chosen = self._data.chosen(len(way.images))
-        images, expected = self._data.images[chosen, 0].get(), self._data.scores[chosen].argmax(axis=1).get()
+        images, expected = self._data.drawn(len(way.images))
         with checking.faults_named(one, "called"):
-            mismatched = way.mismatched(images, expected)
+            mismatched = way.mismatched(images, expected.argmax(axis=1))
         if reason := too_many(one, mismatched, len(images)):
             raise Failed("wrong_result", f"{one.name}, from the host in chunks: {reason}")
 
     def _check(
         self, one: Implementation, operation: Operation, buffers: tuple[Guarded, Guarded, Guarded], poisoned: bool
     ) -> Row:
-        expected = self._data.draw(buffers[0].values)
+        images, expected = self._data.drawn(len(buffers[0].values))
+        self._bench.enter(cupy.asarray(images), buffers[0].values, self._data.network.input.scale)
         result = checking.checked_call(self._bench, one, operation, *buffers, poisoned)
-        verdict = judged(one, self._data.network, result, expected)
+        verdict = judged(one, self._data.network, result.get(), expected)
         if not verdict["ok"]:
             raise Failed("wrong_result", verdict["reason"])
         return verdict

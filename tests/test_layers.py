@@ -69,12 +69,16 @@ for number, images in enumerate(tests.ENTERING):
         arguments = (held, x, np.int64(images.size), np.int32(channels), pixels, np.float32(tests.SCALE))
         harness.function("enter")((2,), (32,), arguments)
         results[f"enter{number}{channels}"] = x
-compare = harness.function("compare")
+widen, compare = harness.function("widen"), harness.function("compare")
 for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
     arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
+    x, w, y = arrays
     partial = emulator.allocated((4, 6), np.float64)
     extents = (images, layer.C, layer.H, layer.W, layer.M, layer.K, layer.S, layer.P)
-    compare((4,), (256,), (*arrays, *map(np.int32, extents), partial))
+    taps = layer.C * layer.K * layer.K
+    wide = emulator.allocated((-(-layer.M // 4) * 4, taps), np.float64)
+    widen((2,), (32,), (w, wide, np.int32(layer.M), np.int64(taps)))
+    compare((4,), (256,), (x, wide, y, *map(np.int32, extents), partial))
     results[f"compare{number}"] = partial
 np.savez(out, **results)
 """

@@ -29,6 +29,7 @@ from warpbook.variants import Operation, Variant
 
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
 _BLOCKS, _THREADS = 1056, 256
+COMPARED_MAPS = 4  # MAPS of harness.cu
 
 # About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event.
 SPIN_CYCLES = 200_000
@@ -200,7 +201,7 @@ class GpuBench:
         self._kind = kernels
         self.device = require()
         module = project_module("harness", self.device.arch)
-        names = ("draw", "fill", "count_changed", "hash", "compare", "enter", "spin", "multiply_add")
+        names = ("draw", "fill", "count_changed", "hash", "widen", "compare", "enter", "spin", "multiply_add")
         self._kernels = {name: module.get_function(name) for name in names}
         self._kernels_of: dict[str, Kernels | None] = {}
         self._host: dict[str, np.ndarray] = {}
@@ -254,7 +255,10 @@ class GpuBench:
     def compare(self, layer: ConvLayer, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Difference:
         partial = cupy.empty((_BLOCKS, 6), np.float64)
         extents = [np.int32(extent) for extent in (len(x), *astuple(layer)[1:])]
-        self._launch("compare", x, w, y, *extents, partial)
+        maps, taps = -(-layer.M // COMPARED_MAPS) * COMPARED_MAPS, math.prod(layer.w_shape[1:])
+        wide = cupy.empty((maps, taps), np.float64)
+        self._launch("widen", w, wide, np.int32(layer.M), np.uint64(taps))
+        self._launch("compare", x, wide, y, *extents, partial)
         rows = partial.get()
         return Difference(
             max_abs_err=float(rows[:, 0].max()),

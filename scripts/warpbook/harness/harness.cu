@@ -61,38 +61,60 @@ struct Difference {
     word64 not_finite;
 };
 
-// Compares y with the float64 convolution of x and w. magnitude is the sum of |x||w| behind an output, its error's natural unit;
-// worst_ratio is the largest error over that unit. One output a thread and step; partial[block] for the host to merge.
+const int MAPS = 4; // that a thread compares at a place: each pixel is read and widened once for all of them
+
+// wide (groups, taps, MAPS) from w (M, taps): the weights of MAPS maps side by side, zeros where there are fewer.
+extern "C" __global__ void widen(const float* w, double* wide, int M, word64 taps)
+{
+    const word64 count = (M + MAPS - 1) / MAPS * taps * MAPS;
+    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < count; i += (word64)gridDim.x * blockDim.x) {
+        const word64 map = i / (taps * MAPS) * MAPS + i % MAPS;
+        wide[i] = map < M ? w[map * taps + i / MAPS % taps] : 0;
+    }
+}
+
+// Compares y with the float64 convolution of x and widened w. magnitude is the sum of |x||w| behind an output, its error's
+// natural unit; worst_ratio is the largest error over that unit. One place of MAPS maps a thread and step; partial[block] for
+// the host to merge.
 extern "C" __global__ void compare(
-    const float* x, const float* w, const float* y, int N, int C, int H, int W, int M, int K, int S, int P,
+    const float* x, const double* wide, const float* y, int N, int C, int H, int W, int M, int K, int S, int P,
     Difference* partial)
 {
     const int H_out = (H + 2 * P - K) / S + 1, W_out = (W + 2 * P - K) / S + 1;
-    const word64 outputs = (word64)N * M * H_out * W_out;
+    const int groups = (M + MAPS - 1) / MAPS;
+    const word64 area = (word64)H_out * W_out, places = N * groups * area;
     Difference mine = {0, 0, 0, 0, 0, 0};
-    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < outputs; i += (word64)gridDim.x * blockDim.x) {
-        const int column = i % W_out;
-        const int row = i / W_out % H_out;
-        const int map = i / ((word64)W_out * H_out) % M;
-        const word64 image = i / ((word64)W_out * H_out * M);
-        double sum = 0, magnitude = 0;
+    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < places; i += (word64)gridDim.x * blockDim.x) {
+        const int column = i % W_out, row = i / W_out % H_out, group = i / area % groups;
+        const word64 image = i / area / groups;
+        double sum[MAPS] = {0}, magnitude[MAPS] = {0};
         for (int c = 0; c < C; ++c)
-            for (int p = 0; p < K; ++p)
-                for (int q = 0; q < K; ++q) {
-                    const int above = row * S + p - P, left = column * S + q - P;
-                    if (above < 0 || above >= H || left < 0 || left >= W) continue;
-                    const double product = (double)x[((image * C + c) * H + above) * W + left]
-                                         * (double)w[(((word64)map * C + c) * K + p) * K + q];
-                    sum += product;
-                    magnitude += fabs(product);
+            for (int p = 0; p < K; ++p) {
+                const int above = row * S + p - P;
+                if (above < 0 || above >= H) continue;
+                const float* pixels = x + ((image * C + c) * H + above) * W;
+                const double2* weights = (const double2*)wide + (((word64)group * C + c) * K + p) * K * (MAPS / 2);
+                for (int q = 0; q < K; ++q, weights += MAPS / 2) {
+                    const int left = column * S + q - P;
+                    if (left < 0 || left >= W) continue;
+                    const double pixel = pixels[left];
+                    for (int m = 0; m < MAPS; ++m) {
+                        // Exact: both have 24 bits.
+                        const double product = pixel * (m % 2 ? weights[m / 2].y : weights[m / 2].x);
+                        sum[m] += product;
+                        magnitude[m] += fabs(product);
+                    }
                 }
-        const double err = fabs((double)y[i] - sum);
-        if (!isfinite(err)) { ++mine.not_finite; continue; }
-        mine.max_abs_err = fmax(mine.max_abs_err, err);
-        if (err > 0) mine.worst_ratio = fmax(mine.worst_ratio, err / magnitude);
-        mine.max_magnitude = fmax(mine.max_magnitude, magnitude);
-        mine.square_err += err * err;
-        mine.square_ref += sum * sum;
+            }
+        for (int m = 0; m < MAPS && group * MAPS + m < M; ++m) {
+            const double err = fabs((double)y[(image * M + group * MAPS + m) * area + i % area] - sum[m]);
+            if (!isfinite(err)) { ++mine.not_finite; continue; }
+            mine.max_abs_err = fmax(mine.max_abs_err, err);
+            if (err > 0) mine.worst_ratio = fmax(mine.worst_ratio, err / magnitude[m]);
+            mine.max_magnitude = fmax(mine.max_magnitude, magnitude[m]);
+            mine.square_err += err * err;
+            mine.square_ref += sum[m] * sum[m];
+        }
     }
     __shared__ Difference all[256];
     all[threadIdx.x] = mine;

@@ -13,7 +13,8 @@ from warpbook.units import MISSING
 
 HOSTED = (
     "of ours, the time from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the "
-    "work, in the fastest of several ways to share the images among them, and what that is over the larger of the copies alone and the GPU time; "
+    "work, in the fastest of several ways to share the images among them, and what that is over the larger of the "
+    "copies alone and the GPU time; "
 )
 
 

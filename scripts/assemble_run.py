@@ -7,7 +7,8 @@ import re
 import shutil
 import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,20 @@ def run_id_of(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
     return f"{ended:%Y%m%d}-{slug}-{digest[:6]}"
 
 
+def write(frames: Mapping[Table, pd.DataFrame], run: Path) -> None:
+    """Write a run's tables and its traces, each in a process of its own: the longest takes half of the time of all."""
+    with ProcessPoolExecutor() as pool:
+        traces = pool.submit(perfetto.write, frames[tables.ACTIVITIES], run / "traces")
+        written = [pool.submit(_write, table, frames.get(table), run / table.name) for table in tables.RUN_TABLES]
+        traces.result()
+        for one in written:
+            one.result()
+
+
+def _write(table: Table, frame: pd.DataFrame | None, path: Path) -> None:
+    table.write([] if frame is None else frame.to_dict("records"), path)
+
+
 def packed_bytes(paths: Iterable[Path]) -> dict[Path, int]:
     """Bytes that each file takes in an archive, which compresses those that are not gzipped yet."""
     return {
@@ -122,9 +137,7 @@ def assemble(
     frames[tables.OP_TIMES] = summaries.summarised(frames[tables.SAMPLES], machine)
     with written_whole(out) as run:
         run.mkdir()
-        for table in tables.RUN_TABLES:
-            table.write(frames[table].to_dict("records") if table in frames else [], run / table.name)
-        perfetto.write(frames[tables.ACTIVITIES], run / "traces")
+        write(frames, run)
         (run / "profiles").mkdir()
         tables_bytes = sum(packed_bytes(run / table.name for table in tables.RUN_TABLES).values())
         left_out = keep_reports(reports, run / "profiles", max(0, RUN_LIMIT_BYTES - tables_bytes))

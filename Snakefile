@@ -63,9 +63,10 @@ os.environ[machine.TARGET] = json.dumps(PLAN.promised and asdict(PLAN.promised))
 os.environ[sharing.GPUS] = str(GPUS)
 
 # A measurement holds the machine's measuring lock, or that of one of several GPUs. On a GPU, and with cores to spare, the
-# next job may start and load meanwhile; it waits at the lock. A timing of the CPU takes every core. The resource `measuring`
-# counts jobs that measure or use the GPU, two for each; no cluster knows it, whereas `gpu` would be a request for one.
-AT_ONCE = 2 * GPUS
+# next job may start and load meanwhile, two where there are eight cores: loading takes as long as measuring. They wait at the
+# lock. A timing of the CPU takes every core. The resource `measuring` counts jobs that measure or use the GPU; no cluster
+# knows it, whereas `gpu` would be a request for one.
+AT_ONCE = (3 if workflow.cores >= 8 * GPUS else 2) * GPUS
 MEASURING_THREADS = {
     "cpu": workflow.cores,
     "gpu": workflow.cores if GPUS == 1 and workflow.cores < 4 else max(1, workflow.cores // AT_ONCE),

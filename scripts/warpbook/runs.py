@@ -159,14 +159,20 @@ def of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run
     """The newest sound archived run of each GPU model other than a run's, with a network of the same shapes, timed
     under the same protocol."""
     found: dict[str, Run] = {}
-    shapes = run.record["networks"][network]["shapes_sha256"]
     for other in reversed(on_gpus(folder)):
-        name, held = other.device_name("gpu"), other.record["networks"].get(network)
-        if name == run.device_name("gpu") or name in found or not held or held["shapes_sha256"] != shapes:
+        name = other.device_name("gpu")
+        if name == run.device_name("gpu") or name in found or not _alike(run, other, network):
             continue
-        if other.record["protocol"] == run.record["protocol"] and (proven := _proven(other)):
+        if proven := _proven(other):
             found[name] = proven
     return list(found.values())
+
+
+def of_its_model_before(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+    """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
+    the same protocol, the newest first."""
+    older = (one for one in _before(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
+    return [proven for one in older if _alike(run, one, network) and (proven := _proven(one))]
 
 
 def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
@@ -181,8 +187,18 @@ def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, 
 
 def archived_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
     """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
-    older = [one for one in _holding(network, folder)[0] if one.record["ended"] < run.record["ended"]]
-    return next((proven for one in older if (proven := _proven(one))), None)
+    return next((proven for one in _before(run, network, folder) if (proven := _proven(one))), None)
+
+
+def _before(run: Run, network: str, folder: Path) -> list[Run]:
+    """Archived runs with a GPU that hold a network and ended before `run`, the newest first."""
+    return [one for one in _holding(network, folder)[0] if one.record["ended"] < run.record["ended"]]
+
+
+def _alike(run: Run, other: Run, network: str) -> bool:
+    """Whether another run holds a network of the shapes that a run has it in, timed under the same protocol."""
+    held = [one.record["networks"].get(network, {}).get("shapes_sha256") for one in (run, other)]
+    return bool(held[0] and held[0] == held[1] and run.record["protocol"] == other.record["protocol"])
 
 
 def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:

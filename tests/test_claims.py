@@ -117,7 +117,8 @@ def test_a_claim_about_what_the_study_lacks_is_not_testable_and_says_so(ev):
     assert judged.reason == "the study has no layer or size with K = 7"
 
 
-def test_without_counters_claims_about_them_are_not_testable(archive, rewritten, evidence_of):
+def test_without_counters_claims_about_them_are_not_testable(archive, rewritten, evidence_of, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # where no older run has any
     rewritten(archive, "counters.csv", lambda content: content.splitlines(keepends=True)[0])
     variant = SHIPPED["shared_input"]
     judged = evidence_of(archive).claims.judge(variant, variant.header.claims[0])

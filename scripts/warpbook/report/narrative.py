@@ -15,7 +15,7 @@ from jinja2 import FileSystemLoader, StrictUndefined, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from warpbook import units
+from warpbook import tables, units
 from warpbook.errors import UserError, nearest
 from warpbook.files import PROJECT
 from warpbook.harness.supervision import Failed, bound, supervised
@@ -82,7 +82,8 @@ class Figures:
         values = [call.value(metric) if call else None for call in (before, after)]
         if values[0] is None or values[1] is None:
             return NOT_MEASURED
-        return counters.amount(values[0] - values[1], metric)
+        older = self._ev.selection.borrowed.get(tables.COUNTERS)
+        return counters.amount(values[0] - values[1], metric) + (f" (run {older.run_id})" if older else "")
 
     def launching(self, variant: str) -> str:
         """That Python's launching paces a variant's calls, as a sentence; empty where it does not."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook import profilers
+from warpbook import profilers, tables
 from warpbook.profiling.counters import DURATION
 from warpbook.report.evidence import Evidence
 from warpbook.spans import covered, length, united
@@ -128,6 +128,7 @@ def agreements(ev: Evidence) -> list[Agreement]:
     Libraries are left out: a traced program holds the algorithms that they try, and lose, in their first call.
     """
     agreed = []
+    counted_beside = tables.COUNTERS not in ev.selection.borrowed  # tools are compared within one run
     tools = [tool for tool in profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]
     for variant in ev.ranking.measured("gpu", peers=False):
         for layer in ev.layers:
@@ -140,7 +141,7 @@ def agreements(ev: Evidence) -> list[Agreement]:
                 continue
             ms = {tool: float((kernels.end_ns - kernels.start_ns).sum()) / 1e6 for tool, kernels in seen.items()}
             launches = max(map(len, seen.values()))
-            call = ev.counters.calls.get((variant.name, layer.name))
+            call = ev.counters.calls.get((variant.name, layer.name)) if counted_beside else None
             total_ns = call.value(DURATION) if call else None
             if call and total_ns and (call.images == size or call.cut):
                 ms["ncu"] = total_ns / call.made * launches / 1e6

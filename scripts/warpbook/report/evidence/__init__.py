@@ -2,7 +2,8 @@
 
 CPU figures come from this machine's run, GPU figures from this machine or from an archived run. A recorded figure is
 used only while it is still about the same thing: the variant's sources, the compile options, the study's shapes and
-the measuring policy. Everything else is listed with its reason, and is in no table, chart or headline.
+the measuring policy. Everything else is listed with its reason, and is in no table, chart or headline. What a run holds
+only where it was asked to may come from an older one of the same GPU model, which is then named beside it.
 """
 
 from warpbook.plan import Plan
@@ -71,6 +72,14 @@ class Evidence(Scope):
         self.trust = Trust(self, self.selection)
         self.streams = Streams(self.selection)
         self.submitted = Submitted(self, self.builds)
+
+    @property
+    def cited(self) -> list[Run]:
+        """The runs that the report draws on: this machine's, that of the GPU's figures, and older ones of what that one
+        does not hold."""
+        older = {run.run_id: run for run in self.selection.borrowed.values() if run.run_id != self.local.run_id}
+        on_gpu = [self.gpu_run] if self.gpu_run and self.gpu_run is not self.local else []
+        return [self.local, *on_gpu, *older.values()]
 
 
 def load(plan: Plan, study: str, local: Run, imported: tuple[Imported, ...] = ()) -> Evidence:

@@ -249,6 +249,8 @@ class Claims:
         return call
 
     def _why_not_counted(self, variant: str) -> str:
+        if reason := self._counters.stale(variant):
+            return reason
         if self._counters.table.empty:
             return "hardware counters were not read in this run"
         failed = self._counters.failed((variant,))

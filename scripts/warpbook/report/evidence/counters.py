@@ -45,6 +45,14 @@ class Counters:
         frame = self.table[self.table.status != "ok"]
         return frame if variants is None else frame[frame.variant.isin(variants)]
 
+    def stale(self, variant: str) -> str:
+        """Why readings of a variant in an older run, which counters are taken from, are not shown; empty for one of
+        another reason."""
+        older = self._selection.borrowed.get(tables.COUNTERS)
+        known = self._scope.plan.variants.get(variant)
+        reason = self._selection.stale(known, older) if older and known else ""
+        return f"counters are of the older run {older.run_id}, but {reason}" if older and reason else ""
+
     @property
     def uncounted(self) -> dict[str, list[str]]:
         """What kept counters from being read: {reason: the calls that it kept from it}."""

@@ -45,11 +45,7 @@ class NetworkTimes:
 
     def stale(self, one: Implementation) -> str:
         """Why the recorded figures of an implementation are no longer about what stands here; empty when they are."""
-        rows = self._checks[self._checks.variant == one.name]
-        if self._scope.gpu_run is None or rows.empty:
-            return ""
-        recorded = next(iter({*rows.source_sha256} - {one.source_sha256}), one.source_sha256)
-        return self._selection.outdated(self._scope.gpu_run, "gpu", recorded, one.source_sha256)
+        return self._selection.stale_network(one, self._scope.gpu_run) if self._scope.gpu_run else ""
 
     @cached_property
     def left_out(self) -> dict[str, str]:
@@ -108,10 +104,12 @@ class NetworkTimes:
 
     @cached_property
     def _counters(self) -> pd.DataFrame:
-        if self._scope.gpu_run is None:
+        run = self._selection.run_with(tables.COUNTERS)
+        if run is None:
             return tables.COUNTERS.empty()
-        frame = self._scope.gpu_run.table(tables.COUNTERS)
-        return frame[(frame.network == self._scope.network.name) & (frame.layer == "")]
+        frame = run.table(tables.COUNTERS)
+        frame = frame[(frame.network == self._scope.network.name) & (frame.layer == "")]
+        return frame[frame.variant.isin(self._selection.implementations(run))]
 
     @cached_property
     def calls(self) -> dict[str, CountedCall]:

@@ -37,11 +37,6 @@ class Scope:
         return self.sizes[-1]
 
     @property
-    def cited(self) -> list[Run]:
-        """The runs that the report draws on, this machine's first."""
-        return [self.local, *([self.gpu_run] if self.gpu_run and self.gpu_run is not self.local else [])]
-
-    @property
     def arch(self) -> str:
         """The architecture that a kernel's resources are told for: the GPU's that is cited, else the newest built."""
         gpu = self.gpu_run.gpu if self.gpu_run else None

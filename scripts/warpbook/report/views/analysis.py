@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
-from warpbook import units
+from warpbook import tables, units
 from warpbook.networks import ConvLayer
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import origin
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.report.views.profiles import short_name
 from warpbook.units import MISSING
@@ -72,7 +74,7 @@ def in_full(ev: Evidence) -> InFull | None:
     if not counted:
         return None
     labels = _labels(counted)
-    return InFull(_kernels(ev, counted, labels, units.count(counted[0][2].images)), _bounds(counted, labels))
+    return InFull(_kernels(ev, counted, labels, units.count(counted[0][2].images)), _bounds(ev, counted, labels))
 
 
 def _counts(ev: Evidence, counted: list[Counted]) -> Counts:
@@ -93,11 +95,17 @@ def _labels(counted: list[Counted]) -> dict[str, str]:
 
 def _of(ev: Evidence, counted: list[str]) -> str:
     """What the counters are of, as a sentence: the run, the network, and the variants that have some and none."""
-    assert ev.gpu_run is not None  # which the counters are of
+    run = ev.selection.run_with(tables.COUNTERS)
+    assert run is not None and ev.gpu_run is not None  # which the counters are of, and the times
     others = [variant.name for variant in ev.ranking.measured("gpu") if variant.name not in counted]
-    without = f"; none are of {', '.join(others)}, whose programs were not watched on this network" if others else ""
+    older = run is not ev.gpu_run
+    changed = " there, or whose sources are others today" if older else ""
+    without = (
+        f"; none are of {', '.join(others)}, whose programs were not watched on this network{changed}" if others else ""
+    )
     which = "every variant with a figure" if not others else ", ".join(counted)
-    return f"They are of the run {ev.gpu_run.run_id} and the network {ev.network.name}: of {which}{without}."
+    said = f"They are of the run {run.run_id} and the network {ev.network.name}: of {which}{without}."
+    return f"{said} The run {ev.gpu_run.run_id}, which the times are of, holds none." if older else said
 
 
 def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
@@ -116,14 +124,14 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
         "of each variant's call, not the longest alone; numbered are the variants of the table above; the small grey "
         f"points are the others, whose figures are in the supplement. {_roof(ev)} "
         "Operations are the useful ones, those of the direct method on the layer, whatever a call does for "
-        f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope.",
+        f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope."
+        f"{origin.sentence(ev, tables.COUNTERS)}",
     )
 
 
 def _roof(ev: Evidence) -> str:
     """What the roof is made of, as a sentence."""
-    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # which the counters are of
-    gpu = ev.gpu_run.gpu
+    gpu = counted_on(ev)
     copy, peak = gpu["copy_gb_per_s"] / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
     dashed = ""
     if "fp32_gflop_per_s" in gpu:
@@ -133,6 +141,13 @@ def _roof(ev: Evidence) -> str:
         f"The roof: copy bandwidth as measured, {units.significant(copy, 3)} TB/s, and the FP32 peak by specification, "
         f"{units.significant(peak, 3)} TFLOP/s{dashed}."
     )
+
+
+def counted_on(ev: Evidence) -> dict[str, Any]:
+    """The GPU that counters were read on, as its run describes it."""
+    run = ev.selection.run_with(tables.COUNTERS)
+    assert run is not None and run.gpu is not None  # which the counters are of
+    return run.gpu
 
 
 def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], images: str) -> Table:
@@ -145,7 +160,8 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
         "more, the share in which they could issue and another warp did (not selected). Of the whole call: useful "
         "operations, those of the direct method on the layer, a second and for each byte that DRAM moves, whatever "
         "unit does them; FP32 operations done for each useful one, more than 1 where some are on padding, less where "
-        "the method does fewer or tensor cores and half precision do them.",
+        "the method does fewer or tensor cores and half precision do them."
+        f"{origin.sentence(ev, tables.COUNTERS)}",
         (
             *words("Variant", "Layer", "Kernel"),
             *numbers(*SHARES),
@@ -200,12 +216,13 @@ def bound(call: CountedCall) -> str:
     return f"{short_name(call.longest.kernel)}, {units.percent(share, 0)} of the call's kernel time: {sentence}"
 
 
-def _bounds(counted: list[Counted], labels: dict[str, str]) -> Table:
+def _bounds(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
     return Table(
         "analysis-bound",
         "What bounds each kernel, by rule: the unit nearest its peak bounds it from "
         f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
-        "throughput is of the cycles in which it was active, the others' of all.",
+        "throughput is of the cycles in which it was active, the others' of all."
+        f"{origin.sentence(ev, tables.COUNTERS)}",
         words("Variant", "Layer", "What bounds it"),
         tuple((labels[variant.name], layer.name, bound(call)) for variant, layer, call in counted),
         "sentences",
@@ -220,14 +237,13 @@ def _named(ev: Evidence) -> list[str]:
 
 
 def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
-    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # which the counters are of
-    copy = ev.gpu_run.gpu["copy_gb_per_s"]
+    copy = counted_on(ev)["copy_gb_per_s"]
     places = {name: place for place, name in enumerate(_named(ev))}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return Table(
         "analysis-few",
         f"How busy the device is under the first kernel, each step from it to the best, and the fastest library. "
-        f"{busy_words('the whole call', 'its longest kernel', copy)}",
+        f"{busy_words('the whole call', 'its longest kernel', copy)}{origin.sentence(ev, tables.COUNTERS)}",
         (*words("Variant", "Layer"), *numbers(*BUSY_HEAD)),
         tuple((labels[variant.name], layer.name, *busy(call, copy)) for variant, layer, call in shown),
         "dense",
@@ -263,7 +279,8 @@ def busy(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
 
 
 def _notes(ev: Evidence) -> list[str]:
-    assert ev.gpu_run is not None  # which the counters are of
+    run = ev.selection.run_with(tables.COUNTERS)
+    assert run is not None  # which the counters are of
     notes = [
         f"No hardware counters{' of ' + ', '.join(places) if ev.counters.counted else ''}: {reason}."
         for reason, places in ev.counters.uncounted.items()
@@ -271,7 +288,7 @@ def _notes(ev: Evidence) -> list[str]:
     if ev.counters.unread:
         notes.append(f"Nsight Compute gave no reading of {', '.join(ev.counters.unread)}.")
     start = f"{ev.network.name}-"
-    reports = (name for name in ev.gpu_run.record.get("reports_left_out", []) if name.endswith(".ncu-rep"))
+    reports = (name for name in run.record.get("reports_left_out", []) if name.endswith(".ncu-rep"))
     left_out = [Path(name).stem.removeprefix(start) for name in reports if name.startswith(start)]
     if left_out:
         every = len(left_out) == len({one.name for one, *_ in ev.counters.counted})

@@ -4,12 +4,12 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from warpbook import units
+from warpbook import tables, units
 from warpbook.claims import QUANTITIES, RATIOS, RESOURCES, TIMES, Claim
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.claims import VERDICTS, Figure, Judged
-from warpbook.report.views import cells
+from warpbook.report.views import cells, origin
 from warpbook.report.views.parts import Cell, Table, words
 
 SHARES = {"fma_share", "fp32_peak_share"}
@@ -77,7 +77,15 @@ def _example(ev: Evidence) -> str:
     refuted = [one for one in ev.claims.refuted if one.claim.says and one.figures]
     chain = [step.name for step in ev.ranking.chain(ev.ranking.best)] if ev.ranking.best else []
     refuted.sort(key=lambda one: one.variant not in chain)
-    return next((f"{one.variant}, {_expected(one)} ({tested(one.claim)}): {figures(one)}" for one in refuted), "")
+    return next(
+        (f"{one.variant}, {_expected(one)} ({tested(one.claim)}){_where(ev, one)}: {figures(one)}" for one in refuted),
+        "",
+    )
+
+
+def _where(ev: Evidence, judged: Judged) -> str:
+    """The run that a claim's counters are of where that is not the run of the times."""
+    return origin.within(ev, tables.COUNTERS) if judged.claim.counter or judged.claim.quantity == "fma_share" else ""
 
 
 def of(ev: Evidence, variant: str) -> tuple[Told, ...]:
@@ -102,7 +110,7 @@ def _listed(ev: Evidence, id: str, caption: str, judged: list[Judged]) -> Table:
     return Table(
         id,
         f"{caption} A change is over the variant named beside, a value of the variant itself: a test may hold for one "
-        f"and not for another. At {units.count(ev.largest)} images where a figure names no number.",
+        f"and not for another. At {units.count(ev.largest)} images where a figure names no number.{_counted(ev)}",
         words("Variant", "Expected", "Tested", "Verdict", "Figures"),
         tuple(
             (_compared(ev, one), _expected(one), tested(one.claim), cells.claim_verdict(one.verdict), figures(one))
@@ -110,6 +118,12 @@ def _listed(ev: Evidence, id: str, caption: str, judged: list[Judged]) -> Table:
         ),
         "claims",
     )
+
+
+def _counted(ev: Evidence) -> str:
+    """The run that counters are of where it is not that of the times."""
+    older = ev.selection.borrowed.get(tables.COUNTERS)
+    return f" Counters are of the older run {older.run_id}." if older else ""
 
 
 def _compared(ev: Evidence, judged: Judged) -> str:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from warpbook import runs, tables, units
 from warpbook.report.evidence import Evidence
 from warpbook.report.history import Headline, History, Measured, Model
-from warpbook.report.views import cells
+from warpbook.report.views import cells, origin
 from warpbook.report.views.parts import Cell, Column, Table, numbers, words
 from warpbook.runs import Run
 from warpbook.units import MISSING
@@ -92,6 +92,7 @@ def best_constants(ev: Evidence, others: Sequence[Run]) -> Table | None:
     head = words("Variant", "Where", "Other GPU", "Best constants here", "Best constants there")
     head += numbers("its time there", "times as long with ours")
     caption = "The fastest constants of each swept variant, and what another GPU loses with those that are best here."
+    caption += origin.sentence(ev, tables.SWEEP)
     return Table("best-constants", caption, head, tuple(rows), "dense") if rows else None
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpbook import runs, units
+from warpbook import runs, tables, units
 from warpbook.harness import precision
+from warpbook.precision_table import PRECISION
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import causes, cells, whole_network
+from warpbook.report.views import causes, cells, origin, whole_network
 from warpbook.report.views.parts import Cell
 from warpbook.variants import BASELINE, Variant
 
@@ -90,6 +91,7 @@ def view(ev: Evidence) -> Executive | None:
     steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
     chain = {one.name for one in ranking.chain(best)}
     cause = causes.sentences(ev, best)
+    counted = origin.within(ev, tables.COUNTERS)
     taken = [one for one in steps if one.name in chain]
     return Executive(
         time=cells.timed(ev.times.total(best.name, ev.largest)),
@@ -108,7 +110,7 @@ def view(ev: Evidence) -> Executive | None:
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
         tests=_tests(ev, best),
-        cause=cause,
+        cause=f"{cause}, as counted{counted}" if cause and counted else cause,
         shares=bool(cause) and "analysis" in ev.study.sections,
         programs=tuple(_programs(ev, best)),
         spread=_spread(ev),
@@ -155,7 +157,7 @@ def _beside_direct(ev: Evidence, best: Variant) -> str:
     return (
         f"Over sums of {least} to {most} products and {rows.inputs.nunique()} ranges of inputs its error is at most "
         f"{precision.CLASS_RATIO} times that of {BASELINE}, FP32's class, in {int(rows.fp32_class.sum())} of "
-        f"{len(rows)} cases{others}."
+        f"{len(rows)} cases{origin.within(ev, PRECISION)}{others}."
     )
 
 

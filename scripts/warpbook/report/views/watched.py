@@ -1,8 +1,9 @@
 """What became of the hardware counter that a variant's header names."""
 
-from warpbook import units
+from warpbook import tables, units
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import origin
 from warpbook.variants import Variant
 
 _VERDICTS = {True: ", the direction expected", False: ", not as expected", None: ""}
@@ -30,14 +31,16 @@ def watched(ev: Evidence, variant: Variant) -> str:
         if call.cut and metric.endswith(".sum")
     ]
     images = units.count(calls[variant.name].images)
-    return f". At {images} images: {'; '.join(readings)}{''.join(scaled)}"
+    return f". At {images} images{origin.within(ev, tables.COUNTERS)}: {'; '.join(readings)}{''.join(scaled)}"
 
 
 def _why_not(ev: Evidence, variant: Variant) -> str:
     sides = (variant.header.builds_on, variant.name)
     failed = ev.counters.failed(sides)
     if len(failed):
-        return f"; it was not read: {failed.reason.iloc[0]}"
+        return f"; it was not read{origin.within(ev, tables.COUNTERS)}: {failed.reason.iloc[0]}"
     lacking = [name for name in sides if not any(place[0] == name for place in ev.counters.calls)]
     programs = "whose program is" if len(lacking) == 1 else "whose programs are"
-    return f"; it was not read for {' and '.join(lacking)}, {programs} not among those watched here"
+    older = ev.selection.borrowed.get(tables.COUNTERS)
+    here = f"in the run {older.run_id}, or of other sources there" if older else "here"
+    return f"; it was not read for {' and '.join(lacking)}, {programs} not among those watched {here}"

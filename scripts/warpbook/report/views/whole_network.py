@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
+from warpbook import tables, units
 from warpbook.implementations import Implementation
 from warpbook.profiling.counters import DURATION, CountedCall
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import analysis, cells, profiles
+from warpbook.report.views import analysis, cells, origin, profiles
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 
@@ -69,7 +69,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
         else None,
         _beside(ev, shown) if shown else None,
         _kernels(ev, ours, call) if ours and call else None,
-        f"What bounds {ours.name}: {analysis.bound(call)}" if ours and call else "",
+        f"What bounds {ours.name}{origin.within(ev, tables.COUNTERS)}: {analysis.bound(call)}" if ours and call else "",
         tuple(_problems(ev)),
     )
 
@@ -156,8 +156,7 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
 
 def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
     """The kernels of one call in the order of their first launches."""
-    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # which the counters are of
-    copy, whole = ev.gpu_run.gpu["copy_gb_per_s"], call.value(DURATION)
+    copy, whole = analysis.counted_on(ev)["copy_gb_per_s"], call.value(DURATION)
     rows: list[tuple[Cell, ...]] = []
     for kernel in dict.fromkeys(launch.kernel for launch in call.launches):
         launches = tuple(launch for launch in call.launches if launch.kernel == kernel)
@@ -168,7 +167,8 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
     return Table(
         "networks-kernels",
         f"Kernels of {ours.name} at {units.count(call.images)} images, one by one under Nsight Compute: launches, time "
-        f"and its share. {analysis.busy_words('all launches', 'the longest', copy)}",
+        f"and its share. {analysis.busy_words('all launches', 'the longest', copy)}"
+        f"{origin.sentence(ev, tables.COUNTERS)}",
         (*words("Kernel"), *numbers("Launches", "Time", "Share", *analysis.BUSY_HEAD)),
         tuple(rows),
         "dense",
@@ -193,5 +193,5 @@ def _problems(ev: Evidence) -> list[str]:
             found[str(check.reason)] = None
     ours = ev.networks.fastest(ev.largest, peers=False)
     if ours and (reason := ev.networks.uncounted.get(ours.name)):
-        found[f"no hardware counters of {ours.name}: {reason}"] = None
+        found[f"no hardware counters of {ours.name}{origin.within(ev, tables.COUNTERS)}: {reason}"] = None
     return list(found)

@@ -6,8 +6,10 @@ import pandas as pd
 
 from warpbook import reference, units
 from warpbook.harness import precision
+from warpbook.precision_table import PRECISION
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Tally
+from warpbook.report.views import origin
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 from warpbook.variants import BASELINE, Variant
@@ -109,7 +111,7 @@ def _errors(ev: Evidence) -> Errors | None:
     if rows.empty:
         return None
     drawn = rows[(rows.status == "ok") & (rows.inputs == "reals")]
-    return Errors(None if drawn.empty else _over_length(ev, drawn), _ranges(rows))
+    return Errors(None if drawn.empty else _over_length(ev, drawn), _ranges(ev, rows))
 
 
 def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
@@ -121,11 +123,12 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
         f"over a dashed line at {precision.CLASS_RATIO} times the error of {BASELINE}.",
         f"Error against float64 on random reals over the length of sums, {least} to {most} products; of layers with "
         f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {BASELINE} on the "
-        "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries.",
+        "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries."
+        f"{origin.sentence(ev, PRECISION)}",
     )
 
 
-def _ranges(rows: pd.DataFrame) -> Table:
+def _ranges(ev: Evidence, rows: pd.DataFrame) -> Table:
     kinds = [kind for kind in precision.EXPONENTS if kind in set(rows.inputs)]
     small, large, (x_exponent, w_exponent) = (precision.EXPONENTS[kind] for kind in ("small", "large", "subnormal"))
     return Table(
@@ -135,7 +138,8 @@ def _ranges(rows: pd.DataFrame) -> Table:
         f"where it is more. reals: x and w in [−1, 1); small "
         f"and large: x times 2^{small[0]} and 2^{large[0]}; mixed: each pixel times 2^e, e from "
         f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: x times 2^{x_exponent}, which FP32 "
-        f"holds as subnormal numbers, and w times 2^{w_exponent}.".replace("^-", "^−"),
+        f"holds as subnormal numbers, and w times 2^{w_exponent}.".replace("^-", "^−")
+        + origin.sentence(ev, PRECISION),
         (
             *words("Variant", "Claims"),
             *numbers(*kinds, "In FP32's class", "Longest sum beyond"),

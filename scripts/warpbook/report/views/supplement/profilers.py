@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from warpbook import units
+from warpbook import tables, units
 from warpbook.profilers import NAMES
 from warpbook.report import traces
 from warpbook.report.evidence import Evidence
 from warpbook.report.traces import Agreement, Overhead
+from warpbook.report.views import origin
 from warpbook.report.views.parts import Table, numbers, words
 from warpbook.report.views.profiles import nvprof_table
 from warpbook.report.views.program_output import other_sets
@@ -100,9 +101,12 @@ def _watched(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
     programs = traces.programs(ev, tool)
     if programs:
         return f"{programs} programs"
-    if tool == "ncu" and ev.counters.counted:
-        return f"{len(ev.counters.counted)} calls"
-    return state["missing"] or "not asked for"
+    calls = f"{len(ev.counters.counted)} calls" if tool == "ncu" and ev.counters.counted else ""
+    elsewhere = origin.within(ev, tables.COUNTERS)
+    if calls and not elsewhere:
+        return calls
+    missing: str = state["missing"] or "not asked for"
+    return f"{missing}; {calls}{elsewhere}" if calls else missing
 
 
 def _agreements(agreed: list[Agreement]) -> Agreements:

@@ -8,6 +8,7 @@ import yaml
 from warpbook import data, tables, units, weights
 from warpbook.networks import Network
 from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.selection import BORROWED
 from warpbook.report.views.parts import Table, words
 from warpbook.runs import Run
 from warpbook.table import Column
@@ -120,6 +121,9 @@ def _run(ev: Evidence, run: Run, place: int) -> Table:
 
 
 def _cited_for(ev: Evidence, run: Run) -> str:
+    if run is not ev.local and run is not ev.gpu_run:
+        kinds = [BORROWED[table] for table, older in ev.selection.borrowed.items() if older is run]
+        return f"What the run of the GPU figures holds none of: {', '.join(kinds)}"
     if run is not ev.local:
         return "GPU figures"
     return "CPU and GPU figures" if ev.gpu_run is ev.local else "CPU figures and builds"

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from warpbook import units
+from warpbook import tables, units
 from warpbook.extras import WHOLE
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import origin
 from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
 from warpbook.units import MISSING
 
@@ -42,7 +43,7 @@ class AaTests:
 
 @dataclass(frozen=True)
 class Trust:
-    """Each None where the run was not asked for it."""
+    """Each None where no run that may be drawn on was asked for it."""
 
     aa_tests: AaTests | None
     attacks: Table | None
@@ -70,7 +71,7 @@ class Sweep:
 
 
 def view(ev: Evidence) -> Trust:
-    """Of the run that GPU figures come from."""
+    """Of the run that GPU figures come from, or of an older one that was asked for what that was not."""
     return Trust(
         aa_tests=None if ev.trust.aa_tests.empty else _aa_tests(ev),
         attacks=None if ev.trust.attacks.empty else _attacks(ev),
@@ -110,7 +111,7 @@ def _attacks(ev: Evidence) -> Table:
     return Table(
         "trust-attack-table",
         f"Kernels and launchers that the harness was tried with on {ev.device_name('gpu')}, and the check that caught "
-        "each. “mine” is the attacking variant.",
+        f"each. “mine” is the attacking variant.{origin.sentence(ev, tables.ATTACKS)}",
         words("A kernel that …", "Result", "Status", "The words of the check"),
         tuple(
             (f"… {row['attack']}", "caught" if row["caught"] else "MISSED", _plain(row["status"]), row["reason"])
@@ -126,7 +127,7 @@ def _sanitizer(ev: Evidence) -> Table:
     return Table(
         "trust-sanitizer-table",
         f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on the "
-        f"layers of all networks and on ragged shapes, {tried}",
+        f"layers of all networks and on ragged shapes, {tried}{origin.sentence(ev, tables.SANITIZER)}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
         tuple(_sanitized(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )
@@ -171,6 +172,7 @@ def _sweep(ev: Evidence, name: str, rows: pd.DataFrame) -> Sweep:
             f"sweep-{name}",
             figures.parameters.sweep(rows),
             f"Kernel times of {name} for every block shape and coarsening.",
-            f"Kernel time in ms of {name} for every configuration, the fastest in bold.",
+            f"Kernel time in ms of {name} for every configuration, the fastest in bold."
+            f"{origin.sentence(ev, tables.SWEEP)}",
         ),
     )

@@ -1,0 +1,286 @@
+"""Figures that the study's GPU run does not hold, from an older archived run that does."""
+
+import gzip
+import io
+import json
+import re
+import shutil
+import zipfile
+
+import pytest
+
+from warpbook import implementations, runs, tables
+from warpbook.precision_table import PRECISION
+from warpbook.report import narrative, traces
+from warpbook.report.evidence.selection import BORROWED
+from warpbook.report.views import analysis, claims, executive, watched, whole_network
+from warpbook.report.views.supplement import correctness, profilers, provenance, trust
+
+OWN = "20261124-nvidia-h200-000001"
+OLDER = "20261120-nvidia-h200-000002"
+LATER, EARLIER = ("2026-11-24T00:00:00+00:00", "2026-11-20T00:00:00+00:00")
+ASKED_FOR = [tables.COUNTERS, tables.SANITIZER, tables.ATTACKS, PRECISION]
+"""Tables of BORROWED that the archived run holds."""
+
+
+def heads_alone(packed: dict[str, bytes], names: set[str]) -> dict[str, bytes]:
+    """The files of a run with no rows in some of its tables."""
+    emptied = {}
+    for name, content in packed.items():
+        if name in names and name.endswith(".gz"):
+            content = gzip.compress(gzip.decompress(content).split(b"\n", 1)[0] + b"\n")
+        emptied[name] = content.split(b"\n", 1)[0] + b"\n" if name in names and name.endswith(".csv") else content
+    return emptied
+
+
+def packed_as(path, files, run_id, ended):
+    record = json.loads(files["run.json"]) | {"run_id": run_id, "ended": ended}
+    with zipfile.ZipFile(path / f"{run_id}.zip", "w") as archive:
+        for name, content in (files | {"run.json": json.dumps(record).encode()}).items():
+            archive.writestr(name, content)
+    return path / f"{run_id}.zip"
+
+
+@pytest.fixture(scope="module")
+def made(newest_archive, tmp_path_factory):
+    """(a run without what it was not asked for, an older one that holds nothing else)."""
+    folder = tmp_path_factory.mktemp("made")
+    with zipfile.ZipFile(newest_archive) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    checks = tables.NETWORK_CHECKS.read(io.BytesIO(files["network_checks.csv"]), "network_checks.csv")
+    today = {name: one.source_sha256 for name, one in implementations.discover().items()}
+    checks["source_sha256"] = checks.variant.map(today).fillna(checks.source_sha256)
+    tables.NETWORK_CHECKS.write(checks.to_dict("records"), folder / "network_checks.csv")
+    files["network_checks.csv"] = (folder / "network_checks.csv").read_bytes()
+    kept = {table.name for table in (*ASKED_FOR, tables.BUILDS, tables.NETWORK_CHECKS)}
+    own = heads_alone(files, {table.name for table in BORROWED})
+    return (
+        packed_as(folder, own, OWN, LATER),
+        packed_as(folder, heads_alone(files, {table.name for table in tables.RUN_TABLES} - kept), OLDER, EARLIER),
+    )
+
+
+@pytest.fixture
+def older(made, tmp_path, monkeypatch):
+    """The older run, a copy, the only one archived."""
+    folder = tmp_path / runs.ARCHIVES
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return shutil.copy(made[1], folder)
+
+
+@pytest.fixture
+def evidence(made, older, evidence_of):
+    """Make the evidence of the run that lacks counters and the like."""
+    return lambda: evidence_of(made[0])
+
+
+def rerecorded(rewritten, path, change):
+    """A run with another record."""
+
+    def rewrite(content):
+        record = json.loads(content)
+        change(record)
+        return json.dumps(record).encode()
+
+    return rewritten(path, "run.json", rewrite)
+
+
+def test_what_a_run_does_not_hold_is_shown_of_an_older_one(evidence, ev):
+    shown = evidence()
+    assert {table.name: run.run_id for table, run in shown.selection.borrowed.items()} == {
+        table.name: OLDER for table in ASKED_FOR
+    }
+    assert shown.counters.calls == ev.counters.calls
+    assert "fused" in shown.networks.calls
+    assert len(shown.trust.attacks) == len(ev.trust.attacks)
+    assert len(shown.trust.sanitizer) == len(ev.trust.sanitizer)
+    assert len(shown.checks.errors) == len(ev.checks.errors)
+    assert shown.times.op("direct", "conv1", 10_000) == ev.times.op("direct", "conv1", 10_000)
+    assert [one.verdict for one in shown.claims.judged] == [one.verdict for one in ev.claims.judged]
+
+
+def test_captions_name_the_older_run_that_they_are_of(evidence):
+    shown = evidence()
+    counts, in_full, harness = analysis.view(shown).counts, analysis.in_full(shown), trust.view(shown)
+    errors = correctness.view(shown).errors
+    told = [counts.few, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
+    for one in [*told, errors.figure, errors.ranges]:
+        assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
+    assert f"They are of the run {OLDER} and the network fa18" in counts.of
+    assert f"The run {OWN}, which the times are of, holds none." in counts.of
+    assert f"Counters are of the older run {OLDER}." in claims.in_full(shown).caption
+    assert f" in the run {OLDER}: " in watched.watched(shown, shown.plan.variants["shared_input"])
+    page = executive.view(shown)
+    assert page.cause.endswith(f", as counted in the run {OLDER}")
+    assert f" cases in the run {OLDER}" in page.tests.beside_direct
+    loads = ("constant_weights", "smsp__inst_executed_op_global_ld.sum", "conv1")
+    assert narrative.Figures(shown).counter_fall(*loads).endswith(f" (run {OLDER})")
+    (counted,) = (row for row in profilers.view(shown).table.rows if row[0] == "Nsight Compute")
+    assert counted[-1].endswith(f"; {len(shown.counters.counted)} calls in the run {OLDER}")
+
+
+def test_the_older_run_is_cited_with_what_it_is_cited_for(evidence):
+    shown = evidence()
+    assert [run.run_id for run in shown.cited] == [OWN, OLDER]
+    facts = dict(provenance.view(shown).runs[1].table.rows)
+    assert facts["Cited for"].startswith("What the run of the GPU figures holds none of: hardware counters, ")
+
+
+def test_shares_of_a_peak_are_of_the_older_run_s_machine(evidence, older, rewritten):
+    def change(record):
+        record["machine"]["gpu"] |= {"copy_gb_per_s": 1234.0, "peak_gflop_per_s": {"fp32": 43210.0}}
+
+    rerecorded(rewritten, older, change)
+    counts = analysis.view(evidence()).counts
+    assert "1.23\u202fTB/s" in counts.few.caption
+    assert (
+        "copy bandwidth as measured, 1.23 TB/s, and the FP32 peak by specification, 43.2 TFLOP/s"
+        in counts.roofline.caption
+    )
+
+
+@pytest.fixture
+def judged():
+    """A claim on a hardware counter of a variant that the archived run counted, held against some evidence."""
+
+    def judge(shown, name):
+        variant = shown.plan.variants[name]
+        return shown.claims.judge(variant, next(one for one in variant.header.claims if one.counter))
+
+    return judge
+
+
+def test_a_variant_whose_sources_changed_since_has_no_counters_of_the_older_run(evidence, older, rewritten, judged):
+    rerecorded(rewritten, older, lambda record: record["variants"]["shared_input"].update(source_sha256="0" * 64))
+    shown = evidence()
+    counted = {name for name, _ in shown.counters.calls}
+    assert "direct" in counted
+    assert "shared_input" not in counted
+    assert "shared_input" not in set(shown.trust.sanitizer.variant)
+    assert shown.times.op("shared_input", "conv1", 10_000)
+    said = judged(shown, "shared_input")
+    assert said.verdict == "not testable"
+    assert said.reason == f"counters are of the older run {OLDER}, but its sources changed after it was measured"
+    assert "none are of shared_input, whose programs were not watched on this network there, or whose sources are" in (
+        analysis.view(shown).counts.of
+    )
+    assert f"not among those watched in the run {OLDER}, or of other sources there" in watched.watched(
+        shown, shown.plan.variants["shared_input"]
+    )
+
+
+def test_a_variant_compiled_otherwise_since_has_no_counters_of_the_older_run(evidence, older, rewritten):
+    rewritten(
+        older, "builds.csv", lambda content: re.sub(rb"(?m)^(direct,.*)--std=c\+\+17", rb"\1--std=c++14", content)
+    )
+    counted = {name for name, _ in evidence().counters.calls}
+    assert "direct" not in counted
+    assert "shared_input" in counted
+
+
+def test_an_implementation_whose_sources_changed_since_has_no_counters_of_the_older_run(evidence, older, rewritten):
+    of_today = implementations.read("fused").source_sha256.encode()
+    rewritten(older, "network_checks.csv", lambda content: content.replace(of_today, b"0" * 64))
+    shown = evidence()
+    assert "fused" not in shown.networks.calls
+    assert "library" in shown.networks.calls
+    assert "fused" in [one.name for one in shown.networks.recorded]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["machine"]["gpu"].update(name="NVIDIA A40"),
+        lambda record: record["networks"]["fa18"].update(shapes_sha256="0" * 64),
+        lambda record: record.update(protocol=record["protocol"] - 1),
+        lambda record: record.update(ended="2026-11-25T00:00:00+00:00"),
+    ],
+    ids=["of another GPU", "of other shapes", "of another protocol", "that ended later"],
+)
+def test_nothing_comes_from_a_run(evidence, older, rewritten, change):
+    rerecorded(rewritten, older, change)
+    shown = evidence()
+    assert shown.selection.borrowed == {}
+    assert shown.counters.table.empty
+    assert shown.trust.attacks.empty
+    assert [run.run_id for run in shown.cited] == [OWN]
+    assert analysis.view(shown) is None
+
+
+def test_whole_networks_of_an_older_run_are_shown_where_all_its_variants_are_of_other_sources(
+    evidence, older, rewritten, judged
+):
+    rerecorded(
+        rewritten, older, lambda record: [one.update(source_sha256="0" * 64) for one in record["variants"].values()]
+    )
+    shown = evidence()
+    assert "fused" in shown.networks.calls
+    assert shown.counters.table.empty
+    assert judged(shown, "shared_input").reason.startswith(f"counters are of the older run {OLDER}, but its sources")
+
+
+def test_a_run_whose_figures_are_all_of_other_sources_is_passed_over_for_one_before_it(evidence, older, rewritten):
+    before = shutil.copy(older, f"{runs.ARCHIVES}/20261119-nvidia-h200-000003.zip")
+    rerecorded(
+        rewritten,
+        before,
+        lambda record: record.update(run_id="20261119-nvidia-h200-000003", ended=EARLIER.replace("-20T", "-19T")),
+    )
+    rewritten(older, "network_checks.csv", lambda content: content.split(b"\n", 1)[0] + b"\n")
+    rerecorded(
+        rewritten, older, lambda record: [one.update(source_sha256="0" * 64) for one in record["variants"].values()]
+    )
+    shown = evidence()
+    assert shown.selection.run_with(tables.COUNTERS).run_id == "20261119-nvidia-h200-000003"
+    assert shown.selection.run_with(tables.ATTACKS).run_id == OLDER
+
+
+def test_where_the_newest_run_holds_a_table_nothing_comes_from_an_older_one(ev, older, evidence_of, newest_archive):
+    shown = evidence_of(newest_archive)
+    assert shown.selection.borrowed == {}
+    assert [run.run_id for run in shown.cited] == [newest_archive.stem]
+    assert {*shown.counters.table.run_id} == {newest_archive.stem}
+    assert analysis.view(shown) == analysis.view(ev)
+
+
+def test_times_and_checks_are_never_an_older_run_s(evidence):
+    shown = evidence()
+    shown.gpu_run.loaded[tables.NETWORK_CHECKS.name] = tables.NETWORK_CHECKS.empty()  # of which the older holds some
+    for table in tables.RUN_TABLES:
+        if table not in BORROWED:
+            assert shown.selection.run_with(table) is shown.gpu_run
+
+
+def test_a_submission_s_report_draws_on_no_older_run(evidence):
+    shown = evidence()
+    term = next(study.course for study in shown.config.studies.values() if study.course)
+    shown.study = shown.study.model_copy(update={"course": term})
+    assert shown.selection.borrowed == {}
+
+
+def test_profilers_are_compared_within_one_run(evidence, ev):
+    assert any("ncu" in one.ms for one in traces.agreements(ev))
+    assert not any("ncu" in one.ms for one in traces.agreements(evidence()))
+
+
+def test_kernels_of_a_whole_network_are_told_with_the_run_that_they_were_counted_in(evidence):
+    shown = evidence()
+    fastest = shown.networks.fastest(shown.largest, peers=False)
+    assert fastest.name in shown.networks.calls
+    view = whole_network.view(shown)
+    assert f"Of the older run {OLDER}" in view.kernels.caption
+    assert view.bound.startswith(f"What bounds {fastest.name} in the run {OLDER}: ")
+
+
+def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(evidence, older, tmp_path, rewritten):
+    shown = evidence()
+    swept = next(one for one in shown.plan.variants.values() if one.header.sweep)
+    declared = " ".join(f"{key}={value}" for key, value in swept.header.constants.items())
+    place = {"variant": swept.name, "network": "fa19", "layer": "conv1", "size": 1000, "configuration": declared}
+    timed = {"tool": "Kernel Tuner 1", "time_ms": 1.0, "n": 7, "status": "ok", "reason": ""}
+    tables.SWEEP.write([place | timed], tmp_path / "sweep.csv")
+    rewritten(older, "sweep.csv", lambda _: (tmp_path / "sweep.csv").read_bytes())
+    (sweep,) = trust.sweeps(evidence())
+    assert (sweep.variant, sweep.network) == (swept.name, "fa19")
+    assert f"Of the older run {OLDER}" in sweep.figure.caption

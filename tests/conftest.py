@@ -91,6 +91,7 @@ LONGEST = (
     "test_sandbox",
     "test_building",
     "test_streaming",
+    "test_older_runs",
     "test_section_views",
     "test_strangers_kernels",
     "test_course_files",

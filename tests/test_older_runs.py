@@ -95,6 +95,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one(evidence, ev):
     assert "fused" in shown.networks.calls
     assert len(shown.trust.attacks) == len(ev.trust.attacks)
     assert len(shown.trust.sanitizer) == len(ev.trust.sanitizer)
+    assert {"direct", "networks/fused", "networks/folded"} <= {*shown.trust.sanitizer.variant}
     assert len(shown.checks.errors) == len(ev.checks.errors)
     assert shown.times.op("direct", "conv1", 10_000) == ev.times.op("direct", "conv1", 10_000)
     assert [one.verdict for one in shown.claims.judged] == [one.verdict for one in ev.claims.judged]
@@ -179,12 +180,14 @@ def test_a_variant_compiled_otherwise_since_has_no_counters_of_the_older_run(evi
     assert "shared_input" in counted
 
 
-def test_an_implementation_whose_sources_changed_since_has_no_counters_of_the_older_run(evidence, older, rewritten):
+def test_an_implementation_whose_sources_changed_since_has_no_counts_of_the_older_run(evidence, older, rewritten):
     of_today = implementations.read("fused").source_sha256.encode()
     rewritten(older, "network_checks.csv", lambda content: content.replace(of_today, b"0" * 64))
     shown = evidence()
     assert "fused" not in shown.networks.calls
     assert "library" in shown.networks.calls
+    sanitized = {*shown.trust.sanitizer.variant}
+    assert "networks/folded" in sanitized and "networks/fused" not in sanitized
     assert "fused" in [one.name for one in shown.networks.recorded]
 
 

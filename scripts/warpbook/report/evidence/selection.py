@@ -5,6 +5,7 @@ from functools import cached_property
 import pandas as pd
 
 from warpbook import implementations, runs, tables
+from warpbook.extras import WHOLE
 from warpbook.harness import building, timing
 from warpbook.implementations import Implementation
 from warpbook.precision_table import PRECISION
@@ -142,10 +143,16 @@ class Selection:
         return frame[frame["size"].isin(self._scope.sizes)]
 
     def optional(self, table: Table) -> pd.DataFrame:
-        """A table that a run on a GPU holds only where it was asked for, over all its networks, stale rows left out."""
+        """A table that a run on a GPU holds only where it was asked for, over all its networks, stale rows left out.
+
+        An implementation of a whole network is named there with WHOLE before it.
+        """
         run = self.run_with(table)
         frame = run.table(table) if run else table.empty()
-        return frame[frame.variant.isin(self.usable("gpu", run))] if "variant" in frame else frame
+        if run is None or "variant" not in frame:
+            return frame
+        whole = [f"{WHOLE}{name}" for name in self.implementations(run)]
+        return frame[frame.variant.isin([*self.usable("gpu", run), *whole])]
 
     @cached_property
     def summaries(self) -> pd.DataFrame:

@@ -61,6 +61,7 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.get
 os.environ[workflow_of_jobs.SNAKEMAKE] = str(os.getpid())
 os.environ[machine.TARGET] = json.dumps(PLAN.promised and asdict(PLAN.promised))
 os.environ[sharing.GPUS] = str(GPUS)
+machine.tell_jobs([] if PLAN.promised or not PLAN.device else [PLAN.device, *PLAN.beside])
 
 # A measurement holds the machine's measuring lock, or that of one of several GPUs. On a GPU, and with cores to spare, the
 # next job may start and load meanwhile, two where there are eight cores: loading takes as long as measuring. They wait at the

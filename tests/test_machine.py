@@ -55,6 +55,27 @@ def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, mo
     assert f"asked in {os.getpid()}" not in str(refused.value)
 
 
+def test_a_job_asks_no_driver_for_the_gpus_that_its_snakemake_found(on, monkeypatch):
+    on("asked")
+    monkeypatch.setenv(machine.FOUND, "")
+    machine.tell_jobs([H200, H200])
+    assert machine.visible() == [H200, H200]
+
+
+@pytest.mark.parametrize("change", ["another machine", "other GPUs to be seen", "none found"])
+def test_a_job_asks_the_driver_where_its_snakemake_found_gpus_elsewhere(change, on, monkeypatch, tmp_path):
+    on("asked")
+    monkeypatch.setenv(machine.FOUND, "")
+    machine.tell_jobs([] if change == "none found" else [H200])
+    if change == "another machine":
+        boot = tmp_path / "boot_id"
+        boot.write_text("another\n")
+        monkeypatch.setattr(machine, "BOOT", boot)
+    if change == "other GPUs to be seen":
+        monkeypatch.setenv(machine.VISIBLE, "1")
+    assert machine.visible() == "asked"
+
+
 def test_a_node_with_what_was_promised_measures(on):
     on(H200)
     machine.require_target()

@@ -288,6 +288,16 @@ def test_a_gpu_that_is_lost_fails_its_own_jobs_and_no_other(start):
     assert said(start(gpus=3, here=2, options=[False, 2])).endswith("shows 2 of them: GPU 2 is lost")
 
 
+def test_a_job_that_is_told_of_a_gpu_which_was_lost_since_begins_again_on_another(start, monkeypatch):
+    names = [f"GPU-ab000000-0000-0000-0000-0000000000{number:02x}" for number in range(3)]
+    identities = [hashlib.sha256(bytes([0xAB, *[0] * 14, number])).hexdigest() for number in range(3)]
+    found = [replace(device(), uuid_sha256=one, selector=name) for one, name in zip(identities, names, strict=True)]
+    monkeypatch.setenv(machine.FOUND, "null")
+    machine.tell_jobs(found)
+    on, reason, again = said(start(gpus=3, here=2, options=[False, 2], work=LAUNCH))
+    assert (on in (0, 1), reason, again) == (True, "", True)
+
+
 def test_which_gpu_made_a_part_is_noted_though_the_job_asked_cuda_itself(start, tmp_path):
     """A process that touched CUDA has no forks that could ask it."""
     job = start("counters/gpu/fa18/direct", gpus=1, here=2, lasts_s=0)
@@ -534,10 +544,13 @@ def test_a_job_of_snakemake_s_begins_again_on_another_gpu_and_what_fails_there_s
     """On simulated GPUs nothing can be checked: the row says so on each, and stays on the one that works."""
     pytest.importorskip("cupy")
     (sick / "0").write_text("214")
+    asked = sick / "asked"
     for name, value in [("LD_LIBRARY_PATH", driver), ("WARPBOOK_SICK", sick), ("WARPBOOK_SIMULATED", 2)]:
         monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("WARPBOOK_ASKED", str(asked))
     out = Path("results/parts/correctness/gpu/fa18/direct.csv")
     done = fresh.snakemake(out, "--config", "gpu=live", "gpus=2")
+    assert asked.read_text().splitlines().count("") == 1  # by Snakemake: jobs ask for the GPU that they hold alone
     assert done.stderr.count(f"is put aside: {ECC}") == 1
     monkeypatch.chdir(fresh.folder)
     (row,) = tables.CORRECTNESS.rows(out)

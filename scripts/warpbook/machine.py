@@ -11,9 +11,10 @@ import os
 import platform
 import re
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ from warpbook.errors import UserError
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TARGET = "WARPBOOK_TARGET"
 """The environment variable with what `target` in config.yaml promises of the measuring nodes, as JSON."""
+
+FOUND = "WARPBOOK_FOUND"
+"""The environment variable with the GPUs that a Snakemake found, for its jobs on the same machine: asking the driver
+takes a quarter of a second, and another job may be timed meanwhile."""
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 UUID_SHOWN = 12  # digits of the hashed UUID that tell a run's GPUs apart
 MEMORY_WITHIN = 0.9  # the driver and ECC keep some of what a GPU is sold with
@@ -73,9 +79,23 @@ def gpu() -> devices.Device | str:
     return found if isinstance(found, str) else found[0]
 
 
+def tell_jobs(found: Sequence[devices.Device]) -> None:
+    """Have jobs know the GPUs that were found here."""
+    os.environ[FOUND] = json.dumps([_place(), [asdict(device) for device in found]])
+
+
+def _place() -> list[str | None]:
+    """What tells machines apart, and what they let a process see."""
+    return [BOOT.read_text().strip() if BOOT.exists() else node(), os.environ.get(VISIBLE)]
+
+
 @functools.cache
 def visible() -> list[devices.Device] | str:
-    """`devices.visible`, asked in a process of its own: CUDA does not survive a fork, and the caller may fork yet."""
+    """`devices.visible`, as the job's Snakemake found it, or asked in a process of its own: CUDA does not survive a
+    fork, and the caller may fork yet."""
+    place, found = json.loads(os.environ.get(FOUND) or "[null, null]")
+    if place == _place() and found:
+        return [devices.Device(**device) for device in found]
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(_probed).result()
 

@@ -88,6 +88,20 @@ def test_expectations_that_failed_are_refuted_with_their_figures(ev, sections, v
         assert any(row[0].split()[0] == variant and words in row[1] for row in table.rows)
 
 
+def test_a_claim_that_held_nowhere_is_not_said_to_have_held_in_some_places(ev):
+    judged = said_of(ev, "fused_unroll_gemm", "Against direct little or nothing")
+    assert {figure.says for figure in judged.figures} == {judging.REFUTED, judging.SHORT}
+    assert judged.reason == "in some places the direction is right, the amount is not, refuted in others"
+
+
+def test_a_layer_that_a_kernel_is_not_for_is_none_that_its_claims_lack(ev):
+    variant = ev.plan.variants["split_reuse"]
+    claim = Claim.model_validate({"quantity": "op_time", "change": "falls", "where": {"N": {"at_least": 10_000}}})
+    judged = ev.claims.judge(variant, claim)
+    assert [figure.layer for figure in judged.figures] == ["conv2"]
+    assert (judged.verdict, judged.reason) == ("held", "")
+
+
 def test_a_row_of_a_claim_names_what_a_change_is_over_so_that_two_of_the_same_words_are_told_apart(ev):
     rows = claims_view.in_full(ev).rows
     rises = {row[0]: row[3] for row in rows if row[2] == "op time rises"}

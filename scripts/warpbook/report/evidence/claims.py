@@ -108,7 +108,8 @@ class Claims:
         read = self._reader(claim.quantity)
         figures: list[Figure] = []
         missing: list[str] = []
-        for layer, size in self._places(claim, claim.where):
+        places = list(self._places(claim, claim.where))
+        for layer, size in [place for place in places if not variant.unsupported(*place)] or places:
             try:
                 figures.append(self._held_against(read(variant, baseline, layer, size), claim, layer, size))
             except Undecided as why:
@@ -333,8 +334,9 @@ def _summed_up(figures: tuple[Figure, ...]) -> tuple[str, str]:
         return "not testable", "a single sample has no interval" if single else both
     if said <= {REFUTED, OPEN}:
         return "refuted", ""
+    short = "the direction is right, the amount is not"
     if REFUTED in said:
-        return "partly", "held in some places, refuted in others"
+        return "partly", f"{'held in some places' if HELD in said else f'in some places {short}'}, refuted in others"
     if SHORT in said:
-        return "partly", "the direction is right, the amount is not"
+        return "partly", short
     return "partly", "some intervals hold both"

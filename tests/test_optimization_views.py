@@ -284,6 +284,11 @@ def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_
     assert first.launches == 2 * first.images
     assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
     assert 0 < first.busy < pacing.BUSY
+    in_turn = [ev.times.before("unroll_gemm_streams", layer, first.images).value for layer in ev.layer_names]
+    told = [f"{units.time(ms / first.launches, 2)} a launch on" for ms in in_turn]
+    said = paced["unroll_gemm_streams"].split("paces unroll_gemm: ")[1]  # the times that its speedup is made of
+    assert [words in said for words in told] == [True, True]
+    assert said.count("From a program that launches faster") == 1
 
 
 def test_the_drift_of_baselines_between_jobs_is_stated(ev, chapter):

@@ -25,16 +25,20 @@ class Pace:
     busy: float
 
 
-def paces(ev: Evidence, variant: Variant) -> list[Pace]:
-    """Layers of a variant whose call Python's launching paces, at the largest size of which its program was traced."""
+def paces(ev: Evidence, variant: Variant, below: str = "") -> list[Pace]:
+    """Layers of a variant whose call Python's launching paces, at the largest size of which its program was traced.
+
+    Its time is that which was taken in turn with the variant that stands on it, where `below` names that one.
+    """
     for size in reversed(ev.sizes):
         if not ev.profiles.events(variant.name, size).empty:
-            return [pace for layer in ev.layer_names if (pace := _pace(ev, variant, layer, size))]
+            return [pace for layer in ev.layer_names if (pace := _pace(ev, variant, layer, size, below))]
     return []
 
 
-def _pace(ev: Evidence, variant: Variant, layer: str, size: int) -> Pace | None:
-    kernels, call = traces.kernels_of(ev, variant.name, layer, size), ev.times.op(variant.name, layer, size)
+def _pace(ev: Evidence, variant: Variant, layer: str, size: int, below: str) -> Pace | None:
+    kernels = traces.kernels_of(ev, variant.name, layer, size)
+    call = ev.times.before(below, layer, size) if below else ev.times.op(variant.name, layer, size)
     if call is None or len(kernels) < MANY:
         return None
     busy = length(traces.spans_of(kernels)) / 1e6 / call.value
@@ -46,12 +50,12 @@ def sentence(ev: Evidence, variant: Variant) -> str:
     below = ev.plan.variants.get(variant.header.builds_on)
     said = []
     for one in (variant, *([below] if below else [])):
-        found = paces(ev, one)
+        found = paces(ev, one, variant.name if one is below else "")
         if found:
             each = " and ".join(f"{units.time(pace.each_ms, 2)} a launch on {pace.layer}" for pace in found)
             busy = " and ".join(units.percent(pace.busy, 0) for pace in found)
             said.append(
                 f"Python's launching paces {one.name}: {each} at {units.count(found[0].images)} images, of which "
-                f"kernels run {busy}. From a program that launches faster it would take less."
+                f"kernels run {busy}."
             )
-    return " ".join(said)
+    return " ".join([*said, "From a program that launches faster they would take less."]) if said else ""

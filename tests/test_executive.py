@@ -10,11 +10,11 @@ from warpbook.report.views import executive
 
 
 def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev, monkeypatch, opened, newest_archive):
-    def row(variant: str) -> SimpleNamespace:
+    def row(variant: str, verdict: str = "faster") -> SimpleNamespace:
         place = SimpleNamespace(network="fa18", device="gpu", size=ev.largest, variant=variant)
-        return SimpleNamespace(place=place, speedup=Estimate(2.0, 1.9, 2.1, 9), verdict="faster")
+        return SimpleNamespace(place=place, speedup=Estimate(2.0, 1.9, 2.1, 9), verdict=verdict)
 
-    moved = [row("direct"), row("of_another_study")]
+    moved = [row("direct"), row("of_another_study"), row("shared_input", "same")]
     earlier = replace(opened(newest_archive))  # another object than the run that the report is of
     compared = SimpleNamespace(obstacles={}, moved=moved)
     monkeypatch.setattr(

@@ -78,3 +78,10 @@ def test_missing_values_are_dashes_everywhere():
         units.seconds(None),
     ):
         assert shown == units.MISSING
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [([], ""), (["10"], "10"), (["10", "100"], "10 and 100"), ("abc", "a, b and c")]
+)
+def test_all_names_of_a_sentence_are_told_with_one_and(names, said):
+    assert units.enumerated(names) == said

@@ -94,7 +94,7 @@ def test_a_layer_beyond_a_limit_is_unsupported_with_value_and_limit(cuda_variant
         ("{K: {at_least: 3, at_most: 7}, C: {is: 12}}", ""),
         ("{N: {multiple_of: 4}}", "N = 10 must be a multiple of 4"),
         ("{W_out: {multiple_of: 9}}", ""),
-        ("{layers: [conv1]}", "the layer conv2 is none that it is for: conv1"),
+        ("{layers: [conv1]}", "it is not written for the layer conv2, but for conv1"),
         ("{layers: [conv1, 12x33x33 * 24@7x7]}", ""),
     ],
 )

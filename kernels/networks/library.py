@@ -1,5 +1,5 @@
 """
-title:     First layer fused, products of halves by cuBLAS
+title:     First layer fused, then one product of halves by cuBLAS
 idea:      The first layer writes its results as the two halves that tensor cores take, which are no more bytes than
            float32, so that a library can multiply them. One call to cuBLAS gives the two small products of the fully
            connected layer; others add the large ones, a share of the inputs each, since tensor cores cut off what does

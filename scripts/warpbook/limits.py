@@ -78,7 +78,7 @@ class Limits(BaseModel):
     def broken_by(self, layer: ConvLayer, images: int) -> str:
         """Which limit a layer breaks: value and limit. Empty where it breaks none."""
         if self.layers and not {layer.name, str(layer)} & set(self.layers):
-            return f"the layer {layer.name} is none that it is for: {', '.join(self.layers)}"
+            return f"it is not written for the layer {layer.name}, but for {', '.join(self.layers)}"
         values = launches.extents(layer, images) | {"weights": layer.M * layer.accumulation}
         for name in Limits.model_fields:
             if name != "layers" and (words := getattr(self, name).broken_by(values[name])):

@@ -146,6 +146,11 @@ def listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
+def enumerated(names: Sequence[str]) -> str:
+    """All of some names in a sentence: a, b and c."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def quantity(value: float, name: str) -> str:
     """A figure whose quantity ends in its unit: op_ms, elapsed_s, max_rss_kib; accuracy has none."""
     if name.endswith("_ms"):

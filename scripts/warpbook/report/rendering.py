@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from warpbook import provenance
+from warpbook import provenance, units
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.report import words
@@ -61,7 +61,7 @@ class Headings:
 def templates(autoescape: bool = True) -> Environment:
     """The environment of every template: undefined names raise, and what the macros call is here."""
     env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=autoescape)
-    env.filters["data_uri"] = data_uri
+    env.filters |= {"data_uri": data_uri, "enumerated": units.enumerated}
     env.globals["version"] = provenance.VERSION
     return env
 

@@ -76,7 +76,7 @@ def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
             line(axes, sound, look_of(ev, variant), variant.name)
         if bound and ev.times.fp32_bound_ms(layer, ev.largest):
             bounds = [ev.times.fp32_bound_ms(layer, size) for size in ev.sizes]
-            axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="FP32 bound (GPU)")
+            axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="bound of FP32 (GPU)")
         axes.set_title(f"{layer.name}: {layer}")
         size_axis(axes, ev.sizes)
         axes.set_yscale("log")

@@ -294,6 +294,6 @@ def _notes(ev: Evidence) -> list[str]:
         every = len(left_out) == len({one.name for one, *_ in ev.counters.counted})
         named = "any variant" if every else units.listed(left_out, MOST_NAMED)
         notes.append(
-            f"The run's archive has no room for Nsight Compute's own reports of {named}; their counters it has."
+            f"The run's archive has no room for Nsight Compute's own reports of {named}; it does have their counters."
         )
     return notes

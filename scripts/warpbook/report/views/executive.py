@@ -204,6 +204,7 @@ def _since(ev: Evidence) -> str:
     shown = {one.name for one in ev.ranking.measured("gpu")}
     moved = [row for row in compared.moved if (row.place.network, row.place.device) == (ev.network.name, "gpu")]
     at_largest = [row for row in moved if row.place.size == ev.largest and row.place.variant in shown]
+    at_largest = [row for row in at_largest if row.verdict != "same"]
     changes = [f"{row.place.variant} {units.ratio(row.speedup.value)}, {row.verdict}" for row in at_largest]
     changed = "; ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
     return f"against run {earlier.run_id}: {changed}" if changed else ""

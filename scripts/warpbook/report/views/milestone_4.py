@@ -174,7 +174,7 @@ def _drift(ev: Evidence) -> str:
 
 def _axis(span: tuple[float, float]) -> Column:
     """The column of drawn intervals."""
-    return Column(f"Speedup, {units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
+    return Column(f"Axis {units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
 
 
 def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> Table:

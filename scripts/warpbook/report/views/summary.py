@@ -177,7 +177,7 @@ def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured("gpu"))
     shown = "every GPU variant, "
     if measured > figures.times.MOST_SHOWN:
-        shown = f"the fastest of {measured} GPU variants, the naive one and the libraries, "
+        shown = f"the fastest of {measured} GPU variants of every layer, the naive one and the libraries, "
     return Figure(
         "summary-times",
         figures.times.op_times(ev),

@@ -118,7 +118,7 @@ def _agreements(agreed: list[Agreement]) -> Agreements:
         near=len(agreed) - len(far_us),
         all=len(agreed),
         within=units.percent(traces.AGREE_WITHIN, 0),
-        tools=" and ".join(filter(None, (", ".join(names[:-1]), names[-1]))),
+        tools=units.enumerated(names),
         far=" to ".join(units.significant(end, 2) for end in ends),
         table=Table(
             "agreement-table",

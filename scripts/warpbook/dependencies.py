@@ -76,6 +76,7 @@ def _paths(program: Path, without: frozenset[str]) -> list[str]:
     return sorted(str(path.relative_to(PROJECT)) for path in reached - {program})
 
 
+@cache
 def module_path(name: str) -> Path | None:
     """The file of a module of this project by its dotted name; None for a library's, or a name within a module."""
     path = SCRIPTS / name.replace(".", "/")
@@ -101,11 +102,15 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
     """All nodes below one, but for what only a type checker imports."""
     ahead = [tree]
     while ahead:
-        for child in ast.iter_child_nodes(ahead.pop()):
-            if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
-                continue
-            ahead.append(child)
-            yield child
+        # Every start of Snakemake walks through all sources: ast.iter_child_nodes would take twice as long.
+        for held in vars(ahead.pop()).values():
+            for child in held if isinstance(held, list) else (held,):
+                if not isinstance(child, ast.AST):
+                    continue
+                if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+                    continue
+                ahead.append(child)
+                yield child
 
 
 def _modules(names: Iterable[str]) -> Iterator[Path]:

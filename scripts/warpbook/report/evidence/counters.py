@@ -1,6 +1,7 @@
 """Hardware counters of the GPU's run."""
 
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -24,6 +25,13 @@ class Counters:
     def table(self) -> pd.DataFrame:
         """A row for each reading, and for each layer that could not be counted."""
         return self._selection.rows(tables.COUNTERS)
+
+    @property
+    def gpu(self) -> dict[str, Any]:
+        """The GPU that they were read on, as its run describes it."""
+        run = self._selection.run_with(tables.COUNTERS)
+        assert run is not None and run.gpu is not None  # which the counters are of
+        return run.gpu
 
     @cached_property
     def calls(self) -> dict[tuple[str, str], CountedCall]:

@@ -63,7 +63,7 @@ class Selection:
             held = held[held.variant.isin([*self.usable("gpu", run), *self.implementations(run)])]
         return not held.empty
 
-    @property
+    @cached_property
     def borrowed(self) -> dict[Table, Run]:
         """The tables whose rows come from another run than the study's other GPU figures, each with that run."""
         found = {table: self.run_with(table) for table in BORROWED}

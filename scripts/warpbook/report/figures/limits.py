@@ -5,7 +5,7 @@ from collections.abc import Collection
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from warpbook import tables, units
+from warpbook import units
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures.labels import number_points
 from warpbook.report.figures.style import (
@@ -83,9 +83,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     numbers = {
         name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in ev.counters.counted), 1)
     }
-    run = ev.selection.run_with(tables.COUNTERS)
-    assert run is not None and run.gpu is not None  # which the counters are of
-    gpu = run.gpu
+    gpu = ev.counters.gpu
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")
     figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")

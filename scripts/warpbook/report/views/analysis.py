@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -131,7 +130,7 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
 
 def _roof(ev: Evidence) -> str:
     """What the roof is made of, as a sentence."""
-    gpu = counted_on(ev)
+    gpu = ev.counters.gpu
     copy, peak = gpu["copy_gb_per_s"] / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
     dashed = ""
     if "fp32_gflop_per_s" in gpu:
@@ -141,13 +140,6 @@ def _roof(ev: Evidence) -> str:
         f"The roof: copy bandwidth as measured, {units.significant(copy, 3)} TB/s, and the FP32 peak by specification, "
         f"{units.significant(peak, 3)} TFLOP/s{dashed}."
     )
-
-
-def counted_on(ev: Evidence) -> dict[str, Any]:
-    """The GPU that counters were read on, as its run describes it."""
-    run = ev.selection.run_with(tables.COUNTERS)
-    assert run is not None and run.gpu is not None  # which the counters are of
-    return run.gpu
 
 
 def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], images: str) -> Table:
@@ -237,7 +229,7 @@ def _named(ev: Evidence) -> list[str]:
 
 
 def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
-    copy = counted_on(ev)["copy_gb_per_s"]
+    copy = ev.counters.gpu["copy_gb_per_s"]
     places = {name: place for place, name in enumerate(_named(ev))}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return Table(

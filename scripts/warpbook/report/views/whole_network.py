@@ -156,7 +156,7 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
 
 def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
     """The kernels of one call in the order of their first launches."""
-    copy, whole = analysis.counted_on(ev)["copy_gb_per_s"], call.value(DURATION)
+    copy, whole = ev.counters.gpu["copy_gb_per_s"], call.value(DURATION)
     rows: list[tuple[Cell, ...]] = []
     for kernel in dict.fromkeys(launch.kernel for launch in call.launches):
         launches = tuple(launch for launch in call.launches if launch.kernel == kernel)

@@ -1,5 +1,6 @@
 """Kernels of whole networks on the CPU: their own source, emulated, against float64."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,21 +37,31 @@ np.savez(out, scores=scores, labels=labels)
 """
 
 
-@pytest.fixture
-def emulated(tmp_path, run_emulated):
-    """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A function of an implementation and its source: a library of the source's kernels, emulated; each made once."""
     if emulator.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
 
+    @cache
+    def compile_source(name, text):
+        folder, constants = tmp_path_factory.mktemp("kernels"), implementations.read(name).constants
+        written = ", ".join(f"{constant}: {value}" for constant, value in constants.items())
+        (folder / "kernels.cu").write_text(f"/*\nconstants: {{{written}}}\n*/\n{text}")
+        (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
+        return emulator.compile_host(variants.read("kernels", folder), folder, sandboxed=False)
+
+    return compile_source
+
+
+@pytest.fixture
+def emulated(compiled, run_emulated):
+    """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
+
     def call(script, old="", new="", **arrays):
-        one = implementations.read("warpgroups")
-        constants = ", ".join(f"{name}: {value}" for name, value in one.constants.items())
-        assert old in one.text
-        text = f"/*\nconstants: {{{constants}}}\n*/\n{one.text.replace(old, new)}"
-        (tmp_path / "windows.cu").write_text(text)
-        (tmp_path / "windows.py").write_text("")  # for a launcher every kernel is compiled
-        library = emulator.compile_host(variants.read("windows", tmp_path), tmp_path, sandboxed=False)
-        return run_emulated(BEGUN + script, library, **arrays)
+        text = implementations.read("warpgroups").text
+        assert old in text
+        return run_emulated(BEGUN + script, compiled("warpgroups", text.replace(old, new)), **arrays)
 
     return call
 

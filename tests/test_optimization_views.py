@@ -76,7 +76,7 @@ def test_a_kernel_that_no_run_holds_or_the_run_before_did_not_is_told_in_full(
     monkeypatch.undo()
     lacking = evidence_of(newest_archive)
     lacking.problems.table = pd.DataFrame(
-        [[fresh, "gpu", "", None, "not_measured", "the run holds no figure of it"]], columns=ev.problems.table.columns
+        [[fresh, "gpu", (), (), (), "not_measured", "the run holds no figure of it"]], columns=ev.problems.table.columns
     )
     assert fresh not in {one.name for one in milestone_4.others(lacking)}
 

@@ -12,7 +12,8 @@ MOST_CHARACTERS = 160
 
 def lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     """The last words on a study's report, in plain text."""
-    problems = ev.problems.table[ev.problems.table.status != "unsupported"].drop_duplicates("variant")
+    problems = ev.problems.of_variants
+    problems = problems[problems.status != "unsupported"].drop_duplicates("variant")
     stale = list(problems[problems.status == "stale"].variant)
     absent = list(problems[problems.status == "not_measured"].variant)
     failed = problems[~problems.status.isin(["stale", "not_measured"])]

@@ -14,6 +14,8 @@ from warpbook.report.evidence.remembered import remembered
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
 
+_OUTCOME = ["state", "kind", "status", "reason"]
+
 
 class NetworkTimes:
     """Times and checks of the study's network at its sizes, those of sources that changed since left out."""
@@ -29,12 +31,16 @@ class NetworkTimes:
         return frame[(frame.network == self._scope.network.name) & frame["size"].isin(self._scope.sizes)]
 
     @cached_property
-    def _samples(self) -> pd.DataFrame:
+    def _taken(self) -> pd.DataFrame:
         if self._scope.gpu_run is None:
             return tables.NETWORK_SAMPLES.empty()
         frame = self._scope.gpu_run.table(tables.NETWORK_SAMPLES)
-        sound = (frame.network == self._scope.network.name) & (frame.status == "ok") & ~frame.throttled
-        return frame[sound & (frame.state == "cold")]
+        return frame[frame.network == self._scope.network.name]
+
+    @cached_property
+    def _samples(self) -> pd.DataFrame:
+        frame = self._taken
+        return frame[(frame.status == "ok") & ~frame.throttled & (frame.state == "cold")]
 
     @cached_property
     def recorded(self) -> list[Implementation]:
@@ -66,6 +72,24 @@ class NetworkTimes:
         """The row of NETWORK_CHECKS of one size; None where there is none."""
         rows = self._checks[(self._checks.variant == name) & (self._checks["size"] == size)]
         return None if rows.empty else rows.iloc[0]
+
+    def outcomes(self, name: str, size: int) -> pd.DataFrame:
+        """What came of an implementation at a size: state, kind, status and reason of each series of its own job, or
+        of its test where that failed; empty where the run holds neither."""
+        check = self.check(name, size)
+        if check is None or check.status != "ok":
+            rows = [] if check is None else [("", "", check.status, check.reason)]
+            return pd.DataFrame(rows, columns=_OUTCOME)
+        frame = self._taken
+        own = frame[(frame.job == name) & (frame.variant == name) & (frame["size"] == size)]
+        slowed = own.throttled & (own.status == "ok")
+        own = own.assign(
+            status=own.status.astype(str).mask(slowed, "refused"),
+            reason=own.reason.mask(slowed, "a slowdown was active in every sample"),
+        )
+        # A series has a figure where any sample is sound.
+        own = own.sort_values("status", key=lambda status: status != "ok", kind="stable")
+        return own.drop_duplicates(["state", "kind"])[_OUTCOME]
 
     @remembered
     def time(self, name: str, size: int, kind: str = "gpu") -> Estimate | None:

@@ -1,10 +1,15 @@
 """The report's end: how times were taken, and what is not in the figures."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from warpbook import units
+from warpbook.extras import WHOLE
 from warpbook.harness import bench
 from warpbook.report.evidence import Evidence
 from warpbook.report.views.parts import Table, words
+
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,23 @@ def view(ev: Evidence) -> Ending:
 
 
 def _aside(ev: Evidence) -> Table:
+    """A row for all that lack the same for the same reason; what all of them lack wholly has no column."""
+    same = ["device", "layers", "sizes", "kinds", "status", "reason"]
+    rows: dict[tuple[Any, ...], list[str]] = {}
+    for row in ev.problems.table.to_dict("records"):
+        rows.setdefault(tuple(row[name] for name in same), []).append(row["variant"])
+    cells = [(", ".join(names), device, *map(_listed, lacking), status.replace("_", " "), reason)
+             for (device, *lacking, status, reason), names in rows.items()]  # fmt: skip
+    head = words("Variant", "Device", "Layers", "Images", "Times", "Status", "Reason")
+    shown = [place for place, column in enumerate(zip(*cells, strict=True)) if {*column} != {ALL}]
     return Table(
         "a-aside",
-        "Variants, or layers of them, without a figure, and why.",
-        words("Variant", "Device", "Layer", "Status", "Reason"),
-        tuple(
-            (row["variant"], row["device"], row["layer"] or "all", row["status"].replace("_", " "), row["reason"])
-            for row in ev.problems.table.to_dict("records")
-        ),
+        f"What has no figure, or lacks some, and why; “{WHOLE}”: implementations of whole networks.",
+        tuple(head[place] for place in shown),
+        tuple(tuple(row[place] for place in shown) for row in cells),
     )
+
+
+def _listed(lacking: tuple[str | int, ...]) -> str:
+    """Layers, sizes or kinds of time that are lacking."""
+    return ", ".join(units.count(one) if isinstance(one, int) else one for one in lacking) or ALL

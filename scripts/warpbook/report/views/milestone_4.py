@@ -10,6 +10,7 @@ from warpbook import runs, units
 from warpbook.claims import TIMES
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence.problems import PROGRAM
 from warpbook.report.excerpts import Excerpt, excerpt
 from warpbook.report.views import cells, claims, combinations, pacing, resources
 from warpbook.report.views.kernels import BeforeAndAfter, before_and_after
@@ -211,7 +212,8 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
     speedups = {
         (layer, size): ev.times.speedup(variant.name, layer, size) for layer in ev.layer_names for size in ev.sizes
     }
-    problems = tuple(_problem(row) for row in ev.problems.of(variant.name).to_dict("records"))
+    lacking = ev.problems.of(variant.name).to_dict("records")
+    problems = tuple(_problem(row) for row in lacking if row["kinds"] != (PROGRAM,))
     sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
     return Optimization(
         name=variant.name,
@@ -237,8 +239,8 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
 
 
 def _problem(row: dict[Hashable, Any]) -> str:
-    layer = f", {row['layer']}" if row["layer"] else ""
-    return f"{row['status'].replace('_', ' ')}{layer}: {row['reason']}"
+    layers = f", {units.enumerated(row['layers'])}" if row["layers"] else ""
+    return f"{row['status'].replace('_', ' ')}{layers}: {row['reason']}"
 
 
 Speedups = dict[tuple[str, int], Speedup | None]

@@ -71,7 +71,8 @@ def view(ev: Evidence) -> Summary:
         facts, kernels, figure = _kernel_facts(ev, ev.ranking.best), _kernels(ev), _gpu_figure(ev)
     elif ev.ranking.naive_cpu and ev.ranking.best_cpu:
         cpu_code, figure = _cpu_code(ev, ev.ranking.naive_cpu, ev.ranking.best_cpu), _cpu_figure(ev)
-    limited = ev.problems.table.status == "unsupported"
+    problems = ev.problems.of_variants
+    limited = problems.status == "unsupported"
     return Summary(
         images=units.count(ev.largest),
         facts=facts,
@@ -80,8 +81,8 @@ def view(ev: Evidence) -> Summary:
         cpu_code=cpu_code,
         figure=figure,
         why_no_gpu=ev.source.why,
-        broken=tuple(ev.problems.table[~limited].variant.unique()),
-        limits=tuple(ev.problems.table[limited].reason.unique()),
+        broken=tuple(problems[~limited].variant.unique()),
+        limits=tuple(problems[limited].reason.unique()),
     )
 
 

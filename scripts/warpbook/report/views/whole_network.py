@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from warpbook import tables, units
+from warpbook.extras import WHOLE
 from warpbook.implementations import Implementation
 from warpbook.profiling.counters import DURATION, CountedCall
 from warpbook.report import figures
@@ -186,11 +187,12 @@ def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, 
 
 def _problems(ev: Evidence) -> list[str]:
     """Implementations without a figure at the largest size, each reason once, and why our fastest was not counted."""
-    found = dict.fromkeys(f"{name}: {reason}" for name, reason in ev.networks.left_out.items())
-    for one in ev.networks.recorded:
-        check = ev.networks.check(one.name, ev.largest)
-        if check is not None and check.status != "ok":
-            found[str(check.reason)] = None
+    found: dict[str, None] = {}
+    for row in ev.problems.of_networks.to_dict("records"):
+        if not row["sizes"] or ev.largest in row["sizes"]:
+            name, reason = row["variant"].removeprefix(WHOLE), row["reason"]
+            named = f"{units.enumerated(row['kinds'])} of {name}" if row["kinds"] else name
+            found[reason if reason.startswith(named) else f"{named}: {reason}"] = None
     ours = ev.networks.fastest(ev.largest, peers=False)
     if ours and (reason := ev.networks.uncounted.get(ours.name)):
         found[f"no hardware counters of {ours.name}{origin.within(ev, tables.COUNTERS)}: {reason}"] = None

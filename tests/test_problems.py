@@ -1,0 +1,150 @@
+"""What is not in the figures: variants, whole networks, or some of their times, each with the reason."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from warpbook import implementations, runs, tables
+from warpbook.report import closing
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import ending, milestone_4, summary, whole_network
+
+REASON = "none of 15 samples is a figure: 15 were taken while a slowdown was active, 0 are longer than twice their call"
+
+
+@pytest.fixture
+def changed(ev, evidence_of, few_variants) -> Callable[..., Evidence]:
+    """Make the evidence of few variants after a change of one table of the newest archive."""
+
+    def make(table: tables.Table, change: Callable[[pd.DataFrame], None]) -> Evidence:
+        run = ev.gpu_run
+        read = {each.name: run.table(each) for each in tables.RUN_TABLES}
+        read[table.name] = read[table.name].astype({"status": str, "reason": str})
+        change(read[table.name])
+        found = evidence_of(run.path, **few_variants)
+        found.local = found.gpu_run = runs.Run(run.path, run.record, read)
+        return found
+
+    return make
+
+
+def failing(status: str, reason: str, **where) -> Callable[[pd.DataFrame], None]:
+    """A change after which rows have another outcome: those of fa18 whose columns have one of these values."""
+
+    def change(frame: pd.DataFrame) -> None:
+        chosen = frame.network == "fa18"
+        for name, values in where.items():
+            chosen &= frame[name].isin(values)
+        assert chosen.any()
+        frame.loc[chosen, ["status", "reason"]] = [status, reason]
+
+    return change
+
+
+def told(ev: Evidence, variant: str) -> list[dict[str, str]]:
+    """The rows of the last chapter's table that name a variant, by their columns' heads."""
+    table = ending.view(ev).aside
+    labels = [column.label for column in table.head]
+    return [dict(zip(labels, row, strict=True)) for row in table.rows if variant in row[0].split(", ")]
+
+
+@pytest.mark.parametrize(
+    ("where", "layers", "images", "times"),
+    [
+        ({}, None, "all", None),
+        ({"layer": ["conv1"]}, "conv1", "all", None),
+        ({"layer": ["conv2"], "size": [10, 100]}, "conv2", "10, 100", None),
+        ({"kind": ["gpu"]}, None, "all", "gpu"),
+        ({"kind": ["gpu"], "state": ["cold"], "size": [10]}, None, "10", "cold gpu"),
+        ({"kind": ["op", "layer"], "size": [10000]}, None, "10\u202f000", "op, layer"),
+    ],
+)
+def test_a_row_says_which_layers_sizes_and_times_are_lacking_and_a_column_is_there_where_some_are(
+    changed, where, layers, images, times
+):
+    ev = changed(tables.OP_TIMES, failing("refused", REASON, variant=["direct"], **where))
+    (row,) = told(ev, "direct")
+    assert row["Reason"] == REASON and row["Status"] == "refused"
+    assert (row.get("Layers"), row["Images"], row.get("Times")) == (layers, images, times)
+
+
+def test_reasons_that_differ_in_numbers_alone_make_one_row(changed):
+    def change(frame):
+        for size in (10, 100, 1000):
+            failing("refused", REASON.replace("15", str(size)), variant=["direct"], size=[size])(frame)
+
+    (row,) = told(changed(tables.OP_TIMES, change), "direct")
+    assert row["Images"] == "10, 100, 1000"
+    assert row["Reason"] == f"{REASON.replace('15', '10')}; likewise, with other numbers, elsewhere"
+
+
+def test_layers_whose_sizes_differ_have_rows_of_their_own(changed):
+    def change(frame):
+        failing("refused", REASON, variant=["direct"], layer=["conv1"], size=[10])(frame)
+        failing("refused", REASON, variant=["direct"], layer=["conv2"], size=[10, 100])(frame)
+
+    rows = told(changed(tables.OP_TIMES, change), "direct")
+    assert [(row["Layers"], row["Images"]) for row in rows] == [("conv1", "10"), ("conv2", "10, 100")]
+
+
+def test_a_size_that_the_run_holds_no_times_of_is_told(changed):
+    def change(frame):
+        frame.loc[(frame.variant == "direct") & (frame["size"] == 1000), "size"] = 5000
+
+    (row,) = told(changed(tables.OP_TIMES, change), "direct")
+    assert (row["Images"], row["Status"]) == ("1000", "not measured")
+    assert row["Reason"].endswith("holds no figure of it")
+
+
+def test_a_program_that_failed_is_told_and_its_kernel_s_section_keeps_its_outcome(changed):
+    ev = changed(tables.PROGRAMS, failing("crashed", "its process died", variant=["unroll_gemm"]))
+    (row,) = told(ev, "unroll_gemm")
+    assert (row["Times"], row["Reason"]) == ("program", "its process died")
+    (section,) = [one for one in milestone_4.view(ev).optimizations if one.name == "unroll_gemm"]
+    assert section.outcome and not section.problems
+
+
+def test_variants_that_lack_the_same_for_the_same_reason_share_a_row(changed):
+    ev = changed(tables.OP_TIMES, failing("crashed", "its process died", variant=["direct", "shared_input"]))
+    assert told(ev, "direct") == told(ev, "shared_input")
+    assert told(ev, "direct")[0]["Variant"] == "direct, shared_input"
+
+
+def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and_in_its_chapter_where_largest(changed):
+    ev = changed(tables.NETWORK_CHECKS, failing("wrong_result", "off by 3", variant=["fused"], size=[10, 10000]))
+    (row,) = told(ev, "networks/fused")
+    assert (row["Device"], row["Images"], row["Reason"]) == ("gpu", "10, 10\u202f000", "off by 3")
+    assert "fused: off by 3" in whole_network.view(ev).problems
+    assert not any("N = 10 " in problem for problem in whole_network.view(ev).problems)
+
+
+@pytest.mark.parametrize("slowed", [False, True])
+def test_a_whole_network_without_one_kind_of_time_is_told(changed, slowed):
+    def change(frame):
+        if slowed:
+            chosen = (frame.network == "fa18") & (frame.variant == "fused") & (frame.kind == "op")
+            frame.loc[chosen & (frame["size"] == 100), "throttled"] = True
+        else:
+            failing("timed_out", "more than 300 s", variant=["fused"], kind=["op"], size=[100])(frame)
+
+    (row,) = told(changed(tables.NETWORK_SAMPLES, change), "networks/fused")
+    assert (row["Images"], row["Times"]) == ("100", "op")
+    assert row["Status"] == ("refused" if slowed else "timed out")
+
+
+def test_a_whole_network_that_is_stale_or_that_the_run_does_not_hold_is_told(changed, copied_networks):
+    (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
+    other = implementations.read("fused").source_sha256[::-1]
+    ev = changed(tables.NETWORK_CHECKS, lambda frame: frame.loc.__setitem__(
+        (frame.variant == "fused", "source_sha256"), other))  # fmt: skip
+    assert [(row["Status"], row["Images"]) for row in told(ev, "networks/fused")] == [("stale", "all")]
+    assert [(row["Status"], row["Images"]) for row in told(ev, "networks/mine")] == [("not measured", "all")]
+
+
+def test_what_is_said_of_variants_says_nothing_of_whole_networks(ev):
+    names = {*ev.problems.of_networks.variant}
+    assert "networks/one_by_one" in names
+    assert not names & {*summary.view(ev).broken}
+    assert not any("one_by_one" in line for line in closing.lines(ev, Path("a.pdf"), Path("a.html")))

@@ -28,7 +28,7 @@ def test_every_deliverable_of_a_study_is_in_its_report_where_the_last_page_says(
     assert [name for name, *_ in listed] == list(VALUES["studies"][study]["deliverables"])
     ids = set(re.findall(r'<[a-z0-9]+ [^<>]*?\bid="([^"]+)"', text))
     assert {target for _, target, _ in listed} <= ids
-    assert all(state == "shown" or state.startswith("Not measured: ") for *_, state in listed)
+    assert all(state == "shown" or re.match("Not measured: |Shown for the GPU, not ", state) for *_, state in listed)
     (*_, last), supplement = (re.findall(r'<h1 id="([^"]+)"', part) for part in text.split('<h1 id="supplement-', 1))
     assert last == "deliverables" and supplement
 
@@ -57,6 +57,25 @@ def test_what_could_not_be_measured_is_not_missing_but_listed_with_its_reason(re
     assert listed["First GPU kernel, API calls at 100 images"] == reason
     assert "gpu: none" in listed["Constant memory for the weights"]
     assert listed["Kernels and API calls told apart"] == "shown"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "why"),
+    [
+        ("none", ["the configuration asks for no CPU figures (cpu: none)."] * 2),
+        (
+            "live",
+            [
+                "no framework for the CPU has a figure in the run that the figures come from.",
+                "no CPU variant has a sound figure at every layer; the last chapter says why.",
+            ],
+        ),
+    ],
+)
+def test_what_is_to_show_cpu_and_gpu_says_which_of_the_two_is_shown_and_which_lacks(documents_with, cpu, why):
+    listed = {place: state for _, place, state in check_list(documents_with("fa18", cpu=cpu).whole)}
+    shown = "Shown for the GPU, not measured for the CPU: "
+    assert [listed["m1-times"], listed["m3-cpu-gpu"]] == [shown + reason for reason in why]
 
 
 def test_a_place_without_content_gives_the_words_of_the_note_that_says_why():

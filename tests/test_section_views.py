@@ -201,6 +201,7 @@ def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
     view = milestone_1.view(ev)
     assert [program.device for program in view.programs] == ["cpu", "gpu"]
     assert "--variant onnxruntime --device cpu 10000\n" in view.programs[0].output
+    assert view.half is None and milestone_3.view(ev).kernel.half is None
     assert "--variant cudnn_fp32 --device gpu 10000\n" in view.programs[1].output
     assert column(view.times, "Framework") == ["onnxruntime", "cudnn_fp32"]
     made = [ev.programs.runs(name, ev.largest).elapsed_s for name in ("onnxruntime", "cudnn_fp32")]
@@ -241,6 +242,7 @@ def test_a_framework_s_profile_stops_where_nine_tenths_are_covered(ev):
 
 def test_without_a_gpu_s_run_the_framework_is_shown_on_the_cpu_and_the_rest_says_why(study):
     view = milestone_1.view(study(gpu="none"))
+    assert (view.half.shown, view.half.lacking, view.half.why) == ("CPU", "GPU", view.problem)
     assert view.programs[0].output and not view.programs[0].missing
     assert view.programs[1].missing == view.problem == "the configuration asks for no GPU figures (gpu: none)"
     assert view.profiled is None

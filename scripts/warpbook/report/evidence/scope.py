@@ -46,6 +46,12 @@ class Scope:
         """The run that a device's figures come from."""
         return self.local if device == "cpu" else self.gpu_run
 
+    def why_none_of(self, device: str) -> str:
+        """Why there are no figures of a device; empty where there may be some."""
+        if device == "cpu":
+            return "the configuration asks for no CPU figures (cpu: none)" if self.config.cpu == "none" else ""
+        return "" if self.gpu_run else self.source.why
+
     def device_name(self, device: str) -> str:
         """The name of the hardware that a device's figures were measured on."""
         run = self.run_of(device)

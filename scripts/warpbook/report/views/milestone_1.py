@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from warpbook import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, most_of
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Table, numbers, words
+from warpbook.report.views.parts import Half, Table, numbers, words
 from warpbook.report.views.profiles import program_share_table, share, total_ns
 from warpbook.report.views.program_output import printed
 from warpbook.variants import Variant
@@ -51,12 +51,14 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Milestone1:
-    """step: which stage of the work it is; problem: why there is no profile."""
+    """step: which stage of the work it is; half: whose times are lacking, None where those of both devices are there or
+    neither's; problem: why there is no profile."""
 
     step: str
     images: str
     programs: tuple[Program, ...]
     times: Table | None
+    half: Half | None
     profiled: Profiled | None
     problem: str
 
@@ -65,11 +67,13 @@ def view(ev: Evidence) -> Milestone1:
     """The frameworks' programs of a study, and the profile of that on the GPU."""
     frameworks = {device: ev.programs.framework(device) for device in DEVICES}
     problem = _problem(ev, frameworks["gpu"])
+    programs = tuple(_program(ev, device, framework) for device, framework in frameworks.items())
     return Milestone1(
         step=f"{ev.study.step} {ev.study.framework_step}",
         images=units.count(ev.largest),
-        programs=tuple(_program(ev, device, framework) for device, framework in frameworks.items()),
+        programs=programs,
         times=_times(ev, [framework for framework in frameworks.values() if framework]),
+        half=_half(programs),
         profiled=_profiled(ev, frameworks["gpu"]) if frameworks["gpu"] and not problem else None,
         problem=problem,
     )
@@ -79,9 +83,8 @@ def _program(ev: Evidence, device: str, framework: Variant | None) -> Program:
     name = DEVICES[device]
     missing = ""
     if framework is None:
-        missing = f"no framework for the {name} has a figure in the run that the figures come from"
-        if device == "gpu" and not ev.gpu_run:
-            missing = ev.source.why
+        lacking = f"no framework for the {name} has a figure in the run that the figures come from"
+        missing = ev.why_none_of(device) or lacking
     return Program(
         device=device,
         name=name,
@@ -90,6 +93,11 @@ def _program(ev: Evidence, device: str, framework: Variant | None) -> Program:
         output=printed(ev, framework, ev.largest) if framework else "",
         missing=missing,
     )
+
+
+def _half(programs: tuple[Program, ...]) -> Half | None:
+    there, lacking = ([one for one in programs if bool(one.missing) is missing] for missing in (False, True))
+    return Half(there[0].name, lacking[0].name, lacking[0].missing) if there and lacking else None
 
 
 def _times(ev: Evidence, frameworks: list[Variant]) -> Table | None:

@@ -9,6 +9,8 @@ from warpbook.report.views.parts import Cell, Table, numbers, words
 from warpbook.report.views.program_output import all_printed
 from warpbook.variants import Variant
 
+NO_OP_TIMES = "no CPU variant has a sound figure at every layer; the last chapter says why"
+
 
 @dataclass(frozen=True)
 class Idea:
@@ -46,7 +48,8 @@ class Discussion:
 
 @dataclass(frozen=True)
 class Milestone2:
-    """outputs: what the program printed at each size, none where it was not run, and then `why_not_run`."""
+    """outputs: what the program printed at each size, none where it was not run, and then `why_not_run`; op_times: None
+    where there are none, and then `why_no_times`."""
 
     step: str
     device: str
@@ -58,6 +61,7 @@ class Milestone2:
     why_not_run: str
     programs: Table | None
     op_times: Table | None
+    why_no_times: str
     discussion: Discussion | None
 
 
@@ -76,6 +80,7 @@ def view(ev: Evidence) -> Milestone2:
         why_not_run=_why_not_run(ev),
         programs=_programs(ev),
         op_times=_op_times(ev, measured) if measured else None,
+        why_no_times=ev.why_none_of("cpu") or NO_OP_TIMES,
         discussion=_discussion(ev, naive, best) if naive and best else None,
     )
 

@@ -7,7 +7,8 @@ from warpbook.networks import ConvLayer
 from warpbook.report import figures, traces
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
 from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
+from warpbook.report.views.milestone_2 import NO_OP_TIMES
+from warpbook.report.views.parts import Cell, Figure, Half, Table, numbers, words
 from warpbook.report.views.profiled import watched_program
 from warpbook.report.views.profiles import launch_table, narrow_profile_table
 from warpbook.report.views.program_output import all_printed, other_sets
@@ -73,7 +74,8 @@ class Limit:
 @dataclass(frozen=True)
 class Kernel:
     """The first GPU kernel. outputs: what its program printed at each size; unprofiled: why there is no profile at the
-    largest. copied: the first layer's time with copies; copied_ratio: that over its op time."""
+    largest. half: None where the CPU's op times are there too. copied: the first layer's time with copies;
+    copied_ratio: that over its op time."""
 
     name: str
     title: str
@@ -88,6 +90,7 @@ class Kernel:
     timeline: Timeline | None
     launches: Table | None
     figure: Figure
+    half: Half | None
     against_cpu: AgainstCpu | None
     first_layer: str
     smallest: CallAndKernel
@@ -151,6 +154,7 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
         launches=_launches(ev, naive),
         figure=_figure(ev, naive),
+        half=None if ev.ranking.measured("cpu") else Half("GPU", "CPU", ev.why_none_of("cpu") or NO_OP_TIMES),
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),

@@ -61,6 +61,15 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Half:
+    """Of what should be there for two devices: the one that it is shown for, the one that it lacks, and why."""
+
+    shown: str
+    lacking: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Fact:
     """A headline figure on a card. classes: of its value; `name` where that is a name."""
 

@@ -16,7 +16,7 @@ def changed(path, value):
     content = place = values()
     *parents, last = path.split(".")
     for parent in parents:
-        place = place[parent]
+        place = place[int(parent) if isinstance(place, list) else parent]
     place[last] = value
     return content
 
@@ -64,6 +64,59 @@ def test_a_mistake_is_named_with_its_place_and_the_nearest_valid_name(path, valu
         config.load(changed(path, value), KNOWN)
     assert words in str(raised.value)
     assert str(raised.value).startswith("config.yaml:\n")
+
+
+def as_snakemake_has_them(value):
+    """What Snakemake makes of a value of `--config`: texts of all numbers and truth values within."""
+    if isinstance(value, dict):
+        return {key: as_snakemake_has_them(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [as_snakemake_has_them(one) for one in value]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+CONV, POOL = {"conv": {"maps": 6, "taps": 5, "stride": 2, "padding": 1}}, {"pool": {"size": 2, "ceil": True}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("target", {"name": "NVIDIA H200", "memory_gib": 140.4}),
+        ("stream", {"images": 30000, "shards": 2}),
+        ("stream", {"images": 30000, "shards": "auto"}),
+        ("measuring", values()["measuring"]),
+        ("measuring.gpu", {"warmup": 0, "min_samples": 2, "max_samples": 9, "budget_s": 1, "patience_s": 0.5}),
+        ("measuring.programs", {"runs": 2, "patience_s": 1e-3}),
+        ("networks.fa18", {"input": {"channels": 3, "size": 64, "scale": 0.5}, "layers": [CONV, POOL, CONV]}),
+        ("networks.fa18", {"input": {"size": [48, 72]}, "layers": [CONV, POOL, CONV, {"fc": {"outputs": 10}}]}),
+        ("studies.fa18.sizes", [10, 100]),
+        ("studies.fa18.drawn", {"variant": "direct", "layer": "conv1", "size": 100}),
+        ("studies.fa19.framework_step", 3),
+        ("studies.sp25.course", values()["studies"]["sp25"]["course"]),
+    ],
+)
+def test_numbers_within_a_value_may_be_the_texts_that_snakemake_makes_of_them(path, value):
+    texts = as_snakemake_has_them(value)
+    assert texts != value
+    assert config.load(changed(path, texts), KNOWN) == config.load(changed(path, value), KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("target", {"arch": "sm_90", "memory_gib": "lots"}, "memory_gib: Input should be a valid number (it is 'lo"),
+        ("target", {"arch": "sm_90", "memory_gib": "-1"}, "memory_gib: Input should be greater than or equal to 0 (it"),
+        ("stream", {"images": "1.5"}, "stream.images: Input should be a valid integer (it is '1.5')"),
+        ("measuring.gpu.min_samples", "0", "gpu.min_samples: Input should be greater than or equal to 1 (it is 0)"),
+        ("networks.fa18.input.size", "big", "networks.fa18.input.size: 'big' is no size; write 64, or [48, 72] for 48"),
+        ("networks.fa18.layers.1.pool.ceil", "yes", "valid boolean (it is 'yes')"),
+        ("studies.fa18.sizes", ["10", "20000"], "studies.fa18.sizes.1: 20000 is outside 1 to 10000"),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_such_number_is_named_as_a_number_would_be(path, value, words):
+    with pytest.raises(UserError) as raised:
+        config.load(changed(path, value), KNOWN)
+    assert words in str(raised.value)
 
 
 def test_a_missing_key_is_named():

@@ -117,6 +117,9 @@ def test_programs_read_what_a_command_set_over_the_file(monkeypatch):
     monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": ONE_LAYER}}))
     assert list(networks.known()) == ["mine"]
     assert networks.find("mine").convs[0].C == 64
+    texts = {"input": {"channels": "64", "size": "56"}, "layers": [{"conv": {"maps": "64", "taps": "3"}}]}
+    monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": texts}}))
+    assert networks.find("mine").convs == networks.Network("mine", networks.Description(**ONE_LAYER)).convs
 
 
 def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):

@@ -85,7 +85,7 @@ def test_on_kubernetes_one_pod_with_a_gpu_makes_the_archive_in_a_clone_on_a_volu
         "-m",
         "snakemake",
         *options,
-        "target={arch: sm_90}",
+        "target={arch: sm_90, memory_gib: 80.5}",
         "--nolock",
         "--dry-run",
         "--forceall",

@@ -13,7 +13,7 @@ from warpbook.extras import EXTRAS
 from warpbook.files import PROJECT
 from warpbook.networks import Description, Network, name_of
 from warpbook.terms import Term
-from warpbook.validation import explained
+from warpbook.validation import explained, validated
 
 FILE = PROJECT / "config.yaml"
 SECTIONS = PROJECT / "reports" / "sections"
@@ -136,12 +136,10 @@ class Study(_Model):
 
 
 class Stream(_Model):
-    """What `stream` infers. Its numbers may be texts, which Snakemake makes of those on the command line."""
+    """What `stream` infers."""
 
-    images: Annotated[int, Field(ge=1, le=10**12, strict=False)] = 1_000_000
-    shards: Annotated[
-        Annotated[int, Field(ge=1, le=100_000, strict=False)] | Literal["auto"], Field(union_mode="left_to_right")
-    ] = "auto"
+    images: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000
+    shards: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = "auto"
     """Parts that a worker each infers; auto: one for each GPU."""
     variants: dict[Literal["cpu", "gpu"], str] = Field(
         default_factory=dict, description="whose convolutions it takes, by where it runs"
@@ -269,7 +267,7 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     try:
         described = values.get("networks")
         names = list(described) if isinstance(described, Mapping) else []
-        config = Config.model_validate(dict(values), context=names)
+        config = validated(Config, dict(values), context=names)
     except ValidationError as error:
         raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explained(error, Config))])) from error
     alone = ["all"] if "," not in config.study else []

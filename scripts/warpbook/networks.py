@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from warpbook.errors import UserError, nearest
 from warpbook.files import PROJECT
 from warpbook.layers import Activation, ConvLayer, DenseLayer, Layer, Maps, PoolLayer, Step
-from warpbook.validation import explained
+from warpbook.validation import explained, validated
 
 __all__ = ["ConvLayer", "DenseLayer", "Description", "Layer", "Network", "PoolLayer", "Step", "find", "known"]
 
@@ -43,7 +43,7 @@ class _Part(BaseModel):
 
 
 def _sides(size: Any) -> Any:
-    sides = [size, size] if isinstance(size, int) else size
+    sides = [size, size] if isinstance(size, int) or str(size).isdecimal() else size
     if not isinstance(sides, list) or len(sides) != 2:
         raise ValueError(f"{size!r} is no size; write 64, or [48, 72] for 48 rows of 72 pixels")
     return sides
@@ -290,7 +290,7 @@ def known() -> dict[str, Network]:
 @cache
 def _read(text: str, parse: Callable[[str], Any]) -> dict[str, Network]:
     try:
-        content = _Networks.model_validate(parse(text))
+        content = validated(_Networks, parse(text))
     except ValidationError as error:
         raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explained(error, _Networks))])) from error
     except yaml.YAMLError as error:

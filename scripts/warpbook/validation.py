@@ -1,11 +1,48 @@
 """What is wrong with a user's file, in lines that a user can mend by: place, value, limit and nearest valid name."""
 
 import types
-from typing import Any, Union, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from warpbook.errors import nearest
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_READ_AS: dict[str, Callable[[str], Any]] = {
+    "int_type": int,
+    "float_type": float,
+    "bool_type": {"true": True, "false": False}.__getitem__,
+}
+"""What a text is read as where something else should be, by the kind of a model's complaint."""
+
+
+def validated(model: type[Model], values: Mapping[str, Any], context: Any = None) -> Model:
+    """The values as a model, or ValidationError. A number or truth value may be a text wherever one is expected:
+    Snakemake makes texts of what is nested in a value of `--config`."""
+    try:
+        return model.model_validate(values, context=context)
+    except ValidationError as error:
+        found: Any = values
+        for detail in error.errors():
+            if detail["type"] in _READ_AS and isinstance(detail["input"], str):
+                found = _with(found, detail["loc"], _READ_AS[detail["type"]])
+        if found == values:
+            raise
+        return model.model_validate(found, context=context)
+
+
+def _with(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any]) -> Any:
+    """The same with the text at a place read, where it can be. Behind the text, a place may name a union's member."""
+    if isinstance(values, dict):
+        return values | {place[0]: _with(values[place[0]], place[1:], read)}
+    if isinstance(values, list):
+        return [_with(one, place[1:], read) if number == place[0] else one for number, one in enumerate(values)]
+    try:
+        return read(values)
+    except (KeyError, ValueError):
+        return values
 
 
 def explained(error: ValidationError, model: type[BaseModel]) -> list[str]:

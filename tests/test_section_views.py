@@ -19,6 +19,7 @@ from warpbook.report.views import (
     cells,
     cover,
     division_of_labour,
+    ending,
     executive,
     milestone_1,
     milestone_2,
@@ -28,7 +29,7 @@ from warpbook.report.views import (
     whole_network,
 )
 from warpbook.report.views.parts import Table
-from warpbook.report.views.supplement import times
+from warpbook.report.views.supplement import correctness, times
 
 # The archived run has no CPU figures: those of GPU variants, so many times as long, stand for CPU variants.
 CPU_STAND_INS = {
@@ -410,6 +411,28 @@ def test_the_cover_says_where_gpu_figures_come_from_or_why_there_are_none(study)
     ev = study()
     ev.gpu_run = ev.local
     assert cover.view(ev, MADE, "", dirty=None).gpu == "NVIDIA H200, measured here"
+
+
+def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of_them(study):
+    ev, why = study(cpu="none"), "the configuration asks for no CPU figures (cpu: none)"
+    assert cover.view(ev, MADE, "", dirty=None).cpu == f"none: {why}"
+    assert executive.view(ev).caveats.count(why) == 1
+    assert milestone_2.view(ev).unwanted == ending.view(ev).unwanted == milestone_1.view(ev).programs[0].missing == why
+    assert milestone_1.view(ev).where == "on the GPU"
+    assert not any("CPU" in fact.label for fact in summary.view(ev).facts)
+    figure = milestone_3.view(ev).kernel.figure
+    assert "CPU" not in figure.alt + figure.caption
+    assert "CPU" not in correctness.view(ev).reals.caption
+    assert ev.device_name("cpu") not in published.in_full(ev).caption
+    assert "cpu" not in {row[1] for row in ending.view(ev).aside.rows}
+    cpu = {name for name, one in ev.plan.variants.items() if one.device == "cpu"}
+    assert cpu and not cpu & {one.variant for one in ev.claims.judged}
+
+
+def test_where_no_cpu_figures_are_wanted_the_framework_s_facts_are_of_the_gpu(study):
+    on_cpu, on_gpu, accuracy = summary.view(study("fa18-m1", cpu="none")).facts
+    assert on_cpu.detail == "not measured: the configuration asks for no CPU figures (cpu: none)"
+    assert on_gpu.value != units.MISSING and accuracy.value.startswith("0.")
 
 
 def test_the_cover_s_motif_is_a_tile_of_outputs_with_a_filter_over_it_and_its_halo(ev):

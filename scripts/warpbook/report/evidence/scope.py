@@ -58,7 +58,10 @@ class Scope:
         return run.device_name(device) if run else "no GPU"
 
     def wanted(self, device: str) -> list[Variant]:
-        """Variants of a device that the study compares, baselines first."""
+        """Variants of a device that the study compares, baselines first; none of the CPU where its figures are not
+        asked for."""
+        if device == "cpu" and self.why_none_of("cpu"):
+            return []
         names = self.plan.with_baselines(self.study.variants or self.plan.variants)
         compared = [self.plan.variants[name] for name in names]
         return [variant for variant in compared if variant.device == device]

@@ -26,7 +26,7 @@ class Square:
 
 @dataclass(frozen=True)
 class Cover:
-    """gpu: the GPU and where its figures come from, or why there are none. commit: short, empty where it is unknown;
+    """gpu, cpu: where the figures of each come from, or why there are none. commit: short, empty where it is unknown;
     dirty: changes were not committed. runs: the ids of those cited."""
 
     title: str
@@ -64,7 +64,7 @@ def view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Cover
         dataset="Fashion-MNIST" if ev.network.labels_images else "random numbers",
         sizes=", ".join(map(units.count, ev.sizes)),
         gpu=_gpu(ev),
-        cpu=ev.device_name("cpu"),
+        cpu=f"none: {why}" if (why := ev.why_none_of("cpu")) else f"{ev.device_name('cpu')}, measured here",
         commit=commit[:12],
         dirty=bool(dirty),
         runs=tuple(run.run_id for run in ev.cited),

@@ -15,11 +15,12 @@ ALL = "all"
 @dataclass(frozen=True)
 class Ending:
     """aside: what has no figure, None where nothing was left out; refused: archived runs that were passed over;
-    hot_within: how many times what the L2 cache holds a layer's data may be for a hot sample; archive: the GPU's run,
-    empty where it is this machine's."""
+    unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
+    L2 cache holds a layer's data may be for a hot sample; archive: the GPU's run, empty where it is this machine's."""
 
     aside: Table | None
     refused: tuple[str, ...]
+    unwanted: str
     hot_within: str
     archive: str
 
@@ -30,6 +31,7 @@ def view(ev: Evidence) -> Ending:
     return Ending(
         aside=None if ev.problems.table.empty else _aside(ev),
         refused=tuple(ev.source.refused),
+        unwanted=ev.why_none_of("cpu"),
         hot_within=str(bench.HOT_WITHIN),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
     )

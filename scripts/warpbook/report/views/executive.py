@@ -233,6 +233,8 @@ def _caveats(ev: Evidence) -> Iterator[str]:
             "ratios marked † are of times not taken in turn, their intervals widened by the drift seen between jobs"
             f"{_drift_of(ev, ev.ranking.best_peer.name)}"
         )
+    if why := ev.why_none_of("cpu"):
+        yield why
     if not ev.problems.table.empty:
         named = ", ".join(ev.problems.table.variant.unique())
         yield f"without a figure somewhere: {named}, as the last chapter says"

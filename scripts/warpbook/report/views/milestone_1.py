@@ -51,10 +51,11 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Milestone1:
-    """step: which stage of the work it is; half: whose times are lacking, None where those of both devices are there or
-    neither's; problem: why there is no profile."""
+    """step: which stage of the work it is; where: on which devices its figures are asked for; half: whose times are
+    lacking, None where those of both devices are there or neither's; problem: why there is no profile."""
 
     step: str
+    where: str
     images: str
     programs: tuple[Program, ...]
     times: Table | None
@@ -70,6 +71,7 @@ def view(ev: Evidence) -> Milestone1:
     programs = tuple(_program(ev, device, framework) for device, framework in frameworks.items())
     return Milestone1(
         step=f"{ev.study.step} {ev.study.framework_step}",
+        where=units.enumerated([f"on the {name}" for device, name in DEVICES.items() if not ev.why_none_of(device)]),
         images=units.count(ev.largest),
         programs=programs,
         times=_times(ev, [framework for framework in frameworks.values() if framework]),

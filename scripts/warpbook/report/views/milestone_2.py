@@ -9,8 +9,6 @@ from warpbook.report.views.parts import Cell, Table, numbers, words
 from warpbook.report.views.program_output import all_printed
 from warpbook.variants import Variant
 
-NO_OP_TIMES = "no CPU variant has a sound figure at every layer; the last chapter says why"
-
 
 @dataclass(frozen=True)
 class Idea:
@@ -48,10 +46,11 @@ class Discussion:
 
 @dataclass(frozen=True)
 class Milestone2:
-    """outputs: what the program printed at each size, none where it was not run, and then `why_not_run`; op_times: None
-    where there are none, and then `why_no_times`."""
+    """unwanted: why there is nothing of the CPU, empty where there may be something. outputs: what the program printed
+    at each size, none where it was not run, and then `why_not_run`."""
 
     step: str
+    unwanted: str
     device: str
     run: str
     images: str
@@ -61,7 +60,6 @@ class Milestone2:
     why_not_run: str
     programs: Table | None
     op_times: Table | None
-    why_no_times: str
     discussion: Discussion | None
 
 
@@ -71,6 +69,7 @@ def view(ev: Evidence) -> Milestone2:
     measured = ev.ranking.measured("cpu")
     return Milestone2(
         step=ev.study.step,
+        unwanted=ev.why_none_of("cpu"),
         device=ev.device_name("cpu"),
         run=ev.local.run_id,
         images=units.count(ev.largest),
@@ -80,7 +79,6 @@ def view(ev: Evidence) -> Milestone2:
         why_not_run=_why_not_run(ev),
         programs=_programs(ev),
         op_times=_op_times(ev, measured) if measured else None,
-        why_no_times=ev.why_none_of("cpu") or NO_OP_TIMES,
         discussion=_discussion(ev, naive, best) if naive and best else None,
     )
 

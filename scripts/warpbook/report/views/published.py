@@ -76,11 +76,12 @@ def _gains(ev: Evidence) -> Table:
 
 def _table(ev: Evidence) -> Table:
     names = {f"framework_{device}": _framework(ev, device) for device in ("cpu", "gpu")}
+    devices = [ev.device_name(device) for device in ("gpu", "cpu") if not ev.why_none_of(device)]
     rows = [row for row in ev.published.table.itertuples() if row.quantity in QUANTITIES and row.variant]
     return Table(
         "published-table",
-        f"As published on the course's machines, and measured now on {ev.device_name('gpu')} or "
-        f"{ev.device_name('cpu')}.{_on_device({str(row.quantity) for row in rows})}",
+        f"As published on the course's machines, and measured now on {' or '.join(devices) or 'none'}."
+        f"{_on_device({str(row.quantity) for row in rows})}",
         (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
         tuple(_row(ev, row, names) for row in rows),
         "published",

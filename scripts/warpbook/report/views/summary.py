@@ -106,16 +106,17 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     on_gpu = (
         f"{spreads['gpu']}whole program, {ev.device_name('gpu')}" if "gpu" in runs else f"not measured: {ev.source.why}"
     )
+    on_cpu = f"{spreads['cpu']}whole program, {images} images, {ev.device_name('cpu')}"
     return (
         Fact(
             _named("The framework on the CPU", frameworks["cpu"]),
             elapsed["cpu"],
-            f"{spreads['cpu']}whole program, {images} images, {ev.device_name('cpu')}",
+            f"not measured: {why}" if (why := ev.why_none_of("cpu")) else on_cpu,
         ),
         Fact(_named("On the GPU", frameworks["gpu"]), elapsed["gpu"], on_gpu),
         Fact(
             "Accuracy",
-            units.significant(accuracy["cpu"]) if "cpu" in accuracy else MISSING,
+            units.significant(next(iter(accuracy.values()))) if accuracy else MISSING,
             f"of {images} test images{alike}",
         ),
     )
@@ -126,6 +127,9 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
     where = f" for {layers} of {units.count(ev.largest)} images on {ev.device_name('gpu')}"
     naive, cpu, peer = ev.ranking.naive, ev.ranking.best_cpu, ev.ranking.best_peer
     over_cpu, over_peer = _over(ev, best, cpu), _over(ev, best, peer)
+    against_cpu = headlines.fact(
+        _named("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"
+    )
     return (
         Fact(
             "Best of ours at FP32 accuracy",
@@ -134,7 +138,7 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
             "name",
         ),
         _over_naive(ev, best, naive),
-        headlines.fact(_named("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"),
+        *(() if ev.why_none_of("cpu") else (against_cpu,)),
         headlines.fact(_named("Over cuDNN", peer), over_peer, "not measured"),
     )
 

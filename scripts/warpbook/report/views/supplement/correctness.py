@@ -80,11 +80,12 @@ def _row(variant: Variant, device: str, tally: Tally, labels: bool = True) -> tu
 def _reals(ev: Evidence) -> Table:
     tests = ev.checks.rows("reals")
     tests = tests[(tests["size"] == ev.largest) | (tests.device == "cpu")]
+    on_cpu = "" if ev.why_none_of("cpu") else ", on the CPU at every size that a call is given"
     return Table(
         "a-correct-reals",
-        "Errors on random reals at the largest size, on the CPU at every size that a call is given, the others being "
-        "in correctness.csv, with the tolerance beside: the largest absolute error, the largest allowed anywhere, the "
-        "relative L2 error, and the largest share that an output's error takes of its own tolerance.",
+        f"Errors on random reals at the largest size{on_cpu}, the others being in correctness.csv, with the "
+        "tolerance beside: the largest absolute error, the largest allowed anywhere, the relative L2 error, and the "
+        "largest share that an output's error takes of its own tolerance.",
         (
             *words("Variant", "Layer"),
             *numbers("Images", "Largest error", "Tolerance", "Relative L2", "Worst share"),

@@ -126,6 +126,8 @@ def _cited_for(ev: Evidence, run: Run) -> str:
         return f"What the run of the GPU figures holds none of: {', '.join(kinds)}"
     if run is not ev.local:
         return "GPU figures"
+    if ev.why_none_of("cpu"):
+        return "GPU figures" if ev.gpu_run is ev.local else "Builds"
     return "CPU and GPU figures" if ev.gpu_run is ev.local else "CPU figures and builds"
 
 

@@ -23,6 +23,20 @@ def plain(markup: str) -> str:
     return Markup(markup).striptags().replace("\u202f", " ")
 
 
+def test_what_a_reason_has_in_backticks_is_set_as_code_wherever_it_is_printed():
+    said, printed = (
+        "N = 9 & more is above (`limits<T>` in a.cu)",
+        "N = 9 &amp; more is above (<code>limits&lt;T&gt;</code> in a.cu)",
+    )
+    assert cells.coded(said) == printed
+    assert cells.coded("an odd ` alone") == "an odd ` alone"
+    assert cells.coded(Markup("<b>`</b>`")) == "<b>`</b>`"
+    macros = rendering.templates().get_template("macros.html.j2").module
+    table = Table("t", "A table.", words("Variant", "Reason"), ((said, said),))
+    assert macros.data_table(table).count(printed) == 2
+    assert printed in macros.note(said) and printed in macros.lacking(said, ["m3-table"])
+
+
 def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
     assert plain(cells.timed(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 % n 30"
     assert plain(cells.timed(Estimate(3.778, math.nan, math.nan, 1))) == "3.778 ms"

@@ -21,7 +21,7 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
 from warpbook.report.views import VIEWS, cover, graded, runs_compared
 from warpbook.report.views.archive import Overview
-from warpbook.report.views.cells import data_uri
+from warpbook.report.views.cells import coded, data_uri
 from warpbook.report.views.deliverables import SUPPLEMENT
 from warpbook.terms import Term
 
@@ -61,7 +61,7 @@ class Headings:
 def templates(autoescape: bool = True) -> Environment:
     """The environment of every template: undefined names raise, and what the macros call is here."""
     env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=autoescape)
-    env.filters |= {"data_uri": data_uri, "enumerated": units.enumerated}
+    env.filters |= {"coded": coded, "data_uri": data_uri, "enumerated": units.enumerated}
     env.globals["version"] = provenance.VERSION
     return env
 

@@ -1,6 +1,7 @@
 """Cells that need markup: times with intervals, speedups, verdicts, inline pictures, links. All else is escaped."""
 
 import base64
+import re
 from collections.abc import Iterable
 from statistics import median
 
@@ -18,6 +19,8 @@ from warpbook.units import MISSING
 _TIMED = Markup('<span class="nowrap">{}{}</span>')
 _INTERVAL = Markup(' <span class="interval">{}</span>')
 _JUDGED = Markup('<span class="{}">{}</span>')
+_CODE = Markup("<code>{}</code>")
+_IN_BACKTICKS = re.compile(r"`([^`]+)`")
 # A ratio of times that were not taken in turn.
 _UNPAIRED = Markup("<sup>†</sup>")
 
@@ -25,6 +28,14 @@ _UNPAIRED = Markup("<sup>†</sup>")
 def data_uri(svg: str) -> str:
     """A picture as the address of an image."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def coded(text: object) -> Markup:
+    """Words as they are printed: what stands in backticks as code. Markup is left as it is."""
+    if isinstance(text, Markup):
+        return text
+    parts = _IN_BACKTICKS.split(str(text))  # every other one stood in backticks
+    return Markup("").join(_CODE.format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 def timed(estimate: Estimate | None) -> str:

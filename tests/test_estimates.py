@@ -136,3 +136,13 @@ def test_a_paired_ratio_of_sums_of_few_rounds_is_no_surer_than_that_of_its_large
     assert largest.low < 2 < largest.high
     assert whole.low < whole.value < whole.high
     assert whole.relative_noise > 0.5 * largest.relative_noise
+
+
+@pytest.mark.parametrize(
+    ("value", "agrees"), [(1.015, True), (0.985, True), (1.04, True), (1.06, False), (0.97, False), (1.021, True)]
+)
+def test_a_ratio_taken_apart_agrees_with_a_paired_one_within_its_interval_or_two_per_cent(value, agrees):
+    paired, apart = Estimate(1.0, 0.99, 1.05, 9), Estimate(value, value, value, 9)
+    assert estimates.agree(paired, apart) is agrees
+    alone = Estimate(1.0, math.nan, math.nan, 1)
+    assert estimates.agree(alone, apart) is (abs(value - 1) <= 0.02)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from types import SimpleNamespace
 
 import pandas as pd
@@ -79,6 +80,26 @@ def test_a_kernel_that_no_run_holds_or_the_run_before_did_not_is_told_in_full(
         [[fresh, "gpu", (), (), (), "not_measured", "the run holds no figure of it"]], columns=ev.problems.table.columns
     )
     assert fresh not in {one.name for one in milestone_4.others(lacking)}
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("op", 1.05), ("gpu", 1.05), ("op", 1.01), ("gpu", 1.01)])
+def test_a_gain_in_turn_stands_beside_that_by_two_jobs_where_the_baseline_s_own_times_differ(
+    evidence_of, few_variants, newest_archive, kind, factor
+):
+    ev = evidence_of(newest_archive, **few_variants)
+    samples = ev.times.samples.copy()
+    own = (samples.job == "direct") & (samples.kind == kind)
+    ev.times.samples = samples.assign(time_ms=samples.time_ms.where(~own, samples.time_ms * factor))
+    (one,) = (each for each in milestone_4.view(ev).optimizations if each.name == "constant_weights")
+    paired, shown = ev.times.total_speedup("constant_weights", ev.largest, kind=kind).ratio, one.outcome
+    other = {"op": shown.on_gpu_apart, "gpu": shown.apart}[kind]
+    apart = {"op": shown.apart, "gpu": shown.on_gpu_apart}[kind]
+    assert not other and bool(apart) is (factor > 1.02)
+    if apart:
+        totals = [ev.times.total(name, ev.largest, kind).value for name in ("direct", "constant_weights")]
+        printed = re.search(r">([\d.]+)×<sup>†", apart)
+        assert float(printed[1]) == pytest.approx(totals[0] / totals[1], rel=0.005)
+        assert totals[0] / totals[1] > paired.high
 
 
 def test_a_fruitful_optimization_is_one_that_is_faster_at_the_largest_size(ev, measured):

@@ -518,6 +518,18 @@ def test_a_network_s_gain_is_of_the_rounds_that_it_shares_with_what_it_builds_on
     assert gain.value == pytest.approx((job.fused / job.folded).median())
 
 
+def test_a_network_s_gain_stands_beside_the_ratio_of_the_gpu_times_shown_where_these_say_something_else(study):
+    ev = study("fa17-final")
+    said = {idea.name: idea.gains for idea in whole_network.view(ev).ideas}
+    for name, at, told in (("warpgroups", 10, True), ("warpgroups", 10000, False), ("fused", 10000, False)):
+        one = implementations.read(name)
+        gain, times = ev.networks.gain(one, at), [ev.networks.time(each, at) for each in (one.header.builds_on, name)]
+        ratio = times[0].value / times[1].value
+        assert (abs(ratio / gain.value - 1) > 0.02 and not gain.low <= ratio <= gain.high) is told
+        beside = rf" at {units.count(at)} \({units.ratio(ratio)[:3]}\S*† \[[^]]*\] by the GPU times of their own jobs\)"
+        assert bool(re.search(beside, said[name])) is told
+
+
 def test_a_library_whose_scores_were_wrong_is_named_and_compared_with_nothing(study):
     view = whole_network.view(study("ece408"))
     assert not any("compiled" in row[0] for row in view.beside.rows)

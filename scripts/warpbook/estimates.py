@@ -10,6 +10,9 @@ import numpy as np
 _T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
 SMALLEST_RANKED = 6
 
+AGREE_WITHIN = 0.02
+"""A ratio of times taken apart that is no further from the paired one is not worth a word beside it."""
+
 # Bootstrap resamples, drawn with a fixed seed so that the same samples give the same report.
 _DRAWS, _SEED = 2000, 408
 
@@ -91,6 +94,11 @@ def unpaired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate
     up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
     value = above.value / below.value
     return Estimate(value, value * math.exp(-down), value * math.exp(up), min(above.n, below.n))
+
+
+def agree(paired: Estimate, apart: Estimate) -> bool:
+    """Whether a ratio of the same times taken apart is within a paired one's interval, or near it."""
+    return paired.low <= apart.value <= paired.high or abs(apart.value / paired.value - 1) <= AGREE_WITHIN
 
 
 def sum_of_medians(series: list[np.ndarray]) -> Estimate:

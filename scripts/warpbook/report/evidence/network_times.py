@@ -104,6 +104,12 @@ class NetworkTimes:
         both = mine.index.intersection(base.index)
         return estimates.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
+    def apart(self, one: Implementation, size: int) -> Estimate | None:
+        """The same gain by the times of each one's own job, where the one in turn is not told by that; None where it
+        is, or there are not both."""
+        gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
+        return ratio if gain and ratio and not estimates.agree(gain, ratio) else None
+
     @remembered
     def ratio(self, name: str, over: str, size: int) -> Estimate | None:
         """Times of `over` over those of `name`, taken in two jobs, the interval widened by the drift between such; None

@@ -144,6 +144,16 @@ class Times:
             return None
         return self._apart(estimates.ratio_of_sums(base_series, series, paired=False), variant, over, size)
 
+    def total_apart(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
+        """Its speedup over what it builds on by the times of each one's own job, where the paired one is not told by
+        that; None where it is, or there are not both."""
+        over, paired = self._baseline(variant), self.total_speedup(variant, size, kind=kind)
+        base, mine = (self._sound_layers(name, size, kind) for name in (over, variant)) if over else (None, None)
+        if not paired or not paired.paired or not base or not mine:
+            return None
+        ratio = estimates.ratio_of_sums(base, mine, paired=False)
+        return None if estimates.agree(paired.ratio, ratio) else self._apart(ratio, variant, over, size)
+
     def _verdict(self, ratio: Estimate) -> str:
         return estimates.verdict(ratio, self._scope.config.measuring.same_within)
 

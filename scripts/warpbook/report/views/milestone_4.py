@@ -25,12 +25,15 @@ ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguou
 @dataclass(frozen=True)
 class Outcome:
     """What an optimization did. where: the size and layers of its speedup; on_gpu: that of the GPU time, gaps between
-    kernels included; tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
+    kernels included; apart, on_gpu_apart: the same by the times of each one's own job, where that is something else;
+    tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
     `elsewhere_verdict`, unlike at the largest."""
 
     speedup: Cell
     where: str
+    apart: Cell
     on_gpu: Cell
+    on_gpu_apart: Cell
     verdict: Cell
     judged: int
     judged_over: str
@@ -254,7 +257,9 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     return Outcome(
         speedup=cells.sped(at_largest),
         where=f"at {units.count(ev.largest)} images, {together}",
+        apart=_apart(ev, variant, "op"),
         on_gpu=cells.sped(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
+        on_gpu_apart=_apart(ev, variant, "gpu"),
         verdict=cells.verdict(at_largest),
         judged=verdicts.total(),
         judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
@@ -265,6 +270,11 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         elsewhere_verdict="harmful" if against == "slower" else "fruitful",
         elsewhere=tuple(units.count(size) for size, other in others.items() if other and other.verdict == against),
     )
+
+
+def _apart(ev: Evidence, variant: Variant, kind: str) -> Cell:
+    apart = ev.times.total_apart(variant.name, ev.largest, kind)
+    return cells.sped(apart) if apart else ""
 
 
 def _gains(ev: Evidence, variant: Variant) -> Figure:

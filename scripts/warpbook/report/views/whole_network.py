@@ -111,12 +111,18 @@ def _beside_best(ev: Evidence, one: Implementation, framework: Implementation, b
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:
     gains = [
-        f"{units.ratio_and_interval(gain)} at {units.count(size)}"
+        f"{units.ratio_and_interval(gain)} at {units.count(size)}{_apart(ev, one, size)}"
         for size in ev.sizes
         if (gain := ev.networks.gain(one, size))
     ]
     said = f"Times as fast as {one.header.builds_on}, in turn: {'; '.join(gains)} images." if gains else ""
     return Idea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
+
+
+def _apart(ev: Evidence, one: Implementation, size: int) -> str:
+    """What the GPU times in the table make of a gain, where that is something else."""
+    ratio = ev.networks.apart(one, size)
+    return f" ({units.ratio_and_interval(ratio, '†')} by the GPU times of their own jobs)" if ratio else ""
 
 
 def _beside(ev: Evidence, shown: list[Implementation]) -> Table:

@@ -66,7 +66,7 @@ def test_what_could_not_be_measured_is_not_missing_but_listed_with_its_reason(re
         (
             "live",
             [
-                "no framework for the CPU has a figure in the run that the figures come from.",
+                "no framework for the CPU has a figure in the run cited.",
                 "no CPU variant has a sound figure at every layer; the last chapter says why.",
             ],
         ),

@@ -85,7 +85,7 @@ def _program(ev: Evidence, device: str, framework: Variant | None) -> Program:
     name = DEVICES[device]
     missing = ""
     if framework is None:
-        lacking = f"no framework for the {name} has a figure in the run that the figures come from"
+        lacking = f"no framework for the {name} has a figure in the run cited"
         missing = ev.why_none_of(device) or lacking
     return Program(
         device=device,

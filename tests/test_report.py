@@ -298,8 +298,8 @@ def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it
 
     path = rewritten(archive, "run.json", change)
     document = rendering.to_html(evidence_of(path, **few_variants), datetime.now(), "", None)
-    for name in measured:
-        assert re.search(rf"<th[^>]*>{name}</th><td[^>]*>gpu</td><td[^>]*>all</td><td[^>]*>stale</td>", document)
+    rows = re.findall(r"<th[^>]*>([^<]*)</th><td[^>]*>gpu</td>(?:<td[^>]*>all</td>)*<td[^>]*>stale</td>", document)
+    assert {name for row in rows for name in row.split(", ")} >= {*measured}
 
 
 @pytest.fixture(scope="module")

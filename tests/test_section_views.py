@@ -421,7 +421,7 @@ def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of
     assert milestone_1.view(ev).where == "on the GPU"
     assert not any("CPU" in fact.label for fact in summary.view(ev).facts)
     figure = milestone_3.view(ev).kernel.figure
-    assert "CPU" not in figure.alt + figure.caption
+    assert "CPU" not in figure.alt + figure.caption + milestone_3.view(ev).kernel.figure_title
     assert "CPU" not in correctness.view(ev).reals.caption
     assert ev.device_name("cpu") not in published.in_full(ev).caption
     assert "cpu" not in {row[1] for row in ending.view(ev).aside.rows}

@@ -90,6 +90,7 @@ class Kernel:
     unprofiled: str
     timeline: Timeline | None
     launches: Table | None
+    figure_title: str
     figure: Figure
     half: Half | None
     against_cpu: AgainstCpu | None
@@ -154,6 +155,7 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         unprofiled=ev.profiles.problem(naive.name, ev.largest),
         timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
         launches=_launches(ev, naive),
+        figure_title="Op times" if ev.why_none_of("cpu") else "Op times: CPU against GPU",
         figure=_figure(ev, naive),
         half=None if ev.ranking.measured("cpu") else Half("GPU", "CPU", ev.why_none_of("cpu") or NO_CPU_TIMES),
         against_cpu=_against_cpu(ev, naive),

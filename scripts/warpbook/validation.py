@@ -34,9 +34,10 @@ def validated(model: type[Model], values: Mapping[str, Any], context: Any = None
 
 
 def _with(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any]) -> Any:
-    """The same with the text at a place read, where it can be. Behind the text, a place may name a union's member."""
+    """The same with the text at a place read, where it can be. A place may name a union's member, or say that a key
+    is meant."""
     if isinstance(values, dict):
-        return values | {place[0]: _with(values[place[0]], place[1:], read)}
+        return {key: _with(one, place[1:], read) if key == place[0] else one for key, one in values.items()}
     if isinstance(values, list):
         return [_with(one, place[1:], read) if number == place[0] else one for number, one in enumerate(values)]
     try:

@@ -37,3 +37,36 @@ def test_a_kernel_that_is_ahead_of_the_best_on_one_layer_is_named_with_it(ev, ev
     changed.ranking.ahead = {}
     assert executive.view(changed).ahead == ()
     assert "split_reuse" not in figures.times.op_times(changed)
+
+
+def test_a_library_that_takes_less_on_one_layer_than_the_fastest_of_all_is_named_there(ev, evidence_of, newest_archive):
+    times = {
+        name: {layer: ev.times.op(name, layer, ev.largest).value for layer in ev.layer_names}
+        for name in ("cudnn_fp32", "cudnn_fp32_nhwc")
+    }
+    assert times["cudnn_fp32_nhwc"]["conv1"] < 0.99 * times["cudnn_fp32"]["conv1"]
+    assert times["cudnn_fp32_nhwc"]["conv2"] > times["cudnn_fp32"]["conv2"]
+    (ahead,) = executive.view(ev).peers_ahead
+    assert (ahead.layer, ahead.name, ev.ranking.best_peer.name) == ("conv1", "cudnn_fp32_nhwc", "cudnn_fp32")
+    over = ev.times.speedup(ev.ranking.best.name, "conv1", ev.largest, over=ahead.name)
+    assert units.time(times[ahead.name]["conv1"]) in ahead.time
+    assert units.ratio_within(over.ratio) in ahead.speedup
+    without = evidence_of(newest_archive)
+    without.ranking.peers_ahead = {}
+    assert executive.view(without).peers_ahead == ()
+
+
+def test_a_library_is_not_named_on_a_layer_for_less_than_is_called_the_same(ev, evidence_of, newest_archive):
+    policy = ev.gpu_run.record["measuring"]
+    assert evidence_of(newest_archive, measuring=policy | {"same_within": 0.1}).ranking.peers_ahead == {}
+
+
+def test_beside_a_framework_that_rounds_the_fastest_in_fp32_is_told(ev):
+    theirs, equal = (ev.networks.fastest(ev.largest, True, precision) for precision in ("", "fp32"))
+    assert (theirs.header.precision, equal.header.precision) == ("tf32", "fp32")
+    ratio = ev.networks.ratio(ev.networks.fastest(ev.largest, False).name, equal.name, ev.largest)
+    time = ev.networks.time(equal.name, ev.largest)
+    said = (
+        f"; the fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}."
+    )
+    assert said in executive.view(ev).network

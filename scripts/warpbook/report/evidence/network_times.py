@@ -152,10 +152,11 @@ class NetworkTimes:
         failed = self._counters[self._counters.status != "ok"]
         return dict(zip(failed.variant, failed.reason, strict=True))
 
-    def fastest(self, size: int, peers: bool) -> Implementation | None:
-        """The fastest of ours, or of the libraries'; None where there is none."""
+    def fastest(self, size: int, peers: bool, precision: str = "") -> Implementation | None:
+        """The fastest of ours, or of the libraries', of one precision where it is named; None where there is none."""
         timed = [(time.value, one) for one in self.recorded if (time := self.time(one.name, size))]
-        chosen = [(value, one) for value, one in timed if one.header.peer == peers]
+        alike = [(value, one) for value, one in timed if one.header.peer == peers]
+        chosen = [(value, one) for value, one in alike if precision in ("", one.header.precision)]
         return min(chosen, key=lambda each: each[0])[1] if chosen else None
 
     def _series(self, job: str, name: str, size: int, kind: str) -> "pd.Series[float]":

@@ -54,13 +54,38 @@ class Ranking:
         if self.best is None:
             return {}
         found, size = {}, self._scope.largest
-        ours = [one for one in self._scope.wanted("gpu") if not one.header.peer and one.header.precision == "fp32"]
-        for layer in self._scope.layer_names:
-            times = [(time.value, one) for one in ours if (time := self._times.op(one.name, layer, size))]
-            fastest = min(times, key=lambda timed: timed[0])[1]
-            over = self._times.speedup(fastest.name, layer, size, over=self.best.name) if fastest != self.best else None
+        for layer, fastest in self._fastest_by_layer(self.best).items():
+            over = self._times.speedup(fastest.name, layer, size, over=self.best.name)
             if over and over.verdict == "faster":
                 found[layer] = fastest
+        return found
+
+    @cached_property
+    def peers_ahead(self) -> dict[str, Variant]:
+        """By layer, the FP32 library whose median there is less than that of the best over all layers by more than
+        what is called the same. Whether that is noise is not asked: a rival is to be given its best figure."""
+        if self.best_peer is None:
+            return {}
+        within, size = 1 + self._scope.config.measuring.same_within, self._scope.largest
+        found = {}
+        for layer, fastest in self._fastest_by_layer(self.best_peer).items():
+            least, best = (self._times.op(one.name, layer, size) for one in (fastest, self.best_peer))
+            if least and best and best.value > within * least.value:
+                found[layer] = fastest
+        return found
+
+    def _fastest_by_layer(self, best: Variant) -> dict[str, Variant]:
+        """By layer, the FP32 variant of the least median among those that are ours, or libraries, as `best` is; it has
+        a figure there, and may have none elsewhere."""
+        size, found = self._scope.largest, {}
+        alike = [one for one in self._scope.wanted("gpu") if one.header.peer == best.header.peer]
+        for layer in self._scope.layer_names:
+            times = [
+                (time.value, one)
+                for one in alike
+                if one.header.precision == "fp32" and (time := self._times.op(one.name, layer, size))
+            ]
+            found[layer] = min(times, key=lambda timed: timed[0])[1]
         return found
 
     @cached_property

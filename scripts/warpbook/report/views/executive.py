@@ -25,7 +25,8 @@ class Gain:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A variant that is faster on one layer than the best over all of them."""
+    """A variant that is faster on one layer than the best over all of them. speedup: of one of ours over our best, of
+    our best over a library."""
 
     layer: str
     name: str
@@ -69,6 +70,7 @@ class Executive:
     best: Gain | None
     ahead: tuple[Ahead, ...]
     peer: Gain | None
+    peers_ahead: tuple[Ahead, ...]
     largest: Gain | None
     least: Gain | None
     tests: Tests | None
@@ -97,16 +99,9 @@ def view(ev: Evidence) -> Executive | None:
         time=cells.timed(ev.times.total(best.name, ev.largest)),
         idea=cells.within(best.title),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
-        ahead=tuple(
-            Ahead(
-                layer,
-                one.name,
-                cells.timed(ev.times.op(one.name, layer, ev.largest)),
-                cells.sped(ev.times.speedup(one.name, layer, ev.largest, over=best.name)),
-            )
-            for layer, one in ranking.ahead.items()
-        ),
+        ahead=tuple(_ahead(ev, layer, one, one, best) for layer, one in ranking.ahead.items()),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
+        peers_ahead=tuple(_ahead(ev, layer, one, best, one) for layer, one in ranking.peers_ahead.items()),
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
         tests=_tests(ev, best),
@@ -118,6 +113,11 @@ def view(ev: Evidence) -> Executive | None:
         since=_since(ev),
         caveats=tuple(_caveats(ev)),
     )
+
+
+def _ahead(ev: Evidence, layer: str, one: Variant, faster: Variant, slower: Variant) -> Ahead:
+    speedup = ev.times.speedup(faster.name, layer, ev.largest, over=slower.name)
+    return Ahead(layer, one.name, cells.timed(ev.times.op(one.name, layer, ev.largest)), cells.sped(speedup))
 
 
 def _gain(ev: Evidence, variant: Variant, over: str) -> Gain | None:

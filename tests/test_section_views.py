@@ -553,17 +553,33 @@ def test_an_implementation_that_a_run_does_not_hold_is_told(study, copied_networ
     assert any(re.fullmatch(r"mine: the run \S+ holds no figure of it", reason) for reason in view.problems)
 
 
-def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_the_fastest_and_what_that_builds_on(
-    study,
-):
+def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_the_fastest(study):
     ev = study("fa17-final", gpu="auto", cpu="none")
     said, best = whole_network.headline(ev), ev.networks.fastest(ev.largest, False)
     slow, library = ev.networks.time("one_by_one", ev.largest), ev.networks.fastest(ev.largest, True).name
-    below = ev.networks.time(best.header.builds_on, ev.largest)
     assert slow.value > ev.networks.time(library, ev.largest).value
     assert f"by {library}, the fastest framework " in said
     assert f"one_by_one takes {units.time(slow.value)}, slower than the framework: 0.1" in said
     assert f"images take {units.time(ev.networks.time(best.name, ev.largest).value)} by {best.name} (" in said
-    assert f". {best.header.builds_on}, on which it builds, takes {units.time(below.value)}: " in said
-    told = {best.name, best.header.builds_on, "one_by_one", library}
+    told = {best.name, "one_by_one", library, ev.networks.fastest(ev.largest, True, "fp32").name}
     assert not any(f"{one.name} takes" in said for one in ev.networks.recorded if one.name not in told)
+
+
+def test_the_whole_network_s_headline_has_each_step_s_gain_from_the_fastest_of_ours_down(study):
+    ev = study("fa17-final", gpu="auto", cpu="none")
+    best, gain_of = ev.networks.fastest(ev.largest, False), {one.name: one for one in ev.networks.recorded}
+    chain = [best]
+    while below := gain_of.get(chain[-1].header.builds_on):
+        chain.append(below)
+    assert [one.name for one in chain] == ["warpgroups", "library", "fused", "one_by_one"]
+    gains = [units.ratio_and_interval(ev.networks.gain(one, ev.largest)) for one in chain[:-1]]
+    pairs = zip(chain, gains, chain[1:], strict=False)
+    steps = ", ".join(f"{one.name} {gain} over {below.name}" for one, gain, below in pairs)
+    assert f" Step by step, timed in turn: {steps}." in whole_network.headline(ev)
+
+
+def test_the_steps_of_a_whole_network_end_where_one_was_not_taken_in_turn_with_the_next(ev):
+    best = ev.networks.fastest(ev.largest, False)
+    assert [step.name for step, _ in ev.networks.steps(best)] == [best.name]  # the network is beyond one_by_one
+    assert best.header.builds_on == "fused"
+    assert ev.networks.steps(implementations.read("fused")) == []

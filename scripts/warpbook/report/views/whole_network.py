@@ -76,8 +76,8 @@ def view(ev: Evidence) -> WholeNetwork | None:
 
 
 def headline(ev: Evidence) -> str:
-    """On the fastest of ours, the fastest framework, what the first builds on, and ours that is slower than the second;
-    empty where one of these two is missing."""
+    """On the fastest of ours, the fastest frameworks, what the first gains over what it builds on, and ours that is
+    slower than a framework; empty where there is none of ours, or no framework."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""
@@ -85,13 +85,12 @@ def headline(ev: Evidence) -> str:
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     assert time and other and ratio
     others = [one for one in ev.networks.recorded if not one.header.peer and one != ours]
-    others.sort(key=lambda one: one.name != ours.header.builds_on)
     return " ".join(
         [
             f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
             f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
             f"whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}.",
-            *filter(None, (_beside_best(ev, one, theirs, one.name == ours.header.builds_on) for one in others)),
+            *filter(None, (_steps(ev, ours), *(_slower(ev, one, theirs) for one in others))),
         ]
     )
 
@@ -108,17 +107,20 @@ def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
     )
 
 
-def _beside_best(ev: Evidence, one: Implementation, framework: Implementation, below: bool) -> str:
-    """A sentence on an implementation that is slower than a framework, or `below` the fastest; empty for another."""
-    time, ratio = (
-        ev.networks.time(one.name, ev.largest),
-        ev.networks.ratio(one.name, framework.name, ev.largest),
-    )
-    slower = ratio is not None and ratio.high < 1
-    if not time or not ratio or not (slower or below):
+def _steps(ev: Evidence, ours: Implementation) -> str:
+    """A sentence on what ours gains over what it builds on, and that over what is below it; empty where nothing is."""
+    steps = ev.networks.steps(ours)
+    gains = (f"{step.name} {units.ratio_and_interval(gain)} over {step.header.builds_on}" for step, gain in steps)
+    return f"Step by step, timed in turn: {', '.join(gains)}." if steps else ""
+
+
+def _slower(ev: Evidence, one: Implementation, framework: Implementation) -> str:
+    """A sentence on an implementation that is slower than a framework; empty for another."""
+    time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, framework.name, ev.largest)
+    if not time or not ratio or ratio.high >= 1:
         return ""
-    said = f"{one.name}{', on which it builds,' if below else ''} takes {units.time(time.value)}"
-    return f"{said}{', slower than the framework' if slower else ''}: {units.ratio_and_interval(ratio, '†')}."
+    said = f"{one.name} takes {units.time(time.value)}, slower than the framework"
+    return f"{said}: {units.ratio_and_interval(ratio, '†')}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:

@@ -395,7 +395,8 @@ def test_the_cover_names_date_network_devices_code_and_runs(ev):
     assert view.network == "64×64 images; 6 maps of 5×5, tanh, 2×2 pool, 16 maps of 5×5, FC 140, tanh, FC 10"
     assert view.kicker == "Milestone report"
     assert view.sizes == "10, 100, 1000, 10\u202f000"
-    assert view.gpu.startswith(f"NVIDIA H200, from the archived run {ev.gpu_run.run_id}, code of commit ")
+    assert view.gpu.startswith(f"NVIDIA H200 (two of them), from the archived run {ev.gpu_run.run_id}, code of commit ")
+    assert view.cpu == f"{ev.device_name('cpu')}, measured here"
     assert (view.commit, view.dirty) == ("0123456789ab", True)
     assert view.runs[-1] == ev.gpu_run.run_id
 
@@ -410,7 +411,16 @@ def test_the_cover_says_where_gpu_figures_come_from_or_why_there_are_none(study)
     assert cover.view(study(gpu="none"), MADE, "", dirty=None).gpu.startswith("none: the configuration asks for no GPU")
     ev = study()
     ev.gpu_run = ev.local
-    assert cover.view(ev, MADE, "", dirty=None).gpu == "NVIDIA H200, measured here"
+    assert cover.view(ev, MADE, "", dirty=None).gpu == "NVIDIA H200 (two of them), measured here"
+
+
+def test_figures_of_several_gpus_are_told_on_the_cover_and_among_the_caveats(ev, run):
+    assert "GPU figures are of two GPUs of one model" in executive.view(ev).caveats
+    single = Evidence(ev.plan, "fa18", run)
+    rows = run.table(tables.SAMPLES)
+    single.times.samples = rows[rows.measured_on == rows.measured_on.iloc[0]]
+    assert cover.view(single, MADE, "", dirty=None).gpu.startswith("NVIDIA H200, from the archived run ")
+    assert not any("of one model" in caveat for caveat in executive.view(single).caveats)
 
 
 def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of_them(study):

@@ -85,3 +85,8 @@ def test_missing_values_are_dashes_everywhere():
 )
 def test_all_names_of_a_sentence_are_told_with_one_and(names, said):
     assert units.enumerated(names) == said
+
+
+@pytest.mark.parametrize(("number", "said"), [(2, "two"), (10, "ten"), (11, "11")])
+def test_a_small_number_in_a_sentence_is_a_word(number, said):
+    assert units.in_words(number) == said

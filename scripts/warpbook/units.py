@@ -140,6 +140,12 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f") if value >= 10_000 else str(value)
 
 
+def in_words(number: int) -> str:
+    """A small number as a sentence has it: two; one of more than ten in digits."""
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[number] if number < len(words) else count(number)
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """Names in a line, those beyond so many counted: a, b and 4 more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

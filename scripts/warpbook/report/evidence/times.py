@@ -50,9 +50,14 @@ class Times:
     @cached_property
     def drift(self) -> Drift:
         """How far baselines differ between jobs."""
+        return Drift(self._scope, self._by_series, STATE, several_gpus=self.gpus > 1)
+
+    @cached_property
+    def gpus(self) -> int:
+        """How many GPUs the GPU's times were taken on, all of one model; 0 or 1 where nobody noted which."""
         samples = self.samples
         own = samples[(samples.device == "gpu") & (samples.job == samples.variant)]
-        return Drift(self._scope, self._by_series, STATE, several_gpus=own.measured_on.nunique() > 1)
+        return int(own.measured_on.nunique())
 
     @cached_property
     def refused_samples(self) -> int:

@@ -94,7 +94,8 @@ def _layer(layer: Layer) -> str:
 def _gpu(ev: Evidence) -> str:
     if ev.gpu_run is None:
         return f"none: {ev.source.why}"
-    name = ev.device_name("gpu")
+    several = f" ({units.in_words(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
+    name = f"{ev.device_name('gpu')}{several}"
     if ev.gpu_run is ev.local:
         return f"{name}, measured here"
     commit = ev.gpu_run.record["commit"]

@@ -228,6 +228,8 @@ def _caveats(ev: Evidence) -> Iterator[str]:
         yield (
             f"GPU and CPU figures come from two machines, the GPU's host with {host['model']}, {host['cores']} cores"
         )
+    if ev.times.gpus > 1:
+        yield f"GPU figures are of {units.in_words(ev.times.gpus)} GPUs of one model"
     if ev.ranking.best_peer:
         yield (
             "ratios marked † are of times not taken in turn, their intervals widened by the drift seen between jobs"

@@ -37,12 +37,12 @@ def rendered(newest_archive, sharing_tables) -> Callable[..., tuple[str, PdfRead
 @pytest.fixture(scope="session")
 def documents_with(newest_archive, opened) -> Callable[..., rendering.Documents]:
     """Make the HTML documents of a study under other values of some keys, with the archived run in the place of this
-    machine's."""
+    machine's, or another."""
     run = opened(newest_archive)
 
-    def make(study: str, **changes) -> rendering.Documents:
+    def make(study: str, local: runs.Run = run, **changes) -> rendering.Documents:
         values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
-        ev = Evidence(plan.make(config.load(values | changes, list(variants.discover()))), study, run)
+        ev = Evidence(plan.make(config.load(values | changes, list(variants.discover()))), study, local)
         if ev.gpu_run:
             ev.gpu_run = run  # whose tables are read once for all studies
         return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)

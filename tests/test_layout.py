@@ -1,17 +1,32 @@
 """The report's pages, by where WeasyPrint sets each word: nothing beyond their margins, none mostly empty."""
 
 import logging
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 import yaml
 
-from warpbook import config
+from warpbook import config, runs
 from warpbook.files import PROJECT
 from warpbook.report import pdf, rendering
 
 VALUES = yaml.safe_load(config.FILE.read_text())
 OTHERS = [name for name, study in VALUES["studies"].items() if name != "fa18" and "course" not in study]
+OF_KERNELS = [name for name in ("fa18", *OTHERS) if "milestone_3" in VALUES["studies"][name]["sections"]]
+
+
+@pytest.fixture(scope="module")
+def pages_of(report, documents) -> Callable[[str], list[Any]]:
+    """The pages of a study's report."""
+    return cache(
+        lambda study: (report.laid_out["report"] if study == "fa18" else pdf.laid_out(documents(study).report)).pages
+    )
+
+
+def words_on(page: Any, seen: Any) -> str:
+    return " ".join(getattr(box, "text", "") for box in seen.shown(page))
 
 
 @pytest.mark.parametrize("part", ["report", "supplement"])
@@ -22,10 +37,23 @@ def test_nothing_lies_beyond_a_margin_and_no_page_but_a_last_one_is_mostly_empty
 
 
 @pytest.mark.parametrize("study", OTHERS)
-def test_no_page_of_another_study_s_report_is_mostly_empty_and_nothing_lies_beyond_a_margin(study, documents, seen):
-    pages = pdf.laid_out(documents(study).report).pages
+def test_no_page_of_another_study_s_report_is_mostly_empty_and_nothing_lies_beyond_a_margin(study, pages_of, seen):
+    pages = pages_of(study)
     assert seen.beyond_margins(pages, seen.AFTER_COVER) == {}
     assert seen.mostly_empty(pages) == {}
+
+
+@pytest.mark.parametrize("study", OF_KERNELS)
+def test_the_summary_and_its_chart_are_one_page(study, pages_of, seen):
+    words = words_on(pages_of(study)[1], seen)
+    assert words.startswith("Summary ") and "Figure 1. " in words
+
+
+def test_the_summary_and_its_chart_are_one_page_with_a_cpu_s_figures_too(documents_with, opened, seen):
+    archived = [opened(path) for path in runs.archived(PROJECT / runs.ARCHIVES)]
+    measured = [run for run in archived if run.gpu is None][-1]
+    words = words_on(pdf.laid_out(documents_with("fa18", measured).report).pages[1], seen)
+    assert "two machines" in words and "Figure 1. " in words
 
 
 def test_contents_are_split_where_their_columns_are_about_as_high():

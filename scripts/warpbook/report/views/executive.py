@@ -156,7 +156,7 @@ def _beside_direct(ev: Evidence, best: Variant) -> str:
     others = f"; the others add up at most {units.count(int(beyond.max()))}" if len(beyond) else ""
     return (
         f"Over sums of {least} to {most} products and {rows.inputs.nunique()} ranges of inputs its error is at most "
-        f"{precision.CLASS_RATIO} times that of {BASELINE}, FP32's class, in {int(rows.fp32_class.sum())} of "
+        f"{precision.CLASS_RATIO} times {BASELINE}'s, FP32's class, in {int(rows.fp32_class.sum())} of "
         f"{len(rows)} cases{origin.within(ev, PRECISION)}{others}."
     )
 
@@ -232,11 +232,11 @@ def _caveats(ev: Evidence) -> Iterator[str]:
         yield f"GPU figures are of {units.in_words(ev.times.gpus)} GPUs of one model"
     if ev.ranking.best_peer:
         yield (
-            "ratios marked † are of times not taken in turn, their intervals widened by the drift seen between jobs"
+            "† marks ratios of times not taken in turn, widened by the drift seen between jobs"
             f"{_drift_of(ev, ev.ranking.best_peer.name)}"
         )
     if why := ev.why_none_of("cpu"):
         yield why
     if not ev.problems.table.empty:
         named = ", ".join(ev.problems.table.variant.unique())
-        yield f"without a figure somewhere: {named}, as the last chapter says"
+        yield f"without a figure somewhere (last chapter): {named}"

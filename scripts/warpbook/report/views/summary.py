@@ -187,11 +187,10 @@ def _gpu_figure(ev: Evidence) -> Figure:
         "summary-times",
         figures.times.op_times(ev),
         "Bars of op time for every GPU variant on each convolution layer, with the hardware's lower bound.",
-        f"Op time on each layer of {shown}{units.count(ev.largest)} images on {ev.device_name('gpu')}. Markers are "
-        "medians with 95 % intervals; dashed: the least time that the hardware "
-        "allows the direct method in FP32. Of the calls alone: without host-device copies, the L2 cache overwritten "
-        "before each. A speedup is the other's time over ours, its 95 % interval in brackets; below 1 it is a loss. "
-        "± is half an interval's width, n the number of samples.",
+        f"Op time on each layer of {shown}{units.count(ev.largest)} images on {ev.device_name('gpu')}: medians with "
+        "95 % intervals of the calls alone, without host-device copies, the L2 cache overwritten before each; dashed: "
+        "the least time that the hardware allows the direct method in FP32. A speedup is the other's time over ours, "
+        "below 1 a loss, its 95 % interval in brackets; ± is half an interval's width, n the number of samples.",
     )
 
 

@@ -362,3 +362,8 @@ def test_a_name_that_the_templates_do_not_know_fails_the_rendering(newest_archiv
 )
 def test_long_kernel_names_lose_their_arguments(name, short):
     assert profiles.short_name(name) == short
+
+
+def test_the_chart_of_whole_networks_stands_before_its_table(report):
+    chart, table = (report.html.index(f'id="networks-{name}"') for name in ("by-size", "beside"))
+    assert chart < table

@@ -575,6 +575,15 @@ def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_
     assert not any(f"{one.name} takes" in said for one in ev.networks.recorded if one.name not in told)
 
 
+def test_the_whole_network_s_chart_says_what_was_measured_at_one_size_alone_and_draws_no_line_of_it(ev):
+    view = whole_network.view(ev)
+    sizes = {one.name: [size for size in ev.sizes if ev.networks.time(one.name, size)] for one in ev.networks.recorded}
+    alone = {name for name, found in sizes.items() if len(found) == 1}
+    assert alone >= {"compiled_fp32", "compiled_tf32"}
+    assert set(re.findall(r">(\w+), one size</text>", view.chart.svg)) == alone
+    assert "dasharray" not in view.chart.svg  # theirs would be the dotted lines
+
+
 def test_the_whole_network_s_headline_has_each_step_s_gain_from_the_fastest_of_ours_down(study):
     ev = study("fa17-final", gpu="auto", cpu="none")
     best, gain_of = ev.networks.fastest(ev.largest, False), {one.name: one for one in ev.networks.recorded}

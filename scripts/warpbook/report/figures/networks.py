@@ -13,7 +13,7 @@ from warpbook.report.figures.vector import svg
 
 def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
     """GPU time from images to labels, logarithmic both ways; ours in colour, frameworks in grey, darker in FP32, and
-    dotted where one builds on another of its precision."""
+    dotted where one builds on another of its precision. Of several sizes, one alone is a larger marker and named so."""
     figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
     axes = figure.subplots()
     of_kind = {True: 0, False: 0}
@@ -25,7 +25,10 @@ def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
         times = {size: time for size in ev.sizes if (time := ev.networks.time(one.name, size))}
         below = next((other for other in shown if other.name == one.header.builds_on), one)
         dotted = one.header.peer and below != one and below.header.precision == one.header.precision
-        line(axes, times, look, one.name, linestyle=":" if dotted else "-")
+        if len(times) == 1 < len(ev.sizes):
+            line(axes, times, look, f"{one.name}, one size", linestyle="none", markersize=7, zorder=3)
+        else:
+            line(axes, times, look, one.name, linestyle=":" if dotted else "-")
     size_axis(axes, ev.sizes)
     axes.set_yscale("log")
     low, high = axes.get_ylim()

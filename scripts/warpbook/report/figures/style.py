@@ -164,15 +164,24 @@ def line(
     look: tuple[str, str],
     label: str | None = None,
     capsize: float = 2,
-    linestyle: Literal["-", ":"] = "-",
+    linestyle: Literal["-", ":", "none"] = "-",
+    **style: Any,
 ) -> None:
-    """A line over dataset sizes with its intervals."""
+    """A line over dataset sizes with its intervals, or its markers alone."""
     colour, marker = look
     estimates = list(by_size.values())
     values = [estimate.value for estimate in estimates]
     error = error_bars(estimates)
     axes.errorbar(
-        list(by_size), values, error, color=colour, marker=marker, linestyle=linestyle, capsize=capsize, label=label
+        list(by_size),
+        values,
+        error,
+        color=colour,
+        marker=marker,
+        linestyle=linestyle,
+        capsize=capsize,
+        label=label,
+        **style,
     )
 
 

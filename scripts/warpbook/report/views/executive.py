@@ -232,7 +232,7 @@ def _caveats(ev: Evidence) -> Iterator[str]:
         yield f"GPU figures are of {units.in_words(ev.times.gpus)} GPUs of one model"
     if ev.ranking.best_peer:
         yield (
-            "† marks ratios of times not taken in turn, widened by the drift seen between jobs"
+            "† marks ratios of times not taken in turn, intervals widened by the drift between jobs"
             f"{_drift_of(ev, ev.ranking.best_peer.name)}"
         )
     if why := ev.why_none_of("cpu"):

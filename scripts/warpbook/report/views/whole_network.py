@@ -64,7 +64,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
             figures.networks.times_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
-            "colour, PyTorch in grey, darker in FP32, compiled dotted; what was measured at one size alone is a marker.",
+            "colour, PyTorch in grey, darker in FP32, compiled dotted; a marker alone: one size was measured.",
         )
         if shown
         else None,

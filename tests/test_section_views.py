@@ -414,6 +414,14 @@ def test_the_cover_says_where_gpu_figures_come_from_or_why_there_are_none(study)
     assert cover.view(ev, MADE, "", dirty=None).gpu == "NVIDIA H200 (two of them), measured here"
 
 
+def test_what_failed_is_among_the_caveats_and_what_is_not_for_the_study_is_not(ev):
+    problems = ev.problems.table.set_index("variant").status
+    assert problems["networks/one_by_one"] == "launch_failed"
+    assert problems["networks/warpgroups"] == problems["split_reuse"] == "unsupported"
+    (said,) = (caveat for caveat in executive.view(ev).caveats if caveat.startswith("without a figure somewhere"))
+    assert "networks/one_by_one" in said and "networks/warpgroups" not in said and "split_reuse" not in said
+
+
 def test_figures_of_several_gpus_are_told_on_the_cover_and_among_the_caveats(ev, run):
     assert "GPU figures are of two GPUs of one model" in executive.view(ev).caveats
     single = Evidence(ev.plan, "fa18", run)

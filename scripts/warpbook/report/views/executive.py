@@ -232,11 +232,11 @@ def _caveats(ev: Evidence) -> Iterator[str]:
         yield f"GPU figures are of {units.in_words(ev.times.gpus)} GPUs of one model"
     if ev.ranking.best_peer:
         yield (
-            "† marks ratios of times not taken in turn, intervals widened by the drift between jobs"
+            "† marks ratios of times not taken in turn, intervals widened by the drift seen between jobs"
             f"{_drift_of(ev, ev.ranking.best_peer.name)}"
         )
     if why := ev.why_none_of("cpu"):
         yield why
-    if not ev.problems.table.empty:
-        named = ", ".join(ev.problems.table.variant.unique())
-        yield f"without a figure somewhere (last chapter): {named}"
+    failed = ev.problems.table[ev.problems.table.status != "unsupported"]
+    if not failed.empty:
+        yield f"without a figure somewhere (last chapter): {', '.join(failed.variant.unique())}"

@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from warpbook import variants
+from warpbook import units, variants
 from warpbook.claims import Claim
 from warpbook.estimates import Estimate
 from warpbook.profiling import counters
+from warpbook.report.evidence import Evidence
 from warpbook.report.evidence import claims as judging
 from warpbook.report.views import claims as claims_view
 from warpbook.report.views import summary
@@ -226,3 +227,25 @@ def test_words_that_begin_with_a_counter_s_verb_stand_behind_what_it_counts(ev):
     assert "instructions, a warp's as one: “rises against direct”" in told
     verbs = ("“falls", "“rises", "“stays", "“smsp__", "“l1tex__", "“sm__", "“lts__")
     assert not any(words.startswith(verbs) for row in claims_view.in_full(ev).rows for words in row[1:2])
+
+
+def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_says_so(ev, planned):
+    ev = Evidence(planned(study="ece408", measuring=ev.local.record["measuring"]), "ece408", ev.local)
+    layer, size = ev.layers[0], ev.largest
+    assert ev.times.bound_by(layer, size) == "FP32 arithmetic"  # the larger of the two, which is none of traffic
+    judged = said_of(ev, "split_fp16", "First layers come near the time of their memory traffic")
+    (figure,) = judged.figures
+    gpu = ev.gpu_run.gpu
+    bound_ms = layer.bytes(size) / (gpu["copy_gb_per_s"] * 1e6)
+    assert figure.after == pytest.approx(ev.times.op("split_fp16", layer.name, size, "gpu").value / bound_ms)
+    assert judged.verdict == "refuted"  # over the other bound it would have held
+    assert figure.after > 1.5 > figure.after * bound_ms / ev.times.fp32_bound_ms(layer, size)
+    assert claims_view.figures(judged) == f"conv1 {units.ratio(figure.after)} the bound of memory bandwidth"
+    assert claims_view.tested(judged.claim).startswith("GPU time over the memory bound: at most 1.50×")
+
+
+def test_a_time_over_the_fp32_bound_says_what_makes_the_bound_on_each_layer(ev):
+    judged = said_of(ev, "layer_specialised", "near the larger of two bounds")
+    conv1, conv2 = (units.ratio(figure.after) for figure in judged.figures)
+    told = claims_view.figures(judged)
+    assert f"conv1 {conv1} the bound of memory bandwidth; conv2 {conv2} the bound of FP32 arithmetic" in told

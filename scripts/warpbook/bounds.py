@@ -43,7 +43,12 @@ def fp32_bound_ms(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> float:
     return lower_bound_ms(layer, images, gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"])
 
 
+def memory_bound_ms(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> float:
+    """The least time that a layer's bytes take on a run's GPU, whatever is computed of them."""
+    return lower_bound_ms(layer, images, gpu["copy_gb_per_s"], None)
+
+
 def bound_by(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> str:
     """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
-    moved = lower_bound_ms(layer, images, gpu["copy_gb_per_s"], None)
+    moved = memory_bound_ms(layer, images, gpu)
     return "memory bandwidth" if moved == fp32_bound_ms(layer, images, gpu) else "FP32 arithmetic"

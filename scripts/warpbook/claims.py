@@ -21,6 +21,7 @@ TIMES = {"op_time": "op time", "gpu_time": "GPU time"}
 """Quantities that have samples, and so intervals."""
 RATIOS = {
     "times_bound": "GPU time over the FP32 bound",
+    "times_memory_bound": "GPU time over the memory bound",
     "fp32_peak_share": "rate of useful operations over the FP32 peak",
     "fma_share": "FP32 multiply-adds among all instructions",
 }

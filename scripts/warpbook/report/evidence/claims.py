@@ -30,7 +30,8 @@ COUNTED = 0.02  # what a count may miss its amount by, and what a counter moves 
 @dataclass(frozen=True)
 class Figure:
     """One figure that a claim rests on. size: 0 where it does not depend on one; amount: before and after, or the
-    variant's own after None; than: the figure that it is compared with; claimed: the count that it was to move by."""
+    variant's own after None; than: the figure that it is compared with; claimed: the count that it was to move by;
+    bound: what makes the bound that a time is told over."""
 
     layer: str
     size: int
@@ -41,6 +42,7 @@ class Figure:
     says: str
     than: "Figure | None" = None
     claimed: int | None = None
+    bound: str = ""
 
 
 @dataclass(frozen=True)
@@ -226,15 +228,17 @@ class Claims:
             if share is None:
                 raise Undecided("the counters that it takes gave no reading")
             return Figure(layer.name, call.images, None, share / 100, None, True, OPEN)
-        time, bound = self._times.op(variant.name, layer.name, size, "gpu"), self._times.fp32_bound_ms(layer, size)
-        if time is None or bound is None:
+        of_memory = quantity == "times_memory_bound"
+        bound_ms = (self._times.memory_bound_ms if of_memory else self._times.fp32_bound_ms)(layer, size)
+        time = self._times.op(variant.name, layer.name, size, "gpu")
+        if time is None or bound_ms is None:
             raise Undecided(self._unmeasured(variant.name))
-        value = time.value / bound
         if quantity == "fp32_peak_share":
             assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None  # whence the bound is
             peak = self._scope.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
-            value = layer.flops(size) / time.value / 1e6 / peak
-        return Figure(layer.name, size, None, value, None, True, OPEN)
+            return Figure(layer.name, size, None, layer.flops(size) / time.value / 1e6 / peak, None, True, OPEN)
+        bound = "memory bandwidth" if of_memory else self._times.bound_by(layer, size)
+        return Figure(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
 
     def _error(self, variant: Variant, over: str) -> Figure:
         tests = self._checks.of(variant.name)

@@ -175,8 +175,13 @@ class Times:
         gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
         return bounds.fp32_bound_ms(layer, size, gpu) if gpu else None
 
+    def memory_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
+        """The least time that a layer's bytes take on that GPU; None where there is none."""
+        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
+        return bounds.memory_bound_ms(layer, size, gpu) if gpu else None
+
     def bound_by(self, layer: ConvLayer, size: int) -> str:
-        """Which of the two makes that bound: `memory bandwidth` or `FP32 arithmetic`."""
+        """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
         assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
         return bounds.bound_by(layer, size, self._scope.gpu_run.gpu)
 

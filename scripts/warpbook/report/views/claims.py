@@ -199,7 +199,8 @@ def figures(judged: Judged) -> str:
 def _figure(claim: Claim, figure: Figure) -> str:
     than = f", on {_place(claim, figure.than)} {_change(figure.than)}" if figure.than else ""
     if claim.value is not None or figure.change is None:
-        return f"{_place(claim, figure)} {_amount(claim, figure.after)}".strip()
+        over = f" the bound of {figure.bound}" if figure.bound else ""
+        return f"{_place(claim, figure)} {_amount(claim, figure.after)}{over}".strip()
     if claim.quantity in TIMES or figure.before is None:
         return f"{_place(claim, figure)} {_change(figure)}{than}".strip()
     pair = f"{_amount(claim, figure.before)} → {_amount(claim, figure.after)}"

@@ -1,6 +1,8 @@
 """The chapter on optimizations as a view: what it shows of the archived run, and what of one that lacks figures."""
 
 import dataclasses
+import html
+import itertools
 import json
 import re
 from types import SimpleNamespace
@@ -137,6 +139,24 @@ def test_chains_are_waterfalls_whose_words_tell_every_step_s_time(ev, chapter):
     for chain in ev.ranking.chains:
         told = [f"{step.name} {units.time(ev.times.total(step.name, ev.largest).value)}" for step in chain]
         assert sum(", ".join(told) in figure.alt for figure in chapter.chains) == 1
+
+
+def test_a_step_of_a_chain_bears_the_marks_that_its_speedup_has_in_tables(ev, chapter):
+    words = html.unescape(" ".join(figure.svg for figure in chapter.chains))
+    marked = {"†": 0, "not settled": 0}
+    for chain in ev.ranking.chains:
+        for last, step in itertools.pairwise(chain):
+            stepped, whole = (
+                ev.times.total_speedup(step.name, ev.largest, over=over.name) for over in (last, chain[0])
+            )
+            told = f"{units.ratio_and_interval(stepped.ratio, '' if stepped.paired else '†')} n\u202f{stepped.ratio.n}"
+            told += "" if stepped.settled else ", not settled"
+            if last != chain[0]:
+                told += f"; in all {units.ratio(whole.ratio.value)}{'' if whole.paired else '†'}"
+            assert f"; {told}<" in words
+            marked = {mark: count + (mark in told.partition("; ")[0]) for mark, count in marked.items()}
+    assert all(marked.values())  # of the steps over the one before
+    assert all(mark in figure.caption for mark in marked for figure in chapter.chains)
 
 
 def test_the_way_to_the_fastest_starts_where_the_study_says_and_takes_back_what_that_lost(evidence_of, newest_archive):

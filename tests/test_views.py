@@ -9,7 +9,7 @@ from markupsafe import Markup
 from warpbook.estimates import Estimate
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.views import cells
+from warpbook.report.views import cells, headlines
 from warpbook.report.views.parts import MOST_SHORT_ROWS, Figure, Table, numbers, words
 
 
@@ -46,8 +46,16 @@ def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
 def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_taken_in_turn():
     assert plain(cells.sped(speedup())) == "1.140× [1.138, 1.142] n 30"
     assert plain(cells.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
-    assert plain(cells.sped(speedup(n=1))).endswith("(one sample)")
+    assert plain(cells.sped(speedup(n=1))) == "1.14× (one sample), not settled"
     assert cells.sped(None) == "–"
+
+
+@pytest.mark.parametrize(("low", "high", "n"), [(135.0, 264.0, 3), (180.0, 190.0, 2)])
+def test_a_speedup_that_is_no_figure_for_a_card_is_not_settled_in_a_table_and_a_text_either(low, high, n):
+    ours = Speedup(Estimate(185.0, low, high, n), False, "faster")
+    card = headlines.fact("Over the best CPU code", ours, "not measured")
+    assert plain(cells.sped(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n}, {card.value}"
+    assert ours.marked.endswith(f"n\u202f{n}, {card.value}")
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():

@@ -41,12 +41,10 @@ class Figures:
     def speedup(self, variant: str, over: str = "", layer: str = "", size: int = 0, kind: str = "op") -> str:
         """How many times faster than `over`, by default what it builds on, with the interval: 1.140× [1.138, 1.142].
 
-        † where the two were not timed in turn.
+        † where the two were not timed in turn, and words where that is too uncertain for one number.
         """
         speedup = self._speedup(variant, over, layer, size, kind)
-        if not speedup:
-            return NOT_MEASURED
-        return f"{units.ratio_and_interval(speedup.ratio, '' if speedup.paired else '†')} n\u202f{speedup.ratio.n}"
+        return speedup.marked if speedup else NOT_MEASURED
 
     def verdict(self, variant: str, over: str = "", layer: str = "", size: int = 0) -> str:
         """faster, slower, same or ambiguous."""

@@ -31,7 +31,7 @@ from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.selection import Selection
 from warpbook.report.evidence.streams import Streams
 from warpbook.report.evidence.submitted import Submitted
-from warpbook.report.evidence.times import STATE, Speedup, Times
+from warpbook.report.evidence.times import STATE, UNSETTLED, Speedup, Times
 from warpbook.report.evidence.trust import Trust
 from warpbook.runs import Run
 
@@ -39,6 +39,7 @@ __all__ = [
     "API_KINDS",
     "GPU_KINDS",
     "STATE",
+    "UNSETTLED",
     "Evidence",
     "KernelLaunches",
     "ProfileRow",

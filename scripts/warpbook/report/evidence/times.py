@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from warpbook import bounds, estimates, summaries, tables
+from warpbook import bounds, estimates, summaries, tables, units
 from warpbook.estimates import Estimate
 from warpbook.networks import ConvLayer
 from warpbook.report.evidence.drift import Drift, Key
@@ -20,6 +20,13 @@ STATE = {"gpu": "cold", "cpu": "hot"}
 Series = np.ndarray
 
 
+WIDEST = 1.5
+"""The most that an interval's upper end may be of its lower one where a ratio is settled."""
+FEWEST = 3
+"""The fewest samples that a settled ratio rests on."""
+UNSETTLED = "not settled"
+
+
 @dataclass(frozen=True)
 class Speedup:
     """Time of one variant over another's, how it was had, and what it allows to say.
@@ -30,6 +37,18 @@ class Speedup:
     ratio: Estimate
     paired: bool
     verdict: str
+
+    @property
+    def settled(self) -> bool:
+        """Whether the interval, any drift between jobs within it, is narrow enough and of enough samples for one
+        number to be quoted."""
+        return self.ratio.n >= FEWEST and self.ratio.high <= WIDEST * self.ratio.low  # of no interval, neither compares
+
+    @property
+    def marked(self) -> str:
+        """It in plain text with what is to be known of it: 21.2×† [13.8, 33.0] n 4, not settled."""
+        told = f"{units.ratio_and_interval(self.ratio, '' if self.paired else '†')} {units.sample_size([self.ratio])}"
+        return told if self.settled else f"{told}, {UNSETTLED}"
 
 
 class Times:

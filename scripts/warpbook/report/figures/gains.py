@@ -109,10 +109,9 @@ def _waterfall(ev: Evidence, axes: Axes, chain: list[Variant]) -> None:
         axes.barh(place, abs(before - after), left=min(before, after), height=0.62, edgecolor=colour, linewidth=0.6,
                   color="none" if saved else colour, hatch="////" if saved else None)  # fmt: skip
         words = [units.time(after)]
-        if stepped:
-            ratio = stepped.ratio
-            words += [f"{units.ratio_and_interval(ratio)} {units.sample_size([ratio])}"]
-        words += [f"in all {units.ratio(whole.ratio.value)}"] if whole and last.name != first else []
+        words += [stepped.marked] if stepped else []
+        if whole and last.name != first:
+            words += [f"in all {units.ratio(whole.ratio.value)}{'' if whole.paired else '†'}"]
         note(axes, "; ".join(words), (max(before, after), place), (5, 0))
     for upper, lower, value in zip(rows, rows[1:], times, strict=False):
         axes.plot([value, value], [upper - 0.31, lower + 0.31], color=INK, linewidth=0.5)

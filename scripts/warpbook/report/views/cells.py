@@ -12,7 +12,7 @@ from warpbook import estimates, units
 from warpbook.estimates import Estimate
 from warpbook.printed import Printed
 from warpbook.report import figures
-from warpbook.report.evidence import Speedup
+from warpbook.report.evidence import UNSETTLED, Speedup
 from warpbook.report.evidence.submitted import Judged
 from warpbook.units import MISSING
 
@@ -63,13 +63,15 @@ def spread_of_runs(elapsed_s: Iterable[float]) -> str:
 
 
 def sped(speedup: Speedup | None) -> str:
-    """A speedup with its interval and the number of samples: 1.140× [1.138, 1.142] n 300."""
+    """A speedup with its interval and the number of samples: 1.140× [1.138, 1.142] n 300. Behind one that no headline
+    card would have as a figure stand the card's words."""
     if speedup is None:
         return MISSING
     ratio = speedup.ratio
     interval = f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}" if ratio.n > 1 else "(one sample)"
     dagger = Markup("") if speedup.paired else _UNPAIRED
-    return _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval))
+    told = _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval))
+    return told if speedup.settled else told + f", {UNSETTLED}"
 
 
 def times(speedup: Speedup | None) -> str:

@@ -38,7 +38,8 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
         f"Op times step by step. {told}",
         "Op times, step by step. Hatched is what a step saves, solid beyond the bar what it loses; beside it time, "
         "speedup over the step before with its interval, and over the chain's first. Over the step before it is of "
-        f"pairs timed in turn, and need not be the ratio of the two times.{''.join(back)}",
+        "pairs timed in turn, but for those marked †, and need not be the ratio of the two times; not settled: too "
+        f"uncertain for one number.{''.join(back)}",
     )
 
 

@@ -150,7 +150,7 @@ def test_a_step_of_a_chain_bears_the_marks_that_its_speedup_has_in_tables(ev, ch
                 ev.times.total_speedup(step.name, ev.largest, over=over.name) for over in (last, chain[0])
             )
             told = f"{units.ratio_and_interval(stepped.ratio, '' if stepped.paired else '†')} n\u202f{stepped.ratio.n}"
-            told += "" if stepped.settled else ", not settled"
+            told += "" if stepped.settled else " (not settled)"
             if last != chain[0]:
                 told += f"; in all {units.ratio(whole.ratio.value)}{'' if whole.paired else '†'}"
             assert f"; {told}<" in words

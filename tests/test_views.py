@@ -46,7 +46,7 @@ def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
 def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_taken_in_turn():
     assert plain(cells.sped(speedup())) == "1.140× [1.138, 1.142] n 30"
     assert plain(cells.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
-    assert plain(cells.sped(speedup(n=1))) == "1.14× (one sample), not settled"
+    assert plain(cells.sped(speedup(n=1))) == "1.14× (one sample, not settled)"
     assert cells.sped(None) == "–"
 
 
@@ -54,8 +54,8 @@ def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_t
 def test_a_speedup_that_is_no_figure_for_a_card_is_not_settled_in_a_table_and_a_text_either(low, high, n):
     ours = Speedup(Estimate(185.0, low, high, n), False, "faster")
     card = headlines.fact("Over the best CPU code", ours, "not measured")
-    assert plain(cells.sped(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n}, {card.value}"
-    assert ours.marked.endswith(f"n\u202f{n}, {card.value}")
+    assert plain(cells.sped(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n} ({card.value})"
+    assert ours.marked.endswith(f"n\u202f{n} ({card.value})")
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():

@@ -46,9 +46,9 @@ class Speedup:
 
     @property
     def marked(self) -> str:
-        """It in plain text with what is to be known of it: 21.2×† [13.8, 33.0] n 4, not settled."""
+        """It in plain text with what is to be known of it: 21.2×† [13.8, 33.0] n 4 (not settled)."""
         told = f"{units.ratio_and_interval(self.ratio, '' if self.paired else '†')} {units.sample_size([self.ratio])}"
-        return told if self.settled else f"{told}, {UNSETTLED}"
+        return told if self.settled else f"{told} ({UNSETTLED})"
 
 
 class Times:

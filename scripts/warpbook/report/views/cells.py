@@ -68,10 +68,11 @@ def sped(speedup: Speedup | None) -> str:
     if speedup is None:
         return MISSING
     ratio = speedup.ratio
-    interval = f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}" if ratio.n > 1 else "(one sample)"
+    alone = ratio.n == 1
+    interval = f"(one sample, {UNSETTLED})" if alone else f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
+    unsettled = "" if alone or speedup.settled else f" ({UNSETTLED})"
     dagger = Markup("") if speedup.paired else _UNPAIRED
-    told = _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval))
-    return told if speedup.settled else told + f", {UNSETTLED}"
+    return _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval)) + unsettled
 
 
 def times(speedup: Speedup | None) -> str:

@@ -1,12 +1,14 @@
 """compute-sanitizer finds what one image leaves in the way of the next, and nothing in our own kernels."""
 
+import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from warpbook import tables
-from warpbook.files import PROJECT
+from warpbook.files import GIVEN, PROJECT
 
 pytestmark = pytest.mark.gpu
 
@@ -36,10 +38,10 @@ def prepare(kernels, layer, images, launch):
 """
 
 
-def tried(variant, out, *further):
+def tried(variant, out, *further, project=PROJECT):
     program = PROJECT / "scripts/sanitize_variant.py"
-    command = [sys.executable, program, "--variant", variant, "--timeout", "120", "--out", out, *further]
-    subprocess.run(command, check=True, cwd=PROJECT)
+    command = [sys.executable, program, "--variant", variant, "--timeout", "300", "--out", out, *further]
+    subprocess.run(command, check=True, cwd=PROJECT, env={**os.environ, GIVEN: str(project)})
     return {row["tool"]: (row["status"], row["errors"]) for row in tables.SANITIZER.rows(out)}
 
 
@@ -52,7 +54,21 @@ def test_a_block_that_overwrites_an_image_while_it_is_read_is_found(barrier, sta
     assert found["memcheck"] == ("ok", 0)
 
 
-@pytest.mark.parametrize("name", ["fused", "folded", "one_by_one"])
+@pytest.mark.parametrize("name", ["fused", "folded", "one_by_one", "library", "warpgroups"])
 def test_whole_networks_of_ours_give_the_tools_nothing_to_say(name, tmp_path):
     found = tried(f"networks/{name}", tmp_path / "found.csv")
     assert set(found.values()) == {("ok", 0)} and len(found) == 4
+
+
+def test_a_fault_in_our_kernels_beside_a_library_s_is_found(tmp_path):
+    source = (PROJECT / "kernels/networks/fused.cu").read_text()
+    write = "scores[(size_t)image * classes + lane] = score;"
+    assert write in source
+    copy = tmp_path / "project"
+    shutil.copytree(PROJECT / "kernels", copy / "kernels")
+    for name in ("scripts", "weights", "config.yaml"):
+        (copy / name).symlink_to(PROJECT / name)
+    broken = source.replace(write, write.replace("+ lane]", "+ lane + 1]"))
+    (copy / "kernels/networks/fused.cu").write_text(broken)
+    found = tried("networks/library", tmp_path / "found.csv", project=copy)
+    assert found["memcheck"][0] == "wrong_result" and found["memcheck"][1] > 0

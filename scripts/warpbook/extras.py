@@ -30,8 +30,8 @@ def _kernels(plan: "Plan") -> list[str]:
 
 
 def _own_networks(plan: "Plan") -> list[str]:
-    """Whole networks whose kernels are all ours: a library's would take the tools minutes."""
-    return [f"{WHOLE}{name}" for name, one in plan.implementations.items() if not one.header.requires]
+    """Whole networks with kernels of ours."""
+    return [f"{WHOLE}{name}" for name, one in plan.implementations.items() if not one.header.peer]
 
 
 def _beside_direct(plan: "Plan") -> list[str]:

@@ -108,6 +108,9 @@ def call_networks(implementation: Implementation) -> None:
             scores, labels = cupy.empty((images, networks.CLASSES), "f4"), cupy.empty(images, "i4")
             with products_left_out():
                 implementation.prepare(kernels, network, images, parameters)(x, scores, labels)
+                if implementation.takes_bytes:
+                    call = implementation.prepare(kernels, network, images, parameters, of_bytes=True)
+                    call(cupy.zeros((images, *network.image), "u1"), scores, labels)
             cupy.cuda.runtime.deviceSynchronize()
 
 

@@ -1,5 +1,6 @@
 """Whole networks on a GPU: right ones pass at every size, and each way of cheating is caught."""
 
+from contextlib import nullcontext
 from types import ModuleType
 
 import numpy as np
@@ -133,3 +134,29 @@ def test_tf32_is_refused_where_single_precision_is_claimed(bench_of):
     object.__setattr__(false, "module", monkeyed)
     with pytest.raises(Failed, match="differ from float64"):
         bench_of("fa18").measure([false], IMAGES, SERIES, MEASURING)
+
+
+@pytest.mark.parametrize(("brightness", "refused"), [(1, False), (2, True)])
+def test_an_implementation_that_takes_bytes_is_judged_by_its_scores_from_the_host(
+    bench_of, monkeypatch, brightness, refused
+):
+    import cupy
+
+    one = implementations.read("one_by_one")
+
+    def prepare_bytes(kernels, network, images, parameters):
+        call = one.module.prepare(kernels, network, images, parameters)
+        x = cupy.empty((images, 1, *network.image), np.float32)
+
+        def of_bytes(given, scores, labels):
+            cupy.multiply(given[:, None], np.float32(brightness * network.input.scale), out=x)
+            call(x, scores, labels)
+
+        return of_bytes
+
+    monkeypatch.setattr(one.module, "prepare_bytes", prepare_bytes, raising=False)
+    expected = (
+        pytest.raises(Failed, match=r"differ from float64 .* from the host in chunks") if refused else nullcontext()
+    )
+    with expected:
+        bench_of("fa18").measure([one], IMAGES, SERIES, MEASURING)

@@ -4,7 +4,8 @@ An implementation is `<name>.py`, with `<name>.cu` beside it where it has kernel
 has one. `prepare(kernels, network, images, parameters)` gives `call(x, scores, labels)`: x (N, C, H, W) float32 as it
 enters the network, scores (N, classes) float32, labels (N,) int32, all on the device and contiguous; `parameters` are
 the weights by name, there too. Whatever depends on the weights alone may be prepared. A launcher may say by
-`unsupported(network)` why it does not compute a network.
+`unsupported(network)` why it does not compute a network; one whose first layer takes the images as the host has them
+has `prepare_bytes` too, alike, whose x is the images (N, H, W), uint8, not yet times the network's `input.scale`.
 
 A .cu may include another of kernels/ or kernels/networks/, and layers.cu of the harness; a launcher may import another.
 Constants of a variant whose .cu is included are known, the implementation's own above them; a launcher without a .cu
@@ -118,8 +119,15 @@ class Implementation:
         reason = tell(network) if tell else ""
         return f"{self.name}: {reason}" if reason else ""
 
-    def prepare(self, kernels: Any, network: Network, images: int, parameters: dict[str, Any]) -> Call:
-        call: Call = self.module.prepare(kernels, network, images, parameters)
+    @property
+    def takes_bytes(self) -> bool:
+        return hasattr(self.module, "prepare_bytes")
+
+    def prepare(
+        self, kernels: Any, network: Network, images: int, parameters: dict[str, Any], of_bytes: bool = False
+    ) -> Call:
+        prepare = self.module.prepare_bytes if of_bytes else self.module.prepare
+        call: Call = prepare(kernels, network, images, parameters)
         return call
 
 

@@ -45,6 +45,7 @@ struct dim3 : uint3 {
 };
 struct alignas(8) int2 { int x, y; };
 struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(2) uchar2 { unsigned char x, y; };
 struct alignas(4) uchar4 { unsigned char x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
@@ -52,6 +53,7 @@ struct alignas(8) float2 { float x, y; };
 struct float3 { float x, y, z; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) double2 { double x, y; };
+inline uchar2 make_uchar2(unsigned char x, unsigned char y) { return {x, y}; }
 inline uchar4 make_uchar4(unsigned char x, unsigned char y, unsigned char z, unsigned char w) { return {x, y, z, w}; }
 inline int2 make_int2(int x, int y) { return {x, y}; }
 inline int3 make_int3(int x, int y, int z) { return {x, y, z}; }

@@ -1,7 +1,8 @@
 """A whole network from the host to the host: uint8 images in page-locked memory to labels there.
 
-All chunks of images are ordered to the device at once, and made numbers there as they come; while it infers some, the
-next are on their way. Chunks take turns on two streams, so that one fills the device where the one before leaves it.
+All chunks of images are ordered to the device at once, and made numbers there as they come, where the call takes
+numbers; while it infers some, the next are on their way. Chunks take turns on two streams, so that one fills the device
+where the one before leaves it.
 """
 
 import math
@@ -22,9 +23,17 @@ from warpbook.harness.gpu import GpuBench
 from warpbook.harness.pages import page_locked
 from warpbook.networks import Network
 
-SHARES = ((1,), (50, 50), (20, 80), (15, 38, 47), (10, 20, 20, 20, 30), (5, 10, 15, 20, 20, 15, 10, 5))
-"""Ways to share the images among chunks. Many begin and end early, where copies take as long as the work; few have
-fewer of a call's fixed costs, where copies take less."""
+SHARES = (
+    (1,),
+    (50, 50),
+    (20, 80),
+    (15, 38, 47),
+    (5, 10, 15, 20, 25, 25),
+    (5, 7, 9, 11, 13, 15, 17, 23),
+    (5, 10, 15, 20, 20, 15, 10, 5),
+)
+"""Ways to share the images among chunks. Where the work takes longer than the copies, chunks grow: the next is there
+when one ends. Where copies take as long or longer, the last is small. Few chunks have fewer of a call's fixed costs."""
 
 TRIALS = 7
 STREAMS = 2
@@ -45,7 +54,8 @@ def chunks_of(images: int, shares: Sequence[int], multiprocessors: int) -> list[
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk's call and its places in the arrays of all; `of` tells which images it has."""
+    """A chunk's call and its places in the arrays of all; `of` tells which images it has. The call takes x, which are
+    the images themselves where it takes bytes."""
 
     call: Any
     images: cupy.ndarray
@@ -58,7 +68,8 @@ class Chunk:
 
 
 class FromHost:
-    """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`.
+    """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`, x
+    being float32, or the images as they are where it `takes_bytes`.
 
     How the images are shared among chunks is tried here, and the fastest way kept.
     """
@@ -70,13 +81,15 @@ class FromHost:
         images: np.ndarray,
         classes: int,
         prepare: Callable[[int], Any],
+        takes_bytes: bool,
     ):
-        self._bench, self._network, self._prepare = bench, network, prepare
+        self._bench, self._network, self._prepare, self._takes_bytes = bench, network, prepare, takes_bytes
         count = len(images)
         self.images, self.labels = page_locked(images.shape), page_locked((count,), np.int32)
         self.images[...] = images
         self._images, self._found = cupy.empty(images.shape, np.uint8), cupy.empty(count, np.int32)
-        self._x = cupy.empty((count, network.input.channels, *network.image), np.float32)
+        x_shape = (count, network.input.channels, *network.image)
+        self._x = self._images if takes_bytes else cupy.empty(x_shape, np.float32)
         self._scores = cupy.empty((count, classes), np.float32)
         # What makes numbers of a chunk has a stream of its own: the next chunk's copy does not wait for it.
         self._inward, self._entering = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
@@ -116,17 +129,21 @@ class FromHost:
             chunk.images.data.copy_from_host_async(source.ctypes.data, source.nbytes, self._inward)
             chunk.arrived.record(self._inward)
         for number, chunk in enumerate(chunks):
-            self._entering.wait_event(chunk.arrived)
-            with self._entering:
-                self._bench.enter(chunk.images, chunk.x, self._network.input.scale)
-            chunk.entered.record(self._entering)
             main, labels = self._mains[number % STREAMS], self.labels[chunk.of]
-            main.wait_event(chunk.entered)
+            main.wait_event(chunk.arrived if self._takes_bytes else self._enter(chunk))
             with main:
                 chunk.call(chunk.x, chunk.scores, chunk.found)
             chunk.found.data.copy_to_host_async(labels.ctypes.data, labels.nbytes, main)
         deviceSynchronize()
         return (perf_counter() - began) * 1e3
+
+    def _enter(self, chunk: Chunk) -> Event:
+        """Order numbers to be made of a chunk as soon as it has arrived: when they are made."""
+        self._entering.wait_event(chunk.arrived)
+        with self._entering:
+            self._bench.enter(chunk.images, chunk.x, self._network.input.scale)
+        chunk.entered.record(self._entering)
+        return chunk.entered
 
     def copy(self) -> float:
         """Milliseconds of the copies alone, of all images and then of their labels."""
@@ -137,12 +154,13 @@ class FromHost:
         deviceSynchronize()
         return (perf_counter() - began) * 1e3
 
-    def mismatched(self, images: np.ndarray, expected: np.ndarray) -> int:
-        """How many of the images (n, H, W) get another label than expected."""
+    def result(self, images: np.ndarray) -> np.ndarray:
+        """The scores, then the labels as they came to the host, of images (n, H, W): in one array of 32-bit numbers."""
         self.images[...] = images
         self.labels[...] = NO_LABEL
+        self._scores.fill(np.nan)
         self.infer()
-        return int((self.labels != expected).sum())
+        return np.concatenate([self._scores.get().ravel(), self.labels.view(np.float32)])
 
 
 genuine.hold(sys.modules[__name__])

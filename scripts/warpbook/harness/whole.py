@@ -78,14 +78,6 @@ def kernels_of(implementation: Implementation, arch: str) -> gpu.Kernels | None:
     return gpu.Kernels(gpu.load_module(cubin), implementation.constants) if cubin else None
 
 
-def too_many(implementation: Implementation, mismatched: int, images: int) -> str:
-    """Why so many labels unlike the reference's are refused; empty where they may differ."""
-    allowed = reference.labels_allowed_to_differ(implementation.header.precision, images)
-    if mismatched <= allowed:
-        return ""
-    return f"{mismatched} of {images} labels differ from the reference's, more than {allowed} allowed"
-
-
 def judged(implementation: Implementation, network: Network, y: np.ndarray, expected: np.ndarray) -> Row:
     """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
     # In NumPy: CuPy compiles each of these operations when a machine first does it, ten seconds for the largest.
@@ -95,12 +87,14 @@ def judged(implementation: Implementation, network: Network, y: np.ndarray, expe
     error = float(np.linalg.norm(scores - expected) / np.linalg.norm(expected))
     tolerance = reference.network_error(network, implementation.header)
     mismatched = int((labels != expected.argmax(axis=1)).sum())
+    allowed = reference.labels_allowed_to_differ(implementation.header.precision, images)
+    reason = ""
     if not error <= tolerance:
         reason = f"scores differ from float64 by {error:.3g} of their norm, more than {tolerance:.3g} allowed"
     elif int((labels != scores.argmax(axis=1)).sum()):
         reason = "a label is not that of its image's largest score"
-    else:
-        reason = too_many(implementation, mismatched, images)
+    elif mismatched > allowed:
+        reason = f"{mismatched} of {images} labels differ from the reference's, more than {allowed} allowed"
     return {
         "rel_l2_err": error if np.isfinite(error) else None,
         "tolerance": tolerance,
@@ -118,12 +112,12 @@ class Bench:
         self._bench, self._data = bench, data
         self._kernels: dict[str, gpu.Kernels | None] = {}
 
-    def _prepared(self, implementation: Implementation, images: int) -> Any:
-        """Its call for so many images."""
+    def _prepared(self, implementation: Implementation, images: int, of_bytes: bool = False) -> Any:
+        """Its call for so many images, float32 or as bytes."""
         if implementation.name not in self._kernels:
             self._kernels[implementation.name] = kernels_of(implementation, self._bench.device.arch)
         kernels, network = self._kernels[implementation.name], self._data.network
-        return implementation.prepare(kernels, network, images, self._data.parameters)
+        return implementation.prepare(kernels, network, images, self._data.parameters, of_bytes)
 
     def measure(
         self, implementations: Sequence[Implementation], images: int, series: Any, measuring: Measuring
@@ -162,7 +156,7 @@ class Bench:
         timing.refuse_distrusted(bench)
         checks = [self._check(one, operations[one.name], (x, w, y), poisoned=False) for one in implementations]
         if from_host:
-            self._check_labels(ours, from_host)
+            self._check_way(ours, from_host)
         for one in implementations:
             if one.name in told_ms:
                 arrays = (x.values, w.values, y.values)
@@ -181,18 +175,25 @@ class Bench:
         data = self._data
         entering, _ = data.drawn(images)
         with checking.faults_named(one, "prepared"):
+            of_bytes = one.takes_bytes
             way = hosted.FromHost(
-                self._bench, data.network, entering, data.classes, lambda chunk: self._prepared(one, chunk)
+                self._bench,
+                data.network,
+                entering,
+                data.classes,
+                lambda chunk: self._prepared(one, chunk, of_bytes),
+                of_bytes,
             )
-        self._check_labels(one, way)
+        self._check_way(one, way)
         return way
 
-    def _check_labels(self, one: Implementation, way: hosted.FromHost) -> None:
+    def _check_way(self, one: Implementation, way: hosted.FromHost) -> None:
         images, expected = self._data.drawn(len(way.images))
         with checking.faults_named(one, "called"):
-            mismatched = way.mismatched(images, expected.argmax(axis=1))
-        if reason := too_many(one, mismatched, len(images)):
-            raise Failed("wrong_result", f"{one.name}, from the host in chunks: {reason}")
+            result = way.result(images)
+        verdict = judged(one, self._data.network, result, expected)
+        if not verdict["ok"]:
+            raise Failed("wrong_result", f"{verdict['reason']}, from the host in chunks")
 
     def _check(
         self, one: Implementation, operation: Operation, buffers: tuple[Guarded, Guarded, Guarded], poisoned: bool

@@ -1,5 +1,7 @@
 """What compute-sanitizer says becomes a row: what it found, or why it could look at nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import sanitize_variant
@@ -76,3 +78,19 @@ def test_a_tool_that_fails_itself_has_found_nothing():
 def test_a_program_that_ended_early_is_told_by_its_first_exception(out, err, reason):
     found = sanitize_variant.verdict(out, err, 1)
     assert found == {"errors": None, "status": "launch_failed", "reason": reason}
+
+
+def test_meanwhile_a_product_of_cublas_is_zeros_and_no_more_than_its_result(monkeypatch):
+    runtime = pytest.importorskip("cupy.cuda.runtime")
+    import cupy_backends.cuda.libs as libraries
+
+    filled, own = [], object()
+    cublas = SimpleNamespace(gemmEx=own)
+    monkeypatch.setitem(vars(libraries), "cublas", cublas)
+    monkeypatch.setattr(runtime, "memset", lambda *arguments: filled.append(arguments))
+    padded, images, count, a, b, c = 512, 11, 1800, 0x1000, 0x2000, 0x3000
+    of_a, of_b, of_c = (a, "float16", 2 * count), (b, "float16", 2 * count), (c, "float32", padded)
+    with sanitize_variant.products_left_out():
+        cublas.gemmEx("handle", 1, 0, padded, images, count, 1.0, *of_a, *of_b, 0.0, *of_c, "float32", -1)
+    assert filled == [(c, 0, 4 * padded * images)]
+    assert cublas.gemmEx is own

@@ -9,8 +9,9 @@
 # A command whose words are for those whom it fails.
 quietly = words=$$($(1) 2>&1) || { echo "$$words"; exit 1; }
 
-# Two of the tests' files at a time. What is timed on a GPU takes turns at the machine's measuring lock.
-workers = --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Three of the tests' files at a time: some wait, and two would leave a fifth of two cores idle. What is timed on a GPU takes
+# turns at the machine's measuring lock.
+workers = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 report: .venv/installed
 	.venv/bin/snakemake --cores 1 report

@@ -49,7 +49,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session", autouse=True)
 def measuring_lock(tmp_path_factory):
-    """A measuring lock of this worker's own: what tests time on a CPU is no figure, so two workers take no turns.
+    """A measuring lock of this worker's own: what tests time on a CPU is no figure, so workers take no turns.
     On a GPU they do: its figures are refused where another process computes there."""
     if isinstance(machine.gpu(), devices.Device):
         return

@@ -10,7 +10,7 @@ from warpbook.estimates import Estimate
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
 from warpbook.report.views import cells, headlines
-from warpbook.report.views.parts import MOST_SHORT_ROWS, Figure, Table, numbers, words
+from warpbook.report.views.parts import MOST_SHORT_LINES, Figure, Table, numbers, words
 
 
 def speedup(paired: bool = True, n: int = 30, verdict: str = "faster") -> Speedup:
@@ -120,9 +120,16 @@ def test_a_table_is_placed_with_its_heads_kinds_and_escaped_cells():
 
 
 def test_a_long_table_may_break_over_pages():
-    rows = tuple((str(place),) for place in range(MOST_SHORT_ROWS + 1))
+    rows = tuple((str(place),) for place in range(MOST_SHORT_LINES + 1))
     assert not Table("long", "Long.", words("Place"), rows).short
     assert Table("long", "Long.", words("Place"), rows[:-1]).short
+
+
+def test_a_table_of_few_rows_whose_names_take_several_lines_may_break_too():
+    name = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize128x32x8_stage3_warpsize2x2x1_g1"
+    rows = tuple((f"{name}{place}",) for place in range(MOST_SHORT_LINES - 1))
+    assert not Table("kernels", "Kernels.", words("Name"), rows).short
+    assert Table("kernels", "Kernels.", words("Name"), tuple((f"<b>{row[0][-9:]}</b>",) for row in rows)).short
 
 
 def test_a_figure_is_placed_with_its_words_and_caption():

@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from markupsafe import Markup
+
 # Plain words, escaped where they are placed, or Markup made in `cells`.
 Cell: TypeAlias = str
 
-MOST_SHORT_ROWS = 10
+MOST_SHORT_LINES = 10
+NAME_LINE = 42
+"""Characters of a row's name that fit on a line; a kernel's may take four."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Table:
     @property
     def short(self) -> bool:
         """Whether it is kept on one page."""
-        return len(self.rows) <= MOST_SHORT_ROWS
+        return sum(1 + len(Markup(row[0]).striptags()) // NAME_LINE for row in self.rows) <= MOST_SHORT_LINES
 
 
 @dataclass(frozen=True)

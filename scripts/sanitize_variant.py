@@ -109,11 +109,10 @@ def call_networks(implementation: Implementation, tool: str) -> None:
             x = cupy.empty((images, network.input.channels, *network.image), "f4")
             cupy.cuda.runtime.memset(x.data.ptr, 0, x.nbytes)
             scores, labels = cupy.empty((images, networks.CLASSES), "f4"), cupy.empty(images, "i4")
-            with products_left_out():
-                implementation.prepare(kernels, network, images, parameters)(x, scores, labels)
-                if implementation.takes_bytes:
-                    call = implementation.prepare(kernels, network, images, parameters, of_bytes=True)
-                    call(cupy.zeros((images, *network.image), "u1"), scores, labels)
+            implementation.prepare(kernels, network, images, parameters)(x, scores, labels)
+            if implementation.takes_bytes:
+                call = implementation.prepare(kernels, network, images, parameters, of_bytes=True)
+                call(cupy.zeros((images, *network.image), "u1"), scores, labels)
             cupy.cuda.runtime.deviceSynchronize()
 
 
@@ -186,7 +185,8 @@ def main() -> None:
     of_networks = arguments.variant.removeprefix(WHOLE)
     if arguments.inside:
         if of_networks != arguments.variant:
-            return call_networks(implementations.read(of_networks), arguments.inside)
+            with products_left_out():
+                return call_networks(implementations.read(of_networks), arguments.inside)
         return call_everywhere(variants.read(arguments.variant, arguments.kernels), arguments.inside)
     require_target()
     with sharing.held("gpu", arguments.out, shared=True) as rows:

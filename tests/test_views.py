@@ -130,6 +130,10 @@ def test_a_table_of_few_rows_whose_names_take_several_lines_may_break_too():
     rows = tuple((f"{name}{place}",) for place in range(MOST_SHORT_LINES - 1))
     assert not Table("kernels", "Kernels.", words("Name"), rows).short
     assert Table("kernels", "Kernels.", words("Name"), tuple((f"<b>{row[0][-9:]}</b>",) for row in rows)).short
+    links = tuple((Markup('<a href="#{}">first</a>').format(name),) for _ in rows)
+    assert Table("kernels", "Kernels.", words("Name"), links).short
+    words_in_brackets = tuple((f"<{name}>",) for _ in rows)
+    assert not Table("kernels", "Kernels.", words("Name"), words_in_brackets).short
 
 
 def test_a_figure_is_placed_with_its_words_and_caption():

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from markupsafe import Markup
+from markupsafe import escape
 
 # Plain words, escaped where they are placed, or Markup made in `cells`.
 Cell: TypeAlias = str
@@ -49,7 +49,7 @@ class Table:
     @property
     def short(self) -> bool:
         """Whether it is kept on one page."""
-        return sum(1 + len(Markup(row[0]).striptags()) // NAME_LINE for row in self.rows) <= MOST_SHORT_LINES
+        return sum(1 + len(escape(row[0]).striptags()) // NAME_LINE for row in self.rows) <= MOST_SHORT_LINES
 
 
 @dataclass(frozen=True)

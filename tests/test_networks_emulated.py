@@ -1,5 +1,6 @@
 """Kernels of whole networks on the CPU: their own source, emulated, against float64."""
 
+import re
 from functools import cache
 from types import SimpleNamespace
 
@@ -37,6 +38,18 @@ np.savez(out, scores=scores, labels=labels)
 """
 
 
+OF_BYTES = """
+from warpbook import implementations, networks
+
+one, conv = implementations.read("fused"), networks.find(arguments[0]).convs[0]
+kernels, halves, scale = emulator.Kernels(library, one.constants), arguments[1] == "halves", float(arguments[2])
+first, y = one.module.first_layer(kernels, conv, len(given["x"]), on_device(given["w"]), halves, scale)
+y[...] = np.nan
+first(on_device(given["x"]))
+np.savez(out, y=y)
+"""
+
+
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """A function of an implementation and its source: a library of the source's kernels, emulated; each made once."""
@@ -62,6 +75,45 @@ def emulated(compiled, run_emulated):
         text = implementations.read("warpgroups").text
         assert old in text
         return run_emulated(BEGUN + script, compiled("warpgroups", text.replace(old, new)), **arrays)
+
+    return call
+
+
+def only_pooled(text, kernel):
+    """fused's source with one use of its macro POOLED written out, for the emulator knows no macros; no other use."""
+    macro = re.search(r"#define POOLED\((.*)\) *\\\n((?:.*\\\n)*.*\n)", text)
+    (use,) = re.findall(rf"^POOLED\(({kernel}, .*)\)$", text, re.MULTILINE)
+    written = macro[2].replace("\\\n", "\n")
+    for name, value in zip(macro[1].split(", "), use.split(", "), strict=True):
+        written = re.sub(rf"\b{name}\b(##)?", value, written)
+    text = text.replace(macro[0], written)
+    return re.sub(r"^POOLED\(.*\)$", "", text, flags=re.MULTILINE)
+
+
+SCALE = 1 / 255
+
+
+@pytest.fixture
+def of_bytes(compiled, run_emulated):
+    """A function of a network, the kind of kernel and a change of fused's source: the largest relative error of an
+    image, in the norm, of its pooled first layer from bytes, emulated."""
+
+    def call(name, kind, old="", new=""):
+        text, network = implementations.read("fused").text, networks.find(name)
+        conv, source = network.convs[0], np.random.default_rng(5)
+        x = source.integers(0, 256, conv.x_shape(3), np.uint8)
+        x[1] = 255
+        w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+        y = reference.convolve(x * SCALE, w.astype(np.float64))
+        y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
+        expected = np.maximum(y, 0) if network.steps[0].activation == "relu" else np.tanh(y)
+        assert old in text
+        library = compiled("fused", only_pooled(text.replace(old, new), f"{kind}_{conv.W}_{conv.K}"))
+        made = run_emulated(OF_BYTES, library, name, kind, SCALE, x=x, w=w)["y"].astype(np.float64)
+        if kind == "halves":
+            low, high = np.moveaxis(made, 1, 0)
+            made = np.ldexp(low + high, -14)
+        return error(made.reshape(3, -1), expected)
 
     return call
 
@@ -158,3 +210,24 @@ def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, shares,
     given, expected = sums(shares, images)
     made = emulated(SCORES, old, new, **given)["scores"]
     assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    ("network", "kind"),
+    [(name, "pooled") for name in ("fa17", "fa18", "fa19", "sp19", "ece408")]
+    + [(name, "halves") for name in ("fa17", "fa18", "sp19")],
+)
+def test_a_first_layer_of_bytes_is_that_of_float64_to_fp32(of_bytes, network, kind):
+    assert of_bytes(network, kind) < 2e-7
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("part < (From::BYTES ? 2 : 3)", "part < (From::BYTES ? 1 : 3)"),  # high halves of the weights are left out
+        ("__floats2half2_rn(values[r].x, values[r].y)", "__floats2half2_rn(values[r].x, values[r].x)"),
+        ("float scaled(float sum) const { return sum * scale; }", "float scaled(float sum) const { return sum; }"),
+    ],
+)
+def test_a_fault_in_a_first_layer_of_bytes_is_seen(of_bytes, old, new):
+    assert of_bytes("ece408", "pooled", old, new) > 1e-4

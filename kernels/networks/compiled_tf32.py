@@ -13,10 +13,9 @@ limits:    {N: {at_least: 10000}}
 reference: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 """
 
+import compiled_fp32
 import eager_fp32
-import torch
 
 
 def prepare(kernels, network, images, parameters):
-    compiled = torch.compile(eager_fp32.model(network, parameters), dynamic=False)
-    return eager_fp32.called(compiled, tf32=True)
+    return eager_fp32.called(compiled_fp32.compiled(network, parameters), tf32=True)

@@ -34,9 +34,9 @@ def product(conv, w_conv, w_dense):
     return matrix.reshape(len(dense), -1)
 
 
-def prepare(kernels, network, images, parameters):
+def prepare(kernels, network, images, parameters, scale=None):
     first, later = network.convs
-    launch, x = fused.first_layer(kernels, first, images, parameters["conv1.weight"])
+    launch, x = fused.first_layer(kernels, first, images, parameters["conv1.weight"], scale=scale)
     w = product(later, parameters["conv2.weight"], parameters["fc1.weight"])
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
     classify = fused.classifier_of(kernels, exponents, network, parameters)
@@ -47,3 +47,7 @@ def prepare(kernels, network, images, parameters):
         connected(scores, labels)
 
     return fused.as_graph(order)
+
+
+def prepare_bytes(kernels, network, images, parameters):
+    return prepare(kernels, network, images, parameters, network.input.scale)

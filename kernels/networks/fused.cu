@@ -5,6 +5,8 @@ idea:      What lies between two matrix products costs no pass over memory. The 
            pooling follows it, pools in shared memory. The fully connected layer adds up three products of FP16 halves
            as the convolutions do (split_fp16), its weights split once for all calls, its inputs shared out over the
            device; one more kernel adds the shares, activates, and finds the labels. One CUDA graph orders all of it.
+           From the host, the first layer takes bytes as they come. A half holds any byte, so that an image has no low
+           halves, two products do for three, and nobody looks for its largest number.
 expect:    The convolutions' own times are left, shorter by what they no longer write, and the fully connected layer
            at a half of the tensor cores' peak. Ten images take what a few kernels take to begin and end.
 builds_on: one_by_one
@@ -31,6 +33,28 @@ __device__ __forceinline__ float activated(float value, int activation)
     if (activation == TANH) return tanhf(value);
     return activation == RELU ? fmaxf(value, 0.0f) : value;
 }
+
+// What a first layer reads: numbers, which it scales and splits, or bytes, which one half holds exactly; the network
+// takes those times `scale`.
+struct Numbers {
+    static constexpr bool BYTES = false;
+    using Pair = float2;
+    const float* __restrict__ x;
+
+    __device__ Numbers behind(size_t count) const { return {x + count}; }
+    __device__ float at(int i) const { return x[i]; }
+    __device__ float scaled(float sum) const { return sum; }
+};
+struct Bytes {
+    static constexpr bool BYTES = true;
+    using Pair = uchar2;
+    const unsigned char* __restrict__ x;
+    float scale;
+
+    __device__ Bytes behind(size_t count) const { return {x + count, scale}; }
+    __device__ float at(int i) const { return x[i] * scale; }
+    __device__ float scaled(float sum) const { return sum * scale; }
+};
 
 // Where a first layer's results go, `count` an image: as they are, or for products of halves, the low halves of an image
 // before the high ones, each times 2^TOP. Only what tanh gives, and no more than 1, may go there.
@@ -71,21 +95,20 @@ struct Halves {
 };
 
 // One image by plain FP32, pooled 2 x 2 and activated.
-template <typename To>
+template <typename From, typename To>
 __device__ __noinline__ void plain_pooled_image(
-    const float* __restrict__ x, const float* __restrict__ w, To to, int image, int H, int W, int M, int K,
-    int activation)
+    From from, const float* __restrict__ w, To to, int image, int H, int W, int M, int K, int activation)
 {
     const int H_pooled = (H - K + 1) / 2;
     const int W_pooled = (W - K + 1) / 2;
     const int count = M * H_pooled * W_pooled;
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
-        const float* input = x + i / W_pooled % H_pooled * 2 * W + i % W_pooled * 2;
+        const From input = from.behind(i / W_pooled % H_pooled * 2 * W + i % W_pooled * 2);
         const float* taps = w + (size_t)(i / (H_pooled * W_pooled)) * K * K;
         float sums[4] = {};
         for (int p = 0; p < K; ++p)
             for (int q = 0; q < K; ++q)
-                for (int j = 0; j < 4; ++j) sums[j] += input[(p + j / 2) * W + q + j % 2] * taps[p * K + q];
+                for (int j = 0; j < 4; ++j) sums[j] += input.at((p + j / 2) * W + q + j % 2) * taps[p * K + q];
         to.put(image, count, i, activated(fmaxf(fmaxf(sums[0], sums[1]), fmaxf(sums[2], sums[3])), activation));
     }
 }
@@ -93,10 +116,10 @@ __device__ __noinline__ void plain_pooled_image(
 // C = 1: first_layer of split_fp16.cu, the largest of each 2 x 2 outputs taken before anything is written, then
 // activated: tanh and ReLU grow, so that order makes no difference. Two tiles are two rows of the same runs, so a lane
 // holds all four.
-template <int K, int W, int NT, int PAIRS, int ROUNDS, int ACTIVATION, typename To>
+template <int K, int W, int NT, int PAIRS, int ROUNDS, int ACTIVATION, typename From, typename To>
 __device__ __forceinline__ void first_layer_pooled(
-    const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,
-    const int* __restrict__ exponents, To to, int N, int M)
+    From from, const float* __restrict__ w, const uint2* __restrict__ parts, const int* __restrict__ exponents, To to,
+    int N, int M)
 {
     constexpr int H = W;
     constexpr int SHIFTS = 9 - K;
@@ -109,7 +132,7 @@ __device__ __forceinline__ void first_layer_pooled(
 
     extern __shared__ unsigned highs[];
     __shared__ unsigned largest_of_warp[32];
-    unsigned* const lows = highs + H * W / 2;
+    unsigned* const lows = highs + (From::BYTES ? 0 : H * W / 2);  // bytes have none
     const int lane = threadIdx.x % 32;
     const int g = lane / 4;
     const int t = lane % 4;
@@ -130,42 +153,56 @@ __device__ __forceinline__ void first_layer_pooled(
     }
 
     // The next image waits in registers.
-    float2 values[ROUNDS];
+    typename From::Pair values[ROUNDS];
     auto load = [&](int image) {
-        const float2* source = (const float2*)(x + (size_t)image * H * W);
+        const auto* source = (const typename From::Pair*)from.behind((size_t)image * H * W).x;
         #pragma unroll
         for (int r = 0; r < ROUNDS; ++r) {
             const int pair = threadIdx.x + r * blockDim.x;
-            values[r] = pair < H * W / 2 ? source[pair] : make_float2(0.0f, 0.0f);
+            values[r] = pair < H * W / 2 ? source[pair] : typename From::Pair{};
         }
     };
     load(blockIdx.x);
 
     for (int image = blockIdx.x; image < N; image += gridDim.x) {
-        unsigned largest = 0;
-        #pragma unroll
-        for (int r = 0; r < ROUNDS; ++r)
-            largest = max(largest, max(magnitude_of(values[r].x), magnitude_of(values[r].y)));
-        // Its barrier also keeps the image before from being overwritten while it is read.
-        largest = largest_of_block(largest, largest_of_warp);
-        const int exponent = exponent_of(largest);
-        const float scale = power_of_two(min(TOP - exponent, 127));
-        const float least = least_of(exponent);
-        bool beyond = largest >= INFINITE || beyond_floats(exponent, exponents, M, threadIdx.x, blockDim.x);
-        #pragma unroll
-        for (int r = 0; r < ROUNDS; ++r) {
-            const int pair = threadIdx.x + r * blockDim.x;
-            if (pair >= H * W / 2) break;
-            const unsigned larger = max(magnitude_of(values[r].x), magnitude_of(values[r].y));
-            beyond |= larger != 0 && __uint_as_float(larger) < least;
-            const uint2 halves = split(values[r].x * scale, values[r].y * scale);
-            highs[pair] = halves.x;
-            lows[pair] = halves.y;
+        int exponent = TOP;
+        bool beyond;
+        if constexpr (From::BYTES) {
+            beyond = beyond_floats(exponent, exponents, M, threadIdx.x, blockDim.x);
+            __syncthreads();  // the image before is read no more
+            #pragma unroll
+            for (int r = 0; r < ROUNDS; ++r) {
+                const int pair = threadIdx.x + r * blockDim.x;
+                if (pair >= H * W / 2) break;
+                const __half2 both = __floats2half2_rn(values[r].x, values[r].y);
+                highs[pair] = *(const unsigned*)&both;
+            }
+        } else {
+            unsigned largest = 0;
+            #pragma unroll
+            for (int r = 0; r < ROUNDS; ++r)
+                largest = max(largest, max(magnitude_of(values[r].x), magnitude_of(values[r].y)));
+            // Its barrier also keeps the image before from being overwritten while it is read.
+            largest = largest_of_block(largest, largest_of_warp);
+            exponent = exponent_of(largest);
+            const float scale = power_of_two(min(TOP - exponent, 127));
+            const float least = least_of(exponent);
+            beyond = largest >= INFINITE || beyond_floats(exponent, exponents, M, threadIdx.x, blockDim.x);
+            #pragma unroll
+            for (int r = 0; r < ROUNDS; ++r) {
+                const int pair = threadIdx.x + r * blockDim.x;
+                if (pair >= H * W / 2) break;
+                const unsigned larger = max(magnitude_of(values[r].x), magnitude_of(values[r].y));
+                beyond |= larger != 0 && __uint_as_float(larger) < least;
+                const uint2 halves = split(values[r].x * scale, values[r].y * scale);
+                highs[pair] = halves.x;
+                lows[pair] = halves.y;
+            }
         }
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(beyond)) {
-            plain_pooled_image(x + (size_t)image * H * W, w, to, image, H, W, M, K, ACTIVATION);
+            plain_pooled_image(from.behind((size_t)image * H * W), w, to, image, H, W, M, K, ACTIVATION);
             continue;
         }
 
@@ -189,6 +226,7 @@ __device__ __forceinline__ void first_layer_pooled(
                     const unsigned* pair = highs + p * (W / 2);
                     high[m][p / 2] =
                         make_uint4(pair[place[0]], pair[place[1]], highs[next + place[0]], highs[next + place[1]]);
+                    if (From::BYTES) continue;
                     pair = lows + p * (W / 2);
                     low[m][p / 2] =
                         make_uint4(pair[place[0]], pair[place[1]], lows[next + place[0]], lows[next + place[1]]);
@@ -208,7 +246,7 @@ __device__ __forceinline__ void first_layer_pooled(
                 #pragma unroll
                 for (int p = 0; p < K; p += 2)
                     #pragma unroll
-                    for (int part = 0; part < 3; ++part)
+                    for (int part = 0; part < (From::BYTES ? 2 : 3); ++part)
                         #pragma unroll
                         for (int m = 0; m < 2 * PAIRS; ++m)
                             #pragma unroll
@@ -236,8 +274,8 @@ __device__ __forceinline__ void first_layer_pooled(
                             largest_of[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
                                                   large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
                         float2 values;
-                        values.x = activated(fmaxf(largest_of[0], largest_of[1]) * back, ACTIVATION);
-                        values.y = activated(fmaxf(largest_of[2], largest_of[3]) * back, ACTIVATION);
+                        values.x = activated(from.scaled(fmaxf(largest_of[0], largest_of[1]) * back), ACTIVATION);
+                        values.y = activated(from.scaled(fmaxf(largest_of[2], largest_of[3]) * back), ACTIVATION);
                         const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
                         const int place = result + first_run * (SHIFTS / 2);
                         const int apart = (second_run - first_run) * (SHIFTS / 2);
@@ -255,13 +293,21 @@ __device__ __forceinline__ void first_layer_pooled(
     }
 }
 
+// Each for numbers, and for bytes.
 #define POOLED(NAME, TYPE, TO, K, W, NT, PAIRS, THREADS, BLOCKS, ACTIVATION)                               \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(                                   \
         const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts,        \
         const int* __restrict__ exponents, TYPE* __restrict__ y, int N, int M)                            \
     {                                                                                                     \
         first_layer_pooled<K, W, NT, PAIRS, (W * W / 2 + THREADS - 1) / THREADS, ACTIVATION>(             \
-            x, w, parts, exponents, TO{y}, N, M);                                                         \
+            Numbers{x}, w, parts, exponents, TO{y}, N, M);                                                \
+    }                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME##_of_bytes(                        \
+        const unsigned char* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ parts, \
+        const int* __restrict__ exponents, TYPE* __restrict__ y, int N, int M, float scale)               \
+    {                                                                                                     \
+        first_layer_pooled<K, W, NT, PAIRS, (W * W / 2 + THREADS - 1) / THREADS, ACTIVATION>(             \
+            Bytes{x, scale}, w, parts, exponents, TO{y}, N, M);                                           \
     }
 
 POOLED(pooled_28_5, float, Values, 5, 28, 0, POOLED_28_PAIRS, POOLED_28_THREADS, POOLED_28_BLOCKS, TANH)

@@ -83,9 +83,10 @@ def persistent(kernels, constants, images):
     return (min(images, blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),), (threads,)
 
 
-def first_layer(kernels, conv, images, w, halves=False):
+def first_layer(kernels, conv, images, w, halves=False, scale=None):
     """(a function of x that orders the first layer and its pooling, their result), the result (images, maps, height,
-    width), float32; or, each number times 2^TOP, its low `halves` and its high ones (images, 2, numbers), float16."""
+    width), float32; or, each number times 2^TOP, its low `halves` and its high ones (images, 2, numbers), float16.
+    x is float32, or uint8 where there is a `scale`, by which the network takes each byte."""
     compiled = FIRST[conv.W, conv.K]
     shifts = 9 - conv.K
     column_tiles = -(-compiled.maps * shifts // 8)
@@ -94,13 +95,15 @@ def first_layer(kernels, conv, images, w, halves=False):
     exponents = kernels.empty((maps,), np.int32)
     none_listed = kernels.empty((1,), np.int32)
     kernels.function("split_first_weights")((maps,), (128,), (w, parts, exponents, none_listed, *int32(conv.M, conv.K)))
-    shared = conv.H * conv.W * 4 + (parts.nbytes if compiled.maps > 12 else 0)
-    function = kernels.function(compiled.halves if halves else compiled.name, shared_bytes=shared)
+    bytes_a_pixel = 4 if scale is None else 2
+    shared = conv.H * conv.W * bytes_a_pixel + (parts.nbytes if compiled.maps > 12 else 0)
+    name = compiled.halves if halves else compiled.name
+    function = kernels.function(name if scale is None else f"{name}_of_bytes", shared_bytes=shared)
     grid, threads = persistent(kernels, compiled.constants, images)
     pooled = (conv.M, conv.H_out // 2, conv.W_out // 2)
     y = kernels.empty((images, 2, math.prod(pooled)), np.float16) if halves else kernels.empty((images, *pooled))
-    extents = int32(images, conv.M)
-    return lambda x: function(grid, threads, (x, w, parts, exponents, y, *extents)), y
+    numbers = [*int32(images, conv.M), *([] if scale is None else [np.float32(scale)])]
+    return lambda x: function(grid, threads, (x, w, parts, exponents, y, *numbers)), y
 
 
 def later_layer(kernels, conv, images, w, x, pool):
@@ -231,9 +234,9 @@ def as_graph(order):
     return call
 
 
-def prepare(kernels, network, images, parameters):
+def prepare(kernels, network, images, parameters, scale=None):
     conv, *rest = network.convs
-    first, x = first_layer(kernels, conv, images, parameters["conv1.weight"])
+    first, x = first_layer(kernels, conv, images, parameters["conv1.weight"], scale=scale)
     w = parameters["fc1.weight"].astype(np.float64)
     found, launches, bound = None, [], 1.0  # tanh gives at most 1
     if rest:
@@ -254,3 +257,7 @@ def prepare(kernels, network, images, parameters):
         connected(scores, labels)
 
     return as_graph(order)
+
+
+def prepare_bytes(kernels, network, images, parameters):
+    return prepare(kernels, network, images, parameters, network.input.scale)

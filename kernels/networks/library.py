@@ -39,9 +39,9 @@ def shares_of(inputs):
     return next(n for n in range(-(-inputs // LONGEST), inputs) if inputs % (n * EIGHTS) == 0)
 
 
-def prepare(kernels, network, images, parameters):
+def prepare(kernels, network, images, parameters, scale=None):
     conv, *rest = network.convs
-    first, x = fused.first_layer(kernels, conv, images, parameters["conv1.weight"], halves=True)
+    first, x = fused.first_layer(kernels, conv, images, parameters["conv1.weight"], halves=True, scale=scale)
     w = parameters["fc1.weight"].astype(np.float64)
     if rest:
         w = folded.product(*rest, parameters["conv2.weight"], parameters["fc1.weight"])
@@ -54,6 +54,10 @@ def prepare(kernels, network, images, parameters):
         connected(scores, labels)
 
     return call  # CuPy lets cuBLAS into no graph
+
+
+def prepare_bytes(kernels, network, images, parameters):
+    return prepare(kernels, network, images, parameters, network.input.scale)
 
 
 def fully_connected(kernels, images, x, w, classifier):

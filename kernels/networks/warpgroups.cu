@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(128, HALVES_28_BLOCKS) windows_28_5
         // The images are complete before anyone reads them.
         if (__syncthreads_or(beyond)) {
             for (int image = first; image < min(first + 2, N); ++image)
-                plain_pooled_image(x + (size_t)image * W * W, w, Halves{y}, image, W, W, M, K, TANH);
+                plain_pooled_image(Numbers{x + (size_t)image * W * W}, w, Halves{y}, image, W, W, M, K, TANH);
             continue;
         }
 

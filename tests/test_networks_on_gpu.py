@@ -1,6 +1,7 @@
 """Whole networks on a GPU: right ones pass at every size, and each way of cheating is caught."""
 
 from contextlib import nullcontext
+from threading import Event
 from types import ModuleType
 
 import numpy as np
@@ -51,6 +52,36 @@ def test_an_implementation_gives_the_scores_and_labels_of_float64(bench_of, name
         assert check["ok"] and check["mismatched_labels"] == 0
         ours = set() if one.header.peer else {"host", "copy"}
         assert {"gpu", "op", "layer"} | ours == {row["kind"] for row in samples}
+
+
+@pytest.mark.parametrize("network", ["fa17", "fa18", "fa19", "ece408"])
+@pytest.mark.parametrize("name", ["one_by_one", "fused", "folded", "library", "warpgroups"])
+def test_an_implementation_orders_all_on_the_current_stream(name, network):
+    import cupy
+
+    from warpbook.harness import gpu, whole
+
+    one, of = implementations.read(name), networks.find(network)
+    for images in (7, IMAGES, 3000):
+        if reason := one.unsupported(of, images):
+            pytest.skip(reason)
+        parameters = {key: cupy.asarray(array) for key, array in weights.load(of, of.weight_sets[0]).items()}
+        kernels = whole.kernels_of(one, gpu.GpuBench().device.arch)
+        call = one.prepare(kernels, of, images, parameters, False)
+        x = cupy.zeros((images, of.input.channels, *of.image), np.float32)
+        scores, labels = cupy.empty((images, 10), np.float32), cupy.empty(images, np.int32)
+        call(x, scores, labels)
+        labels.fill(-1)
+        cupy.cuda.runtime.deviceSynchronize()
+        stream, passed = cupy.cuda.Stream(non_blocking=True), Event()
+        with stream:
+            stream.launch_host_func(lambda passed: passed.wait(5), passed)
+            call(x, scores, labels)
+        cupy.cuda.Stream.null.synchronize()
+        assert (labels.get() == -1).all()
+        passed.set()
+        stream.synchronize()
+        assert (labels.get() >= 0).all()
 
 
 RIGHT = """

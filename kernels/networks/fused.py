@@ -229,7 +229,7 @@ def as_graph(order):
                 stream.begin_capture()
                 order(x, scores, labels)
                 recorded[places] = stream.end_capture()
-        recorded[places].launch(cupy.cuda.Stream.null)
+        recorded[places].launch()
 
     return call
 

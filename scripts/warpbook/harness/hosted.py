@@ -29,7 +29,7 @@ SHARES = (
     (20, 80),
     (15, 38, 47),
     (5, 10, 15, 20, 25, 25),
-    (5, 7, 9, 11, 13, 15, 17, 23),
+    (5, 8, 11, 14, 17, 20, 15, 10),
     (5, 10, 15, 20, 20, 15, 10, 5),
 )
 """Ways to share the images among chunks. Where the work takes longer than the copies, chunks grow: the next is there

@@ -24,8 +24,11 @@ from warpbook.profiling import perfetto
 from warpbook.record import FORMAT
 from warpbook.table import Table
 
-RUN_LIMIT_BYTES = 8 << 20
-"""What a run may take when it is packed, its tables and the profilers' reports together: git keeps it for ever."""
+RUN_LIMIT_BYTES = 8_000_000
+"""What a run may take when it is packed, with the profilers' reports that it keeps: git keeps it for ever."""
+
+ENTRY_BYTES = 200
+"""What an archive has of a file beside the file: its name twice, sizes and dates."""
 
 IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}
 """Parts that are rows of a table of another name."""
@@ -102,9 +105,10 @@ def _write(table: Table, frame: pd.DataFrame | None, path: Path) -> None:
 
 def packed_bytes(paths: Iterable[Path]) -> dict[Path, int]:
     """Bytes that each file takes in an archive, which compresses those that are not gzipped yet."""
-    return {
+    packed = {
         path: path.stat().st_size if path.suffix == ".gz" else len(zlib.compress(path.read_bytes())) for path in paths
     }
+    return {path: size + ENTRY_BYTES for path, size in packed.items()}
 
 
 def keep_reports(reports: list[Path], folder: Path, limit_bytes: int) -> list[str]:
@@ -139,16 +143,11 @@ def assemble(
         run.mkdir()
         write(frames, run)
         (run / "profiles").mkdir()
-        tables_bytes = sum(packed_bytes(run / table.name for table in tables.RUN_TABLES).values())
-        left_out = keep_reports(reports, run / "profiles", max(0, RUN_LIMIT_BYTES - tables_bytes))
         for share in summaries.gpu_shares(frames[tables.JOBS]).itertuples():
             print(f"{share.measured_on}: {share.jobs} jobs, busy {share.busy_s:.0f} s of {share.wall_s:.0f} s")
         put_aside = aside.since(machine["started"])
         for sentence in put_aside:
             print(f"put aside: {sentence}")
-        if left_out:
-            limit = f"{RUN_LIMIT_BYTES >> 20} MiB packed, of which its tables take {tables_bytes / 2**20:.1f}"
-            print(f"left out of the run, which may take {limit}: {', '.join(left_out)}")
         record = {
             "format": FORMAT,
             "run_id": run_id_of(machine, ended, run / tables.SAMPLES.name),
@@ -168,9 +167,16 @@ def assemble(
                 "put_aside": put_aside,
             },
             "config": config,
-            "reports_left_out": left_out,
+            "reports_left_out": [path.name for path in reports],  # at most
         }
         (run / "run.json").write_text(json.dumps(record, indent=1) + "\n")
+        own = packed_bytes([run / "run.json", *(run / table.name for table in tables.RUN_TABLES)])
+        own_bytes = sum(own.values())
+        left_out = keep_reports(reports, run / "profiles", max(0, RUN_LIMIT_BYTES - own_bytes))
+        if left_out:
+            limit = f"{RUN_LIMIT_BYTES / 1e6:.0f} MB packed, of which its tables take {own_bytes / 1e6:.1f}"
+            print(f"left out of the run, which may take {limit}: {', '.join(left_out)}")
+        (run / "run.json").write_text(json.dumps(record | {"reports_left_out": left_out}, indent=1) + "\n")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import shutil
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+import archive_run
 import assemble_run
 from warpbook import config, devices, plan, runs, tables, variants
 from warpbook.errors import UserError
@@ -59,6 +61,20 @@ def test_a_run_names_each_study_that_it_was_made_for(study, names, tmp_path):
     machine = {"gpu": None, "cpu": {"model": "a CPU"}, "started": "2026-11-20T12:00:00+00:00"}
     assemble_run.assemble(machine, assemble_run.by_table([]), recorded, {}, [], tmp_path / "run")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["studies"] == names
+
+
+def test_a_run_and_the_reports_that_it_keeps_take_no_more_than_their_limit(archive, tmp_path, monkeypatch):
+    monkeypatch.setattr(assemble_run, "RUN_LIMIT_BYTES", 200_000)
+    reports = [tmp_path / f"fa18-variant_{number}.ncu-rep" for number in range(30)]
+    for report in reports:
+        report.write_bytes(os.urandom(10_000))
+    recorded = json.loads(config.load(yaml.safe_load(config.FILE.read_text()), list(variants.discover())).recorded)
+    machine = runs.open_run(archive).record["machine"]
+    assemble_run.assemble(machine, assemble_run.by_table([]), recorded, {}, reports, tmp_path / "made")
+    taken = sum(path.stat().st_size for path in archive_run.archive(tmp_path / "made", tmp_path))
+    assert 190_000 < taken <= 200_000
+    left_out = json.loads((tmp_path / "made" / "run.json").read_text())["reports_left_out"]
+    assert len(left_out) + len(list((tmp_path / "made" / "profiles").iterdir())) == 30
 
 
 def test_a_run_names_its_machine_and_code(archive):

@@ -8,8 +8,8 @@ from warpbook import runs, stream_tables, streams, tables
 from warpbook.files import PROJECT
 
 README = (PROJECT / "README.md").read_text()
-RUN = re.search(r"run (\d{8}-[\w-]+)\.", README)[1]
 OURS = ("split_fp16", "split_reuse")
+NETWORKS = ("fused", "folded", "library", "warpgroups")
 
 
 def rows_of(head):
@@ -20,15 +20,26 @@ def rows_of(head):
     return [pytest.param(first, dict(zip(columns, figures, strict=True)), id=first) for first, *figures in cells]
 
 
+def named(beginning):
+    """The run that a paragraph names, which begins so."""
+    paragraph = README[README.index(f"\n{beginning}") :].split("\n\n")[0]
+    name = re.search(r"run (\d{8}-[\w-]+)", paragraph)[1]
+    return runs.open_run(PROJECT / "reports" / "runs" / f"{name}.zip")
+
+
 @pytest.fixture(scope="module")
 def run():
-    return runs.open_run(PROJECT / "reports" / "runs" / f"{RUN}.zip")
+    return named("GPU times of")
+
+
+@pytest.fixture(scope="module")
+def networks_run():
+    return named("Whole networks on")
 
 
 @pytest.fixture(scope="module")
 def cpu_run():
-    named = re.search(r"^CPU times .*?run (\d{8}-[\w-]+)\.", README, re.MULTILINE | re.DOTALL)[1]
-    return runs.open_run(PROJECT / "reports" / "runs" / f"{named}.zip")
+    return named("CPU times of")
 
 
 def as_quoted(value_ms):
@@ -50,6 +61,8 @@ def busiest(run, place, variant):
     frame = run.table(tables.COUNTERS)
     network, layer = place.split()
     kernels = frame[(frame.variant == variant) & (frame.network == network) & (frame.layer == layer)]
+    if kernels.empty:
+        return "-"
     by_metric = kernels.pivot_table(index="launch", columns="metric", values="value")
     longest = by_metric.loc[by_metric["gpu__time_duration.sum"].idxmax()]
     shares = {
@@ -63,13 +76,15 @@ def busiest(run, place, variant):
 
 
 @pytest.mark.parametrize(("place", "quoted"), rows_of("layer"))
-def test_a_layer_s_times_are_those_of_the_run(run, place, quoted):
+def test_a_layer_s_times_are_those_of_the_run(run, networks_run, place, quoted):
     median = medians(run, place, "cold", "gpu")
     ours = [name for name in OURS if name in median]
     best = {name: min(median[f"cudnn_{name}"], median[f"cudnn_{name}_nhwc"]) for name in ("fp32", "tf32")}
     times = {name: median[name] for name in ours} | {"cuDNN FP32": best["fp32"], "cuDNN TF32": best["tf32"]}
     expected = dict.fromkeys(OURS, "-") | {name: as_quoted(value) for name, value in times.items()}
     expected["busiest"] = busiest(run, place, min(ours, key=median.get))
+    there = medians(networks_run, place, "cold", "gpu")[ours]
+    expected |= {"on an H100": as_quoted(there.min()), "busiest there": busiest(networks_run, place, there.idxmin())}
     assert {name: figure for name, figure in quoted.items() if name != "goal"} == expected
 
 
@@ -95,30 +110,43 @@ def test_a_layer_s_times_on_a_cpu_are_those_of_their_run(cpu_run, place, quoted)
     assert quoted == {name: as_quoted(median[variant]) for name, variant in names.items()}
 
 
-@pytest.mark.parametrize(("network", "quoted"), rows_of("whole network"))
-def test_a_network_s_times_are_those_of_the_run(run, network, quoted):
+def of_network(run, network, images=10000):
+    """Medians, by kind of time and implementation, of a whole network."""
     frame = run.table(tables.NETWORK_SAMPLES)
-    chosen = (
-        (frame.network == network) & (frame["size"] == 10000) & (frame.status == "ok") & (frame.job == frame.variant)
-    )
-    chosen &= (frame.state == "cold") & (frame.kind == "gpu")
-    median = frame[chosen].groupby("variant").time_ms.median()
-    best = {
-        name: min(median[way] for way in (f"eager_{name}", f"compiled_{name}") if way in median)
-        for name in ("fp32", "tf32")
-    }
-    expected = {"PyTorch FP32": as_quoted(best["fp32"]), "PyTorch TF32": as_quoted(best["tf32"])}
-    expected |= {
-        name: as_quoted(median[name]) if name in median else "unsupported"
-        for name in ("fused", "folded", "library", "warpgroups")
-    }
+    chosen = (frame.network == network) & (frame["size"] == images) & (frame.status == "ok")
+    chosen &= (frame.state == "cold") & (frame.job == frame.variant)
+    return frame[chosen].groupby(["kind", "variant"]).time_ms.median()
+
+
+@pytest.mark.parametrize(("network", "quoted"), rows_of("whole network"))
+def test_a_network_s_times_are_those_of_the_run(networks_run, network, quoted):
+    median = of_network(networks_run, network)
+    gpu, fastest = median["gpu"], median["host"].idxmin()
+    best = {name: min(gpu[f"eager_{name}"], gpu[f"compiled_{name}"]) for name in ("fp32", "tf32")}
+    expected = {name: as_quoted(gpu[name]) if name in gpu else "unsupported" for name in NETWORKS}
+    expected |= {"PyTorch FP32": as_quoted(best["fp32"]), "PyTorch TF32": as_quoted(best["tf32"])}
+    from_host, larger = median["host", fastest], max(median["copy", fastest], gpu[fastest])
+    expected |= {"from the host": as_quoted(from_host), "over": f"{from_host / larger:.2f}"}
     assert {name: figure for name, figure in quoted.items() if name != "goal"} == expected
+
+
+def test_networks_times_on_an_h200_are_those_of_its_run(run):
+    quoted = re.search(r"\(([\d., ]+) and ([\d.]+) ms in its run above", README).groups()
+    fastest = [
+        of_network(run, network)["gpu"].reindex(NETWORKS).min() for network in ("fa17", "fa18", "fa19", "ece408")
+    ]
+    assert ", ".join(quoted) == ", ".join(map(as_quoted, fastest))
+
+
+def test_times_of_few_images_are_those_of_the_run(networks_run):
+    quoted = re.search(r"`(\w+)` (\d+) µs on the H100, a hundred (\d+) µs", README)
+    times = [of_network(networks_run, "fa17", images)["gpu", quoted[1]] for images in (10, 100)]
+    assert [quoted[2], quoted[3]] == [f"{time_ms * 1e3:.0f}" for time_ms in times]
 
 
 @pytest.mark.parametrize(("gpus", "quoted"), rows_of("GPUs"))
 def test_a_stream_s_rates_are_those_of_its_run(gpus, quoted):
-    named = re.search(r"Ten million images .*?run (\d{8}-[\w-]+)", README, re.DOTALL)[1]
-    streamed = runs.open_run(PROJECT / "reports" / "runs" / f"{named}.zip").table(stream_tables.STREAM_SHARDS)
+    streamed = named("Ten million images").table(stream_tables.STREAM_SHARDS)
     (row,) = (one for one in streams.summarised(streamed) if (one["images"], str(one["devices"])) == (10_000_000, gpus))
     assert quoted == {
         "in all": f"{row['images_per_s'] / 1e6:.2f}",

@@ -18,13 +18,19 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
     earlier = replace(opened(newest_archive))  # another object than the run that the report is of
     compared = SimpleNamespace(obstacles={}, moved=moved)
     monkeypatch.setattr(
-        runs, "archived_before", lambda run, network: earlier if run is ev.gpu_run and network == "fa18" else None
+        runs, "of_its_model_before", lambda run, network: [earlier] if run is ev.gpu_run and network == "fa18" else []
     )
     monkeypatch.setattr(
         executive, "Comparison", lambda base, head, _: compared if base is earlier and head is ev.gpu_run else None
     )
     assert executive.view(ev).since == f"against run {newest_archive.stem}: direct 2.00×, faster"
     moved.pop(0)
+    assert executive.view(ev).since == ""
+
+
+def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkeypatch, opened):
+    before = [run for run in map(opened, runs.archived()) if run.gpu and run.gpu["name"] != ev.gpu_run.gpu["name"]]
+    assert before and all(run.record["ended"] < ev.gpu_run.record["ended"] for run in before)
     assert executive.view(ev).since == ""
 
 

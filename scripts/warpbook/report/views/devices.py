@@ -160,11 +160,11 @@ def _on_network(
         f"{lines[0].network}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what "
         f"a variant builds on; those that differ between GPUs are bold. {APART}"
     )
-    return Table(id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense")
+    return Table(id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense on")
 
 
 def _row(name: str, measured: Sequence[Measured]) -> tuple[Cell, ...]:
-    row: list[Cell] = [name]
+    row: list[Cell] = [Markup("_<wbr>").join(name.split("_"))]
     differ = len({one.over_baseline.verdict for one in measured if one.over_baseline}) > 1
     for one in measured:
         verdict = cells.verdict(one.over_baseline)

@@ -193,11 +193,13 @@ def _spread(ev: Evidence) -> str:
 
 
 def _since(ev: Evidence) -> str:
-    """What changed of the study's GPU kernels since the run archived before; empty where nothing did."""
+    """What changed of the study's GPU kernels since the run archived before, of this GPU model; empty where nothing
+    did."""
     assert ev.gpu_run is not None  # of which the best kernel is
-    earlier = runs.archived_before(ev.gpu_run, ev.network.name)
-    if earlier is None:
+    before = runs.of_its_model_before(ev.gpu_run, ev.network.name)
+    if not before:
         return ""
+    earlier = before[0]
     compared = Comparison(earlier, ev.gpu_run, ev.config.tolerance)
     if "gpu" in compared.obstacles:
         return f"run {earlier.run_id} cannot be compared: {compared.obstacles['gpu']}"

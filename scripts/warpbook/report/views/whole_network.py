@@ -1,5 +1,6 @@
 """The whole network on a GPU: implementations of it beside a library's, from images on the device to labels there."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warpbook import tables, units
@@ -57,7 +58,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
     return WholeNetwork(
         units.count(ev.largest),
         ev.device_name("gpu"),
-        headline(ev),
+        " ".join(filter(None, (headline(ev), *_slower(ev)))),
         tuple(_idea(ev, one) for one in shown if not one.header.peer),
         Figure(
             "networks-by-size",
@@ -76,23 +77,20 @@ def view(ev: Evidence) -> WholeNetwork | None:
 
 
 def headline(ev: Evidence) -> str:
-    """On the fastest of ours, the fastest frameworks, what the first gains over what it builds on, and ours that is
-    slower than a framework; empty where there is none of ours, or no framework."""
+    """On the fastest of ours, the fastest frameworks, and what the first gains over what it builds on; empty where
+    there is none of ours, or no framework."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""
     time, other = (ev.networks.time(one.name, ev.largest) for one in (ours, theirs))
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     assert time and other and ratio
-    others = [one for one in ev.networks.recorded if not one.header.peer and one != ours]
-    return " ".join(
-        [
-            f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
-            f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
-            f"whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}.",
-            *filter(None, (_steps(ev, ours), *(_slower(ev, one, theirs) for one in others))),
-        ]
+    said = (
+        f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
+        f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
+        f"whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
     )
+    return " ".join(filter(None, (said, _steps(ev, ours))))
 
 
 def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
@@ -114,13 +112,16 @@ def _steps(ev: Evidence, ours: Implementation) -> str:
     return f"Step by step, timed in turn: {', '.join(gains)}." if steps else ""
 
 
-def _slower(ev: Evidence, one: Implementation, framework: Implementation) -> str:
-    """A sentence on an implementation that is slower than a framework; empty for another."""
-    time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, framework.name, ev.largest)
-    if not time or not ratio or ratio.high >= 1:
-        return ""
-    said = f"{one.name} takes {units.time(time.value)}, slower than the framework"
-    return f"{said}: {units.ratio_and_interval(ratio, '†')}."
+def _slower(ev: Evidence) -> Iterator[str]:
+    """A sentence on each of ours that is slower than the fastest framework."""
+    framework = ev.networks.fastest(ev.largest, peers=True)
+    if framework is None:
+        return
+    for one in ev.networks.recorded:
+        time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, framework.name, ev.largest)
+        if time and ratio and ratio.high < 1 and not one.header.peer:
+            said = f"{one.name} takes {units.time(time.value)}, slower than the framework"
+            yield f"{said}: {units.ratio_and_interval(ratio, '†')}."
 
 
 def _idea(ev: Evidence, one: Implementation) -> Idea:

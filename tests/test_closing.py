@@ -52,6 +52,24 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
     assert said[-1] == "  next: mend kernels/shared_input.*, then snakemake --cores 1 check"
 
 
+def test_a_slowdown_of_the_machine_is_no_fault_of_a_kernel_that_could_be_mended(evidence_of, rewritten, archive):
+    reason = (
+        "none of 7 samples is a figure: 7 were taken while a slowdown was active, 0 are longer than twice their call"
+    )
+
+    def change(content):
+        rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+        slow = (rows.network == "fa18") & (rows.variant == "shared_input") & (rows.kind == "layer")
+        slow &= rows["size"] == "10"
+        rows.loc[slow, ["status", "reason", "n"]] = ["refused", reason, "0"]
+        return rows.to_csv(index=False).encode()
+
+    said = closing.lines(evidence_of(rewritten(archive, "op_times.csv", change)), PDF, HTML)
+    assert f"  without a figure: shared_input: {reason}" in said
+    assert not any(line.strip().startswith("failed") for line in said)
+    assert "mend" not in said[-1]
+
+
 def of_few(evidence_of, few_variants, path, *names, **changes):
     """The evidence of fa18 with some variants."""
     studies = few_variants["studies"]

@@ -143,7 +143,8 @@ def test_a_whole_network_that_is_stale_or_that_the_run_does_not_hold_is_told(cha
     assert [(row["Status"], row["Images"]) for row in told(ev, "networks/mine")] == [("not measured", "all")]
 
 
-def test_what_is_said_of_variants_says_nothing_of_whole_networks(ev):
+def test_what_is_said_of_variants_says_nothing_of_whole_networks(changed):
+    ev = changed(tables.NETWORK_SAMPLES, failing("launch_failed", "an error", job=["one_by_one"]))
     names = {*ev.problems.of_networks.variant}
     assert "networks/one_by_one" in names
     assert not names & {*summary.view(ev).broken}

@@ -113,9 +113,9 @@ def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
 
 def test_cover_names_title_authors_devices_and_commit(pages, newest_archive):
     settings = config.read(list(KNOWN))
-    cover = re.sub(r"\s+", " ", pages[0])
+    cover = re.sub(r"\s+", "", pages[0])  # a run's id may go over two lines
     for words in (settings.report.title, *settings.report.authors, "NVIDIA", newest_archive.stem, "commit"):
-        assert words in cover
+        assert words.replace(" ", "") in cover
 
 
 def test_cover_bears_the_date_of_the_run(pages, newest_archive):

@@ -136,6 +136,13 @@ def test_a_table_of_few_rows_whose_names_take_several_lines_may_break_too():
     assert not Table("kernels", "Kernels.", words("Name"), words_in_brackets).short
 
 
+def test_a_table_of_few_rows_with_long_reasons_may_break_too():
+    reason = "it is not written for the layer conv1, but for 12x33x33 * 24@7x7, 6x30x30 * 16@5x5, 6x22x22 * 16@5x5"
+    rows = tuple((str(place), "unsupported", reason) for place in range(MOST_SHORT_LINES // 2 + 1))
+    assert not Table("lacks", "Lacks.", words("Variant", "Status", "Reason"), rows).short
+    assert Table("lacks", "Lacks.", words("Variant", "Status", "Reason"), rows[:-1]).short
+
+
 def test_a_figure_is_placed_with_its_words_and_caption():
     page = placed("figure(figure)", figure=Figure("times", "<svg/>", 'Bars of "op" time.', "Op time."))
     ((image, _),) = page.named("img")

@@ -31,6 +31,10 @@ def refused_count(samples: pd.DataFrame) -> int:
     return int(measured.sum()) - int(sound_ms(samples).notna().sum())
 
 
+NONE_SOUND = "none of"
+"""How the reason begins where a series has samples and none of them is a figure: the machine's doing, no variant's."""
+
+
 def by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], np.ndarray]:
     """The sound times of each series of SAMPLES, by what tells them apart; NaN where a sample is none, so that pairs
     stay in step. A series without a sound sample is left out."""
@@ -55,7 +59,7 @@ def summarised(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
         if status == "ok" and estimate.n == 0:
             status = "refused"
             reason = (
-                f"none of {len(series)} samples is a figure: {throttled} were taken while a slowdown was active, "
+                f"{NONE_SOUND} {len(series)} samples is a figure: {throttled} were taken while a slowdown was active, "
                 f"{refused} are longer than twice their call"
             )
         bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}

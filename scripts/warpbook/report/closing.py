@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from warpbook import units
+from warpbook import summaries, units
 from warpbook.report.evidence import Evidence
 from warpbook.variants import Variant
 
@@ -16,9 +16,11 @@ def lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     problems = problems[problems.status != "unsupported"].drop_duplicates("variant")
     stale = list(problems[problems.status == "stale"].variant)
     absent = list(problems[problems.status == "not_measured"].variant)
-    failed = problems[~problems.status.isin(["stale", "not_measured"])]
+    slowed = problems.reason.astype(str).str.startswith(summaries.NONE_SOUND)
+    failed = problems[~problems.status.isin(["stale", "not_measured"]) & ~slowed]
     said = [f"{html} for a browser, and {pdf.stem}-supplement.pdf beside with all that it rests on", _headline(ev)]
     said += [f"failed: {row.variant}: {_short(str(row.reason))}" for row in failed.itertuples()]
+    said += [f"without a figure: {row.variant}: {_short(str(row.reason))}" for row in problems[slowed].itertuples()]
     if stale:
         said.append(f"stale, left out until measured again: {units.listed(stale, MOST_NAMED)}")
     if absent:

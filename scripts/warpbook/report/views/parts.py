@@ -12,6 +12,9 @@ MOST_SHORT_LINES = 10
 NAME_LINE = 42
 """Characters of a row's name that fit on a line; a kernel's may take four."""
 
+SENTENCE_LINE = 90
+"""Characters of a row's sentence, such as a reason, that fit on a line."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -49,7 +52,13 @@ class Table:
     @property
     def short(self) -> bool:
         """Whether it is kept on one page."""
-        return sum(1 + len(escape(row[0]).striptags()) // NAME_LINE for row in self.rows) <= MOST_SHORT_LINES
+        return sum(map(_lines, self.rows)) <= MOST_SHORT_LINES
+
+
+def _lines(row: tuple[Cell, ...]) -> int:
+    """How many lines of text a row takes, about."""
+    name, *others = (len(escape(cell).striptags()) for cell in row)
+    return 1 + max(name // NAME_LINE, *(length // SENTENCE_LINE for length in others), 0)
 
 
 @dataclass(frozen=True)

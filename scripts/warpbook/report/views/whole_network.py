@@ -113,13 +113,15 @@ def _steps(ev: Evidence, ours: Implementation) -> str:
 
 
 def _slower(ev: Evidence) -> Iterator[str]:
-    """A sentence on each of ours that is slower than the fastest framework."""
-    framework = ev.networks.fastest(ev.largest, peers=True)
+    """A sentence on each of ours, but for the fastest, that is slower than the fastest framework."""
+    ours, framework = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if framework is None:
         return
     for one in ev.networks.recorded:
+        if one == ours or one.header.peer:
+            continue
         time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, framework.name, ev.largest)
-        if time and ratio and ratio.high < 1 and not one.header.peer:
+        if time and ratio and ratio.high < 1:
             said = f"{one.name} takes {units.time(time.value)}, slower than the framework"
             yield f"{said}: {units.ratio_and_interval(ratio, '†')}."
 

@@ -167,7 +167,7 @@ def assemble(
                 "put_aside": put_aside,
             },
             "config": config,
-            "reports_left_out": [path.name for path in reports],  # at most
+            "reports_left_out": [path.name for path in reports],  # all, until it is weighed
         }
         (run / "run.json").write_text(json.dumps(record, indent=1) + "\n")
         own = packed_bytes([run / "run.json", *(run / table.name for table in tables.RUN_TABLES)])

@@ -523,22 +523,17 @@ def test_the_interval_of_two_networks_ratio_holds_what_a_network_s_time_differs_
     assert ratio.low * differ < ratio.value < ratio.high / differ
 
 
-def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_and_the_gpu_s_time(run):
+def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_and_the_gpu_s_time(study, run):
     samples = run.table(tables.NETWORK_SAMPLES)
     samples = samples[~samples.kind.isin(["host", "copy"])]
     on_gpu = samples[(samples.kind == "gpu") & (samples.state == "cold") & (samples.job == samples.variant)]
     fused, folded = (on_gpu[on_gpu.variant == name] for name in ("fused", "folded"))
     ways = [(fused, "host", 1.25), (fused, "copy", 0.5), (folded, "host", 3.3), (folded, "copy", 3)]
     made = [rows.assign(kind=kind, time_ms=rows.time_ms * factor) for rows, kind, factor in ways]
-    of = {table.name: run.table(table) for table in tables.RUN_TABLES}
+    planned = study().plan
 
     def rows_of(frames):
-        read = of | {tables.NETWORK_SAMPLES.name: pd.concat([samples, *frames], ignore_index=True)}
-        values = yaml.safe_load(config.FILE.read_text()) | {"study": "fa18", "measuring": run.record["measuring"]}
-        planned = plan.make(config.load(values, list(variants.discover())))
-        changed = runs.Run(run.path, run.record, read)
-        evidence = Evidence(planned, "fa18", changed)
-        evidence.gpu_run = changed
+        evidence = with_networks(planned, "fa18", run, pd.concat([samples, *frames], ignore_index=True))
         beside = whole_network.view(evidence).beside
         heads = [head.label for head in beside.head]
         return {row[0]: dict(zip(heads, row, strict=True)) for row in beside.rows}

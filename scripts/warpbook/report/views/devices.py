@@ -160,7 +160,7 @@ def _on_network(
         f"{lines[0].network}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what "
         f"a variant builds on; those that differ between GPUs are bold. {APART}"
     )
-    return Table(id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense on")
+    return Table(id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense by-gpu")
 
 
 def _row(name: str, measured: Sequence[Measured]) -> tuple[Cell, ...]:

@@ -58,7 +58,7 @@ class Table:
 def _lines(row: tuple[Cell, ...]) -> int:
     """How many lines of text a row takes, about."""
     name, *others = (len(escape(cell).striptags()) for cell in row)
-    return 1 + max(name // NAME_LINE, *(length // SENTENCE_LINE for length in others), 0)
+    return 1 + max([name // NAME_LINE, *(length // SENTENCE_LINE for length in others)])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from warpbook import units
 from warpbook.report import closing
@@ -52,20 +53,35 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
     assert said[-1] == "  next: mend kernels/shared_input.*, then snakemake --cores 1 check"
 
 
-def test_a_slowdown_of_the_machine_is_no_fault_of_a_kernel_that_could_be_mended(evidence_of, rewritten, archive):
-    reason = (
-        "none of 7 samples is a figure: 7 were taken while a slowdown was active, 0 are longer than twice their call"
-    )
+SLOWED = "none of 7 samples is a figure: 7 were taken while a slowdown was active, 0 are longer than twice their call"
 
-    def change(content):
-        rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
-        slow = (rows.network == "fa18") & (rows.variant == "shared_input") & (rows.kind == "layer")
-        slow &= rows["size"] == "10"
-        rows.loc[slow, ["status", "reason", "n"]] = ["refused", reason, "0"]
-        return rows.to_csv(index=False).encode()
 
-    said = closing.lines(evidence_of(rewritten(archive, "op_times.csv", change)), PDF, HTML)
-    assert f"  without a figure: shared_input: {reason}" in said
+@pytest.fixture
+def without_figures(evidence_of, rewritten, archive):
+    """The last lines where layer times of shared_input are no figures: (status, reason) by the number of images."""
+
+    def lines(outcomes):
+        def change(content):
+            rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+            times = (rows.network == "fa18") & (rows.variant == "shared_input") & (rows.kind == "layer")
+            for size, (status, reason) in outcomes.items():
+                rows.loc[times & (rows["size"] == size), ["status", "reason", "n"]] = [status, reason, "0"]
+            return rows.to_csv(index=False).encode()
+
+        return closing.lines(evidence_of(rewritten(archive, "op_times.csv", change)), PDF, HTML)
+
+    return lines
+
+
+def test_a_failure_is_told_though_a_slowdown_of_the_machine_came_before(without_figures):
+    said = without_figures({"10": ("refused", SLOWED), "100": ("launch_failed", "shared_input: an illegal access")})
+    assert "  failed: shared_input: shared_input: an illegal access" in said
+    assert "mend kernels/shared_input.*" in said[-1]
+
+
+def test_a_slowdown_of_the_machine_is_no_fault_of_a_kernel_that_could_be_mended(without_figures):
+    said = without_figures({"10": ("refused", SLOWED)})
+    assert f"  without a figure: shared_input: {SLOWED}" in said
     assert not any(line.strip().startswith("failed") for line in said)
     assert "mend" not in said[-1]
 

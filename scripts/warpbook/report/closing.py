@@ -13,14 +13,16 @@ MOST_CHARACTERS = 160
 def lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     """The last words on a study's report, in plain text."""
     problems = ev.problems.of_variants
-    problems = problems[problems.status != "unsupported"].drop_duplicates("variant")
+    problems = problems[problems.status != "unsupported"]
+    problems = problems.assign(slowed=problems.reason.astype(str).str.startswith(summaries.NONE_SOUND))
+    problems = problems.sort_values("slowed", kind="stable").drop_duplicates("variant")  # a failure is told before it
     stale = list(problems[problems.status == "stale"].variant)
     absent = list(problems[problems.status == "not_measured"].variant)
-    slowed = problems.reason.astype(str).str.startswith(summaries.NONE_SOUND)
-    failed = problems[~problems.status.isin(["stale", "not_measured"]) & ~slowed]
+    slowed = problems[problems.slowed]
+    failed = problems[~problems.status.isin(["stale", "not_measured"]) & ~problems.slowed]
     said = [f"{html} for a browser, and {pdf.stem}-supplement.pdf beside with all that it rests on", _headline(ev)]
     said += [f"failed: {row.variant}: {_short(str(row.reason))}" for row in failed.itertuples()]
-    said += [f"without a figure: {row.variant}: {_short(str(row.reason))}" for row in problems[slowed].itertuples()]
+    said += [f"without a figure: {row.variant}: {_short(str(row.reason))}" for row in slowed.itertuples()]
     if stale:
         said.append(f"stale, left out until measured again: {units.listed(stale, MOST_NAMED)}")
     if absent:

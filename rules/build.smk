@@ -5,7 +5,7 @@ rule build_variant:
     """One variant for every architecture, C++ for this machine: a cubin each, and a row for each kernel."""
     input:
         program="scripts/build_variant.py",
-        modules=dependencies.of("build_variant.py"),
+        modules=code_dependencies.inputs_for("build_variant.py"),
         sources=lambda wildcards: TARGETS.sources(wildcards.variant),
     output:
         builds=directory("results/builds/{variant}"),
@@ -14,14 +14,14 @@ rule build_variant:
     priority: 1  # before any measurement, which would wait for it
     group:
         "prepare"
-    conda:
-        "../requirements/conda.yaml"
     params:
         architectures=PLAN.architectures,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=dependencies.columns(tables.BUILDS),
+        rerun_on_columns=code_dependencies.columns(tables.BUILDS),
     message:
         "Building {wildcards.variant}"
     shell:
-        "python3 {input.program:q} --variant {wildcards.variant:q} --architectures {params.architectures:q}"
-        " --sandbox {params.sandbox:q} --out {output.builds:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --variant {wildcards.variant:q} --architectures {params.architectures:q}"
+            " --sandbox {params.sandbox:q} --out {output.builds:q}"
+        )

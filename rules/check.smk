@@ -5,7 +5,7 @@ rule check_variant:
     """One variant's correctness on a network: a row for each test."""
     input:
         program="scripts/check_variant.py",
-        modules=lambda wildcards: dependencies.of("check_variant.py", wildcards.device),
+        modules=lambda wildcards: code_dependencies.inputs_for("check_variant.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
         images=lambda wildcards: TARGETS.images(wildcards.network, wildcards.device),
         labels=lambda wildcards: TARGETS.labels(wildcards.network, wildcards.device),
@@ -16,8 +16,6 @@ rule check_variant:
     priority: 1  # before any measurement, which would wait for it
     group:
         lambda wildcards: wildcards.device
-    conda:
-        "../requirements/conda.yaml"
     resources:
         measuring=lambda wildcards: int(wildcards.device == "gpu"),
         gres=lambda wildcards: GRES[wildcards.device],
@@ -26,16 +24,18 @@ rule check_variant:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=dependencies.columns(tables.CORRECTNESS),
+        rerun_on_columns=code_dependencies.columns(tables.CORRECTNESS),
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
         rerun_on_installing=lambda wildcards: PLAN.variants[wildcards.variant].missing,
     message:
         "Checking {wildcards.variant} on {wildcards.network} ({wildcards.device})"
     shell:
-        "python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
-        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --labels {input.labels:q}"
-        " --timeout {params.timeout:q} --sandbox {params.sandbox:q} --out {output.correctness:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
+            " --variant {wildcards.variant:q} --sizes {params.sizes:q} --labels {input.labels:q}"
+            " --timeout {params.timeout:q} --sandbox {params.sandbox:q} --out {output.correctness:q}"
+        )
 
 
 rule check:
@@ -46,9 +46,7 @@ rule check:
         correctness=TARGETS.checks,
     log:
         "logs/check.log",
-    conda:
-        "../requirements/conda.yaml"
     message:
         "Correctness of every variant"
     shell:
-        "python3 {input.program:q} --builds {input.builds:q} --correctness {input.correctness:q} 2> >(tee {log:q} >&2)"
+        logged("python3 {input.program:q} --builds {input.builds:q} --correctness {input.correctness:q}")

@@ -20,8 +20,6 @@ rule compare:
     log:
         "logs/compare.log",
     localrule: True
-    conda:
-        "../requirements/conda.yaml"
     params:
         base=CONFIG.base,
         head=CONFIG.head,

@@ -5,28 +5,26 @@ rule prepare_data:
     """Fashion-MNIST's test images, resized for one network."""
     input:
         program="scripts/prepare_data.py",
-        modules=dependencies.of("prepare_data.py"),
+        modules=code_dependencies.inputs_for("prepare_data.py"),
     output:
         images="results/data/{network}.npz",
     log:
         "logs/prepare_data/{network}.log",
     group:
         "prepare"
-    conda:
-        "../requirements/conda.yaml"
     params:
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
     message:
         "Fashion-MNIST for {wildcards.network}"
     shell:
-        "python3 {input.program:q} --network {wildcards.network:q} --out {output.images:q} 2> >(tee {log:q} >&2)"
+        logged("python3 {input.program:q} --network {wildcards.network:q} --out {output.images:q}")
 
 
 rule label_images:
     """Scores and label of every test image, by a float64 network: what variants and implementations are held against."""
     input:
         program="scripts/label_images.py",
-        modules=dependencies.of("label_images.py"),
+        modules=code_dependencies.inputs_for("label_images.py"),
         images="results/data/{network}.npz",
         weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),
     output:
@@ -36,10 +34,10 @@ rule label_images:
         "logs/label_images/{network}-{weights}.log",
     group:
         "prepare"
-    conda:
-        "../requirements/conda.yaml"
     message:
         "Reference scores of {wildcards.network} in float64"
     shell:
-        "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q}"
-        " --labels {output.labels:q} --scores {output.scores:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q}"
+            " --labels {output.labels:q} --scores {output.scores:q}"
+        )

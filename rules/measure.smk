@@ -5,7 +5,7 @@ rule probe_machine:
     """This machine, and what its GPU can do at most."""
     input:
         program="scripts/probe_machine.py",
-        modules=dependencies.of("probe_machine.py", "gpu" if PLAN.device else "cpu"),
+        modules=code_dependencies.inputs_for("probe_machine.py", "gpu" if PLAN.device else "cpu"),
     output:
         machine="results/parts/machine.json",
     log:
@@ -13,8 +13,6 @@ rule probe_machine:
     priority: 1000  # outweighs every build: what it says of the start is the run's
     group:
         PROBED
-    conda:
-        "../requirements/conda.yaml"
     threads: workflow.cores
     resources:
         measuring=1,
@@ -26,7 +24,7 @@ rule probe_machine:
     message:
         "Describing this machine"
     shell:
-        "python3 {input.program:q} --gpu {params.gpu} --out {output.machine:q} 2> >(tee {log:q} >&2)"
+        logged("python3 {input.program:q} --gpu {params.gpu} --out {output.machine:q}")
 
 
 # Snakemake has libraries use as many threads as a job was given cores. A CPU variant is measured with all that the
@@ -37,7 +35,7 @@ rule measure_variant:
     """One variant in turn with its baseline on every layer at every size: a row for each sample."""
     input:
         program="scripts/measure_variant.py",
-        modules=lambda wildcards: dependencies.of("measure_variant.py", wildcards.device),
+        modules=lambda wildcards: code_dependencies.inputs_for("measure_variant.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
         baseline=lambda wildcards: TARGETS.baseline_files(wildcards.variant),
         machine="results/parts/machine.json",
@@ -49,8 +47,6 @@ rule measure_variant:
         "logs/measure_variant/{device}/{network}/{variant}.log",
     group:
         lambda wildcards: wildcards.device
-    conda:
-        "../requirements/conda.yaml"
     threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
     resources:
         measuring=1,
@@ -60,23 +56,25 @@ rule measure_variant:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=dependencies.columns(tables.SAMPLES),
+        rerun_on_columns=code_dependencies.columns(tables.SAMPLES),
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
     message:
         "Timing {wildcards.variant} on {wildcards.network}"
     shell:
-        "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
-        " python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
-        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
-        " --correctness {input.correctness:q} --baseline-correctness {input.baseline_correctness:q}"
-        " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
+            " python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
+            " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+            " --correctness {input.correctness:q} --baseline-correctness {input.baseline_correctness:q}"
+            " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q}"
+        )
 
 
 rule measure_course:
     """One file of the course timed with its own host code, at every size: a row for each sample."""
     input:
         program="scripts/measure_course.py",
-        modules=dependencies.of("measure_course.py", "gpu"),
+        modules=code_dependencies.inputs_for("measure_course.py", "gpu"),
         variant=lambda wildcards: TARGETS.sources(wildcards.variant),
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
     output:
@@ -85,8 +83,6 @@ rule measure_course:
         "logs/measure_course/{network}/{variant}.log",
     group:
         "gpu"
-    conda:
-        "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
@@ -96,21 +92,23 @@ rule measure_course:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=dependencies.columns(tables.COURSE_SAMPLES),
+        rerun_on_columns=code_dependencies.columns(tables.COURSE_SAMPLES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Timing {wildcards.variant} with its own host code on {wildcards.network}"
     shell:
-        "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
-        " --sizes {params.sizes:q} --correctness {input.correctness:q} --timeout {params.timeout:q}"
-        " --sandbox {params.sandbox:q} --out {output.samples:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
+            " --sizes {params.sizes:q} --correctness {input.correctness:q} --timeout {params.timeout:q}"
+            " --sandbox {params.sandbox:q} --out {output.samples:q}"
+        )
 
 
 rule measure_network:
     """One implementation of a whole network checked, and timed in turn with its baseline, at every size."""
     input:
         program="scripts/measure_network.py",
-        modules=dependencies.of("measure_network.py", "gpu"),
+        modules=code_dependencies.inputs_for("measure_network.py", "gpu"),
         implementation=lambda wildcards: WHOLE.files_of(wildcards.implementation),
         machine="results/parts/machine.json",
         images="results/data/{network}.npz",
@@ -122,8 +120,6 @@ rule measure_network:
         "logs/measure_network/{network}/{implementation}.log",
     group:
         "gpu"
-    conda:
-        "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
@@ -134,22 +130,24 @@ rule measure_network:
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network)[0],
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=dependencies.columns(tables.NETWORK_SAMPLES, tables.NETWORK_CHECKS),
+        rerun_on_columns=code_dependencies.columns(tables.NETWORK_SAMPLES, tables.NETWORK_CHECKS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Timing the whole network {wildcards.network} by {wildcards.implementation}"
     shell:
-        "python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
-        " --implementation {wildcards.implementation:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
-        " --scores {input.scores:q} --machine {input.machine:q} --sandbox {params.sandbox:q}"
-        " --samples {output.samples:q} --checks {output.checks:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
+            " --implementation {wildcards.implementation:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+            " --scores {input.scores:q} --machine {input.machine:q} --sandbox {params.sandbox:q}"
+            " --samples {output.samples:q} --checks {output.checks:q}"
+        )
 
 
 rule run_program:
     """The whole inference program with one variant: a row for each run."""
     input:
         program="scripts/run_program.py",
-        modules=lambda wildcards: dependencies.of("run_program.py", wildcards.device),
+        modules=lambda wildcards: code_dependencies.inputs_for("run_program.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
@@ -159,8 +157,6 @@ rule run_program:
         "logs/run_program/{device}/{network}/{variant}.log",
     group:
         lambda wildcards: wildcards.device
-    conda:
-        "../requirements/conda.yaml"
     threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
     resources:
         measuring=1,
@@ -172,13 +168,15 @@ rule run_program:
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=dependencies.columns(tables.PROGRAMS),
+        rerun_on_columns=code_dependencies.columns(tables.PROGRAMS),
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
     message:
         "Running the whole program with {wildcards.variant} on {wildcards.network}"
     shell:
-        "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
-        " python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
-        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
-        " {params.repeat} --correctness {input.correctness:q} --sandbox {params.sandbox:q}"
-        " --out {output.programs:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
+            " python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
+            " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+            " {params.repeat} --correctness {input.correctness:q} --sandbox {params.sandbox:q}"
+            " --out {output.programs:q}"
+        )

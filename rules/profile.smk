@@ -5,7 +5,7 @@ rule trace_program:
     """The inference program watched by a profiler: a row for each kernel, copy, API call and range."""
     input:
         program="scripts/trace_program.py",
-        modules=dependencies.of("trace_program.py", "gpu"),
+        modules=code_dependencies.inputs_for("trace_program.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
@@ -18,8 +18,6 @@ rule trace_program:
         "logs/trace_program/{tool}/{network}/{variant}.log",
     group:
         "gpu"
-    conda:
-        "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
@@ -29,22 +27,24 @@ rule trace_program:
         sizes=lambda wildcards: PLAN.profile_sizes(**wildcards),
         weights=lambda wildcards: PLAN.profile_weights(**wildcards),
         timeout=CONFIG.measuring.timeout_s,
-        rerun_on_columns=dependencies.columns(tables.ACTIVITIES, tables.PROFILES),
+        rerun_on_columns=code_dependencies.columns(tables.ACTIVITIES, tables.PROFILES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
     shell:
-        "python3 {input.program:q} --tool {wildcards.tool:q} --network {wildcards.network:q}"
-        " --variant {wildcards.variant:q} --sizes {params.sizes:q} --weights {params.weights:q}"
-        " --timeout {params.timeout:q} --correctness {input.correctness:q} --baseline {input.baseline:q} --out {output.activities:q}"
-        " --profiles {output.profiles:q} --reports {output.reports:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --tool {wildcards.tool:q} --network {wildcards.network:q}"
+            " --variant {wildcards.variant:q} --sizes {params.sizes:q} --weights {params.weights:q}"
+            " --timeout {params.timeout:q} --correctness {input.correctness:q} --baseline {input.baseline:q} --out {output.activities:q}"
+            " --profiles {output.profiles:q} --reports {output.reports:q}"
+        )
 
 
 rule count_variant:
     """One variant's hardware counters on a network, read by Nsight Compute: a row for each counter of each launch."""
     input:
         program="scripts/count_variant.py",
-        modules=dependencies.of("count_variant.py", "gpu"),
+        modules=code_dependencies.inputs_for("count_variant.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
     output:
         counters="results/parts/counters/gpu/{network}/{variant}.csv",
@@ -53,8 +53,6 @@ rule count_variant:
         "logs/count_variant/{network}/{variant}.log",
     group:
         "counters"
-    conda:
-        "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
@@ -65,21 +63,23 @@ rule count_variant:
         metrics=counters.wanted(PLAN.variants.values()),
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
-        rerun_on_columns=dependencies.columns(tables.COUNTERS),
+        rerun_on_columns=code_dependencies.columns(tables.COUNTERS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Nsight Compute over {wildcards.variant} on {wildcards.network}"
     shell:
-        "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
-        " --images {params.images:q} --timeout {params.timeout:q} --out {output.counters:q}"
-        " --reports {output.reports:q} --metrics {params.metrics:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
+            " --images {params.images:q} --timeout {params.timeout:q} --out {output.counters:q}"
+            " --reports {output.reports:q} --metrics {params.metrics:q}"
+        )
 
 
 rule count_network:
     """The same of one implementation of a whole network, at the most images."""
     input:
         program="scripts/count_network.py",
-        modules=dependencies.of("count_network.py", "gpu"),
+        modules=code_dependencies.inputs_for("count_network.py", "gpu"),
         implementation=lambda wildcards: WHOLE.sources(wildcards.implementation),
         images="results/data/{network}.npz",
         weights=lambda wildcards: TARGETS.weights(wildcards.network, PLAN.weight_sets(wildcards.network)[0]),
@@ -89,8 +89,6 @@ rule count_network:
         "logs/count_network/{network}/{implementation}.log",
     group:
         "counters"
-    conda:
-        "../requirements/conda.yaml"
     threads: MEASURING_THREADS["gpu"]
     resources:
         measuring=1,
@@ -102,11 +100,13 @@ rule count_network:
         metrics=[*counters.ALWAYS, counters.TENSOR],
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
-        rerun_on_columns=dependencies.columns(tables.COUNTERS),
+        rerun_on_columns=code_dependencies.columns(tables.COUNTERS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Nsight Compute over the whole network {wildcards.network} by {wildcards.implementation}"
     shell:
-        "python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
-        " --implementation {wildcards.implementation:q} --images {params.images:q} --timeout {params.timeout:q}"
-        " --out {output.counters:q} --metrics {params.metrics:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --network {wildcards.network:q} --weights {params.weights:q}"
+            " --implementation {wildcards.implementation:q} --images {params.images:q} --timeout {params.timeout:q}"
+            " --out {output.counters:q} --metrics {params.metrics:q}"
+        )

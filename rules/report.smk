@@ -5,10 +5,10 @@ rule render_report:
     """A study's report and its supplement, from this machine's run and the archived run that it cites."""
     input:
         program="scripts/render_report.py",
-        modules=dependencies.of("render_report.py", presenting=True),
+        modules=code_dependencies.inputs_for("render_report.py", presenting=True),
         templates=TARGETS.templates,
         run="results/run",
-        archived=[str(path) for path in runs.archived()],  # those cited, and the one before
+        archived=[str(path) for path in catalog.archived()],  # those cited, and the one before
         imported=lambda wildcards: TARGETS.imported(wildcards.study),
     output:
         html="reports/out/{study}.html",
@@ -19,55 +19,53 @@ rule render_report:
         "logs/render_report/{study}.log",
     group:
         "report"
-    conda:
-        "../requirements/conda.yaml"
     params:
         config=CONFIG.recorded,
     message:
         "Rendering the report of {wildcards.study}"
     shell:
-        "python3 {input.program:q} --study {wildcards.study:q} --config {params.config:q} --run {input.run:q}"
-        " --imported results/imported/{wildcards.study} --html {output.html:q} --pdf {output.pdf:q}"
-        " --said {output.said:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --study {wildcards.study:q} --config {params.config:q} --run {input.run:q}"
+            " --imported results/imported/{wildcards.study} --html {output.html:q} --pdf {output.pdf:q}"
+            " --said {output.said:q}"
+        )
 
 
 rule site:
     """Static pages over all archived runs, with copies of the reports that are rendered: none is made for them."""
     input:
         program="scripts/render_site.py",
-        modules=dependencies.of("render_site.py", presenting=True),
+        modules=code_dependencies.inputs_for("render_site.py", presenting=True),
         templates=site_templates(),
         kernels=[str(path) for variant in PLAN.variants.values() for path in variant.files],
-        archived=[str(path) for path in runs.archived()],
+        archived=[str(path) for path in catalog.archived()],
     output:
         pages=directory("reports/out/site"),
     log:
         "logs/render_site.log",
-    conda:
-        "../requirements/conda.yaml"
     params:
         config=CONFIG.recorded,
         rerun_on_reports=rendered_reports(),
     message:
         "Rendering pages over the archived runs"
     shell:
-        "python3 {input.program:q} --archived {input.archived:q} --reports reports/out --config {params.config:q}"
-        " --out {output.pages:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --archived {input.archived:q} --reports reports/out --config {params.config:q}"
+            " --out {output.pages:q}"
+        )
 
 
 rule track:
     """Archived runs logged to MLflow, each once; for its own tables and charts over them."""
     input:
         program="scripts/track_runs.py",
-        archived=[str(path) for path in runs.archived()],
+        archived=[str(path) for path in catalog.archived()],
     log:
         "logs/track_runs.log",
     localrule: True
-    conda:
-        "../requirements/conda.yaml"
     params:
         tolerance=CONFIG.tolerance,
     message:
         "Logging archived runs to MLflow"
     shell:
-        "python3 {input.program:q} --archived {input.archived:q} --tolerance {params.tolerance:q} 2> >(tee {log:q} >&2)"
+        logged("python3 {input.program:q} --archived {input.archived:q} --tolerance {params.tolerance:q}")

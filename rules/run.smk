@@ -5,7 +5,7 @@ rule assemble_run:
     """All parts of this machine's run, as its tables."""
     input:
         program="scripts/assemble_run.py",
-        modules=dependencies.of("assemble_run.py"),
+        modules=code_dependencies.inputs_for("assemble_run.py"),
         machine="results/parts/machine.json",
         builds=TARGETS.builds,
         parts=TARGETS.parts,
@@ -16,25 +16,24 @@ rule assemble_run:
         "logs/assemble_run.log",
     group:
         "report"
-    conda:
-        "../requirements/conda.yaml"
     params:
         config=CONFIG.recorded,
         sizes=json.dumps({network: PLAN.sizes(network) for network in PLAN.networks}),
-        rerun_on_columns=dependencies.columns(*tables.RUN_TABLES),
+        rerun_on_columns=code_dependencies.columns(*tables.RUN_TABLES),
     message:
         "Putting the run together"
     shell:
-        "python3 {input.program:q} --config {params.config:q} --sizes {params.sizes:q} --machine {input.machine:q}"
-        " --builds {input.builds:q} --parts {input.parts:q} --reports {input.reports:q} --out {output.run:q}"
-        " 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --config {params.config:q} --sizes {params.sizes:q} --machine {input.machine:q}"
+            " --builds {input.builds:q} --parts {input.parts:q} --reports {input.reports:q} --out {output.run:q}"
+        )
 
 
 rule archive_run:
     """The run as one zip, and the profilers' files as another."""
     input:
         program="scripts/archive_run.py",
-        modules=dependencies.of("archive_run.py"),
+        modules=code_dependencies.inputs_for("archive_run.py"),
         run="results/run",
     output:
         archived="results/archived.txt",
@@ -42,12 +41,9 @@ rule archive_run:
         "logs/archive_run.log",
     group:
         "report"
-    conda:
-        "../requirements/conda.yaml"
     params:
         folder=CONFIG.archive or "reports/runs",
     message:
         "Archiving the run"
     shell:
-        "python3 {input.program:q} --run {input.run:q} --folder {params.folder:q} --out {output.archived:q}"
-        " 2> >(tee {log:q} >&2)"
+        logged("python3 {input.program:q} --run {input.run:q} --folder {params.folder:q} --out {output.archived:q}")

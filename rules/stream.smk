@@ -1,6 +1,6 @@
 """Streams: more images than the data set has, scattered over workers and gathered."""
 
-from warpbook import streams
+from warpbook.workflow import streams
 
 STREAM = PLAN.stream
 STREAMED = f"results/stream/{STREAM.name}"
@@ -14,7 +14,7 @@ rule prepare_stream:
     """The images that streams of a network read, resized: the data set several times over."""
     input:
         program="scripts/prepare_stream.py",
-        modules=dependencies.of("prepare_stream.py"),
+        modules=code_dependencies.inputs_for("prepare_stream.py"),
         images="results/data/{network}.npz",
     output:
         images="results/stream/images/{network}-{passes}.npy",
@@ -22,41 +22,38 @@ rule prepare_stream:
         "logs/prepare_stream/{network}-{passes}.log",
     group:
         "prepare"
-    conda:
-        "../requirements/conda.yaml"
     message:
         "Images of {wildcards.network} to stream, the data set {wildcards.passes} times"
     shell:
-        "python3 {input.program:q} --network {wildcards.network:q} --passes {wildcards.passes} --out {output.images:q}"
-        " 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --network {wildcards.network:q} --passes {wildcards.passes} --out {output.images:q}"
+        )
 
 
 rule split_stream:
     """A stream divided: what each shard's worker infers."""
     input:
         program="scripts/split_stream.py",
-        modules=dependencies.of("split_stream.py"),
+        modules=code_dependencies.inputs_for("split_stream.py"),
     output:
         scatter.shard(f"{STREAMED}/{{scatteritem}}.json"),
     log:
         f"logs/split_stream/{STREAM.name}.log",
     group:
         "prepare"
-    conda:
-        "../requirements/conda.yaml"
     params:
         stream=json.dumps(STREAM.columns),
     message:
         f"Dividing {STREAM.images:,} images among {STREAM.shards} shards"
     shell:
-        "python3 {input.program:q} --stream {params.stream:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        logged("python3 {input.program:q} --stream {params.stream:q} --out {output:q}")
 
 
 rule predict_labels:
     """Labels of the first test images by the inference program with one variant: those that a stream must give."""
     input:
         program="scripts/infer.py",
-        modules=lambda wildcards: dependencies.of("infer.py", wildcards.device),
+        modules=lambda wildcards: code_dependencies.inputs_for("infer.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
         images="results/data/{network}.npz",
         weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),
@@ -66,8 +63,6 @@ rule predict_labels:
         "logs/predict_labels/{device}/{network}-{weights}/{variant}-{size}.log",
     group:
         lambda wildcards: wildcards.device
-    conda:
-        "../requirements/conda.yaml"
     resources:
         measuring=1,
         gres=lambda wildcards: GRES[wildcards.device],
@@ -86,7 +81,7 @@ rule stream_shard:
     """One shard inferred by one worker, which has its device to itself: labels, times and memory."""
     input:
         program="scripts/stream_shard.py",
-        modules=dependencies.of("stream_shard.py", STREAM.device),
+        modules=code_dependencies.inputs_for("stream_shard.py", STREAM.device),
         variant=lambda wildcards: TARGETS.files_of(STREAM.variant),
         shard=f"{STREAMED}/{{scatteritem}}.json",
         images=f"results/stream/images/{STREAM.network.name}-{STREAM.passes}.npy",
@@ -99,8 +94,6 @@ rule stream_shard:
     retries: 1  # a worker that was killed
     group:
         STREAM.device
-    conda:
-        "../requirements/conda.yaml"
     threads: MEASURING_THREADS[STREAM.device]
     resources:
         measuring=1,
@@ -111,31 +104,32 @@ rule stream_shard:
     message:
         f"Streaming shard {{wildcards.scatteritem}} through {STREAM.variant}"
     shell:
-        "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
-        " python3 {input.program:q} --began $(date +%s.%N) --shard {input.shard:q} --images {input.images:q}"
-        " --program {input.program_labels:q} --labels {output.labels:q} --out {output.measured:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
+            " python3 {input.program:q} --began $(date +%s.%N) --shard {input.shard:q} --images {input.images:q}"
+            " --program {input.program_labels:q} --labels {output.labels:q} --out {output.measured:q}"
+        )
 
 
 rule gather_stream:
     """A stream's shards put together: a row for each, and one hash of all labels."""
     input:
         program="scripts/gather_stream.py",
-        modules=dependencies.of("gather_stream.py"),
+        modules=code_dependencies.inputs_for("gather_stream.py"),
         measured=gather.shard(f"{STREAMED}/{{scatteritem}}.measured.json"),
         labels=gather.shard(f"{STREAMED}/{{scatteritem}}.labels.npy"),
     output:
         shards=STREAM.part,
     log:
         f"logs/gather_stream/{STREAM.name}.log",
-    conda:
-        "../requirements/conda.yaml"
     params:
-        rerun_on_columns=dependencies.columns(tables.STREAM_SHARDS),
+        rerun_on_columns=code_dependencies.columns(tables.STREAM_SHARDS),
     message:
         "Putting the shards together"
     shell:
-        "python3 {input.program:q} --shards {input.measured:q} --labels {input.labels:q} --out {output.shards:q}"
-        " 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --shards {input.measured:q} --labels {input.labels:q} --out {output.shards:q}"
+        )
 
 
 rule stream:
@@ -145,11 +139,11 @@ rule stream:
         shards=[] if STREAM.problem else sorted({STREAM.part, *streams.made()}),
     log:
         "logs/stream.log",
-    conda:
-        "../requirements/conda.yaml"
     params:
         problem=["--problem", STREAM.problem] if STREAM.problem else [],
     message:
         "What was streamed"
     shell:
-        "python3 {input.program:q} {params.problem:q} --shards {input.shards:q} --out results/stream/streams.csv 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} {params.problem:q} --shards {input.shards:q} --out results/stream/streams.csv"
+        )

@@ -5,7 +5,7 @@ rule render_submission:
     """In a submission's own project: its report, and a row for each optimization that its term lists."""
     input:
         program="scripts/render_submission.py",
-        modules=dependencies.of("render_submission.py", presenting=True),
+        modules=code_dependencies.inputs_for("render_submission.py", presenting=True),
         templates=TARGETS.templates,
         run="results/run",
     output:
@@ -14,39 +14,36 @@ rule render_submission:
         "logs/render_submission.log",
     group:
         "report"
-    conda:
-        "../requirements/conda.yaml"
     params:
         config=CONFIG.recorded,
     message:
         "Rendering the report of the submission"
     shell:
-        "python3 {input.program:q} --config {params.config:q} --run {input.run:q} --out {output.report:q}"
-        " 2> >(tee {log:q} >&2)"
+        logged("python3 {input.program:q} --config {params.config:q} --run {input.run:q} --out {output.report:q}")
 
 
 rule report_submission:
     """One submission: its report as PDF and HTML, and its rows of the table over all."""
     input:
         program="scripts/report_submission.py",
-        code=dependencies.all_code(),
+        code=code_dependencies.all_code(),
     output:
         reports=directory("reports/out/{study}/{submission}"),
     log:
         "logs/report_submission/{study}/{submission}.log",
-    conda:
-        "../requirements/conda.yaml"
     params:
         folder=lambda wildcards: str(SUBMITTED[wildcards.submission].folder),
-        config=lambda _: submissions.shared_configuration(CONFIG, built_in_times.beside(CONFIG)),
+        config=lambda _: submissions.shared_configuration(CONFIG, reference_times.beside(CONFIG)),
         cores=1 if CONFIG.submissions else workflow.cores,
         strangers="--strangers" if CONFIG.submissions else "",
         rerun_on_content=lambda wildcards: SUBMITTED[wildcards.submission].sha256,
     message:
         "Submission {wildcards.submission}"
     shell:
-        "python3 {input.program:q} --folder {params.folder:q} --name {wildcards.submission:q} --config {params.config:q}"
-        " --cores {params.cores} {params.strangers} --out {output.reports:q} 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --folder {params.folder:q} --name {wildcards.submission:q} --config {params.config:q}"
+            " --cores {params.cores} {params.strangers} --out {output.reports:q}"
+        )
 
 
 rule submission:
@@ -59,22 +56,21 @@ rule grade_submissions:
     """All submissions of a folder on one table: a row for each file that the term asks of each."""
     input:
         program="scripts/grade_submissions.py",
-        modules=dependencies.of("grade_submissions.py", presenting=True),
+        modules=code_dependencies.inputs_for("grade_submissions.py", presenting=True),
         templates=TARGETS.templates,
         reports=lambda _: submissions.reports(CONFIG.study, SUBMITTED),
     output:
         grades=directory("reports/out/{study}-grades"),
     log:
         "logs/grade_submissions/{study}.log",
-    conda:
-        "../requirements/conda.yaml"
     params:
         config=lambda _: submissions.shared_configuration(CONFIG),
     message:
         "Table over all submissions"
     shell:
-        "python3 {input.program:q} --config {params.config:q} --reports {input.reports:q} --out {output.grades:q}"
-        " 2> >(tee {log:q} >&2)"
+        logged(
+            "python3 {input.program:q} --config {params.config:q} --reports {input.reports:q} --out {output.grades:q}"
+        )
 
 
 rule grade:

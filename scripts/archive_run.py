@@ -6,9 +6,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-from warpbook import runs, tables
-from warpbook.errors import UserError, exit_status
-from warpbook.files import written_whole
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.files import written_whole
+from warpbook.runs import catalog, tables
 
 LIMIT_BYTES = 15 << 20
 
@@ -29,7 +29,7 @@ def pack(files: dict[str, Path], target: Path) -> None:
 
 def archive(folder: Path, target_folder: Path) -> list[Path]:
     """Pack the run in `folder` and return the paths written. Raises UserError where the run is damaged or too large."""
-    run = runs.open_run(folder).checked()
+    run = catalog.open_run(folder).checked()
     names = ["run.json", *(table.name for table in tables.RUN_TABLES)]
     size = sum((folder / name).stat().st_size for name in names if name.endswith(".gz"))
     if size > LIMIT_BYTES:

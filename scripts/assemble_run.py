@@ -15,14 +15,18 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook import aside, extras, networks, provenance, sharing, summaries, tables, variants, weights
-from warpbook.config import named
-from warpbook.errors import exit_status
-from warpbook.files import sha256, written_whole
+from warpbook.common import version
+from warpbook.common.errors import exit_status
+from warpbook.common.files import sha256, written_whole
+from warpbook.config.settings import named
 from warpbook.harness import timing
+from warpbook.kernels import variants
+from warpbook.machine import gpu_pool, gpu_quarantine
+from warpbook.problems import networks, weights
 from warpbook.profiling import perfetto
-from warpbook.record import FORMAT
-from warpbook.table import Table
+from warpbook.runs import run_parts, summaries, tables
+from warpbook.runs.manifest import FORMAT
+from warpbook.runs.schema import Table
 
 RUN_LIMIT_BYTES = 8_000_000
 """What a run may take when it is packed, with the profilers' reports that it keeps: git keeps it for ever."""
@@ -48,7 +52,7 @@ def by_table(paths: Iterable[Path]) -> dict[Table, list[Path]]:
     known = {table.name.split(".")[0]: table for table in tables.RUN_TABLES} | IN_ANOTHER_TABLE
     parts: dict[Table, list[Path]] = {table: [] for table in tables.RUN_TABLES if table is not tables.OP_TIMES}
     for path in paths:
-        kind = path.name if path.name == tables.BUILDS.name else path.relative_to(extras.PARTS).parts[0]
+        kind = path.name if path.name == tables.BUILDS.name else path.relative_to(run_parts.PARTS).parts[0]
         parts[known[kind.split(".")[0]]].append(path)
     return parts
 
@@ -136,7 +140,7 @@ def assemble(
     """Write a run's folder from the parts of each table and the profilers' own `reports`; `sizes` are those of each
     network that was measured."""
     ended = datetime.now(UTC)
-    commit, dirty = provenance.commit()
+    commit, dirty = version.commit()
     frames = {table: gather(table, paths) for table, paths in parts.items()}
     frames[tables.OP_TIMES] = summaries.summarised(frames[tables.SAMPLES], machine)
     with written_whole(out) as run:
@@ -145,7 +149,7 @@ def assemble(
         (run / "profiles").mkdir()
         for share in summaries.gpu_shares(frames[tables.JOBS]).itertuples():
             print(f"{share.measured_on}: {share.jobs} jobs, busy {share.busy_s:.0f} s of {share.wall_s:.0f} s")
-        put_aside = aside.since(machine["started"])
+        put_aside = gpu_quarantine.since(machine["started"])
         for sentence in put_aside:
             print(f"put aside: {sentence}")
         record = {
@@ -156,7 +160,7 @@ def assemble(
             "variants": describe_variants(),
             "started": machine["started"],
             "ended": ended.isoformat(timespec="seconds"),
-            "version": provenance.VERSION,
+            "version": version.VERSION,
             "commit": commit,
             "dirty": dirty,
             "protocol": timing.PROTOCOL,
@@ -185,11 +189,11 @@ def main() -> None:
     parser.add_argument("--sizes", type=json.loads, required=True, help="sizes of each network, as JSON")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--builds", type=Path, nargs="*", default=[], help="folders of builds")
-    parser.add_argument("--parts", type=Path, nargs="*", default=[], help=f"files of {extras.PARTS}")
+    parser.add_argument("--parts", type=Path, nargs="*", default=[], help=f"files of {run_parts.PARTS}")
     parser.add_argument("--reports", type=Path, nargs="*", default=[], help="folders of profilers' files")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    notes = [note for part in arguments.parts if (note := sharing.note_of(part)) and note.exists()]
+    notes = [note for part in arguments.parts if (note := gpu_pool.note_of(part)) and note.exists()]
     assemble(
         machine=json.loads(arguments.machine.read_text()),
         parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.parts, *notes]),

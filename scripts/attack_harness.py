@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from warpbook import tables
-from warpbook.errors import exit_status
-from warpbook.files import written_whole
-from warpbook.harness import attacks
-from warpbook.machine import require_target
+from warpbook.common.errors import exit_status
+from warpbook.common.files import written_whole
+from warpbook.harness.attacks import catalog
+from warpbook.machine.host import require_target
+from warpbook.runs import tables
 
 AT_ONCE = 4
 BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
@@ -20,21 +20,21 @@ BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 def attacked(name: str, device: str) -> dict[str, Any]:
     """A row of ATTACKS."""
     with tempfile.TemporaryDirectory() as folder:
-        failure = attacks.failure_of(attacks.ATTACKS[name], device, Path(folder))
+        failure = catalog.failure_of(catalog.ATTACKS[name], device, Path(folder))
     outcome = failure or {"status": "ok", "reason": ""}
-    caught_by = attacks.check_of(outcome["reason"])
+    caught_by = catalog.check_of(outcome["reason"])
     return {"attack": name, "device": device, "caught": failure is not None, **outcome, "caught_by": caught_by}
 
 
 def with_table(text: str) -> str:
     """A page with the table of attacks between its two marks."""
     before, rest = text.split(BEGIN)
-    return before + BEGIN + attacks.document() + END + rest.split(END)[1]
+    return before + BEGIN + catalog.document() + END + rest.split(END)[1]
 
 
 def main() -> int | None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=attacks.DEVICES, nargs="+", required=True)
+    parser.add_argument("--device", choices=catalog.DEVICES, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--page", type=Path, help="page whose table of attacks is written anew")
     arguments = parser.parse_args()
@@ -42,7 +42,7 @@ def main() -> int | None:
     tried = [
         (name, device)
         for device in arguments.device
-        for name, attack in attacks.ATTACKS.items()
+        for name, attack in catalog.ATTACKS.items()
         if attack.words(device) is not None
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -50,10 +50,10 @@ def main() -> int | None:
     tables.ATTACKS.write(rows, arguments.out)
     wrong = 0
     for row in rows:
-        expected = attacks.ATTACKS[row["attack"]].words(row["device"]) or ""
+        expected = catalog.ATTACKS[row["attack"]].words(row["device"]) or ""
         if not row["caught"]:
             print(f"MISSED: a kernel that {row['attack']} ({row['device']})")
-        elif row["caught_by"] != attacks.check_of(expected):
+        elif row["caught_by"] != catalog.check_of(expected):
             wrong += 1
             print(f"a kernel that {row['attack']} ({row['device']}) was to be told {expected!r}: {row['reason']}")
     if not arguments.page:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from warpbook import provenance
+from warpbook.common import version
 
 PROJECT = Path(__file__).parents[1]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "1", "report"]
@@ -33,7 +33,7 @@ def megabytes(folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("--fresh", action="store_true", help="also clone, install and make everything anew")
     arguments = parser.parse_args()
     rows: list[tuple[str, str]] = []

@@ -4,9 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpbook import locks, variants
-from warpbook.errors import exit_status
+from warpbook.common.errors import exit_status
 from warpbook.harness import building, sandbox
+from warpbook.kernels import variants
+from warpbook.machine import locks
 
 
 def main() -> None:

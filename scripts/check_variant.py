@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import data, networks, reference, sharing, tables, variants, weights
-from warpbook.errors import UserError, exit_status
-from warpbook.files import scratch_folder
-from warpbook.harness import ahead, building, checking, coursework, driven, emulator, inference, sandbox
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.files import scratch_folder
+from warpbook.common.supervision import Failed, supervised
+from warpbook.harness import building, checking, ece408_check, ece408_gpu, inference, preload, reference, sandbox
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
+from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
-from warpbook.harness.supervision import Failed, supervised
-from warpbook.machine import require_target
-from warpbook.variants import Variant
+from warpbook.kernels import variants
+from warpbook.kernels.variants import Variant
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import require_target
+from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.runs import tables
 
 SEVERAL_IMAGES = 7  # three or four of each block, where there are as many blocks as the emulator has multiprocessors
 MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kernels/ take 2 GiB at most
@@ -28,7 +32,7 @@ def bench_for(device: str, variant: Variant, sandboxed: bool) -> Bench:
     """The bench of a device, cpu or gpu, for a variant. Raises Failed where the device does not answer."""
     if device == "cpu":
         return IsolatedBench(variant, sandboxed)
-    from warpbook.harness.gpu import ExplainedKernels, opened
+    from warpbook.harness.gpu_bench import ExplainedKernels, opened
 
     return opened(variant, ExplainedKernels)
 
@@ -38,7 +42,12 @@ def enclosed(arguments: argparse.Namespace, shared: Row) -> Iterator[list[Row]]:
 
     Raises Failed where the process inside dies or says what no check does.
     """
-    readable = [arguments.kernels, arguments.labels, data.cached(networks.find(arguments.network)), weights.FOLDER]
+    readable = [
+        arguments.kernels,
+        arguments.labels,
+        fashion_mnist.cached(networks.find(arguments.network)),
+        weights.FOLDER,
+    ]
     readable += [building.FOLDER, building.PROJECT_CUBINS]
     for rows in sandbox.answers([*sys.argv, "--enclosed"], filter(None, readable), gpu=True):
         with sandbox.doubted("check"):
@@ -57,7 +66,7 @@ def check_labels(
     """A row for each size: how many images are labelled differently from the float64 reference."""
     try:
         with checking.faults_named(variant, "inferring"):
-            images, _ = data.load(network)
+            images, _ = fashion_mnist.load(network)
             parameters = weights.load(network, network.weight_sets[0])
             if isinstance(bench, IsolatedBench):
                 predicted = bench.labels(network, parameters, images[: max(sizes)])
@@ -94,11 +103,11 @@ def check_places(
 def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
     """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
     the threads reversed."""
-    if reason := emulator.beyond(variant):
+    if reason := emulation.beyond(variant):
         yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
     if variant.course and not variant.problem:
-        yield from coursework.check(variant, sandboxed, folder)
+        yield from ece408_check.check(variant, sandboxed, folder)
         return
     bench = IsolatedBench(variant, sandboxed, folder)
     ragged = checking.ragged_places(variant)
@@ -148,19 +157,19 @@ def main() -> None:
     sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
     shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
     if arguments.device == "gpu" and not sandboxed and not variant.course:
-        ahead.load(variant.header.requires)
+        preload.import_packages(variant.header.requires)
 
     try:
-        with sharing.held(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
-            if arguments.device == "emulator" and not emulator.beyond(variant):
+        with gpu_pool.held(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
+            if arguments.device == "emulator" and not emulation.beyond(variant):
                 with suppress(UserError):  # raised again where the variant needs it
-                    emulator.itself(folder)  # first, because the time that it takes is not the variant's
+                    emulation.itself(folder)  # first, because the time that it takes is not the variant's
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":
                     return emulate(variant, network, sandboxed, folder)
                 if variant.course and not variant.problem:
-                    return driven.check(variant, network, sandboxed)
+                    return ece408_gpu.check(variant, network, sandboxed)
                 if arguments.device == "gpu" and sandboxed:
                     return enclosed(arguments, shared)
                 bench = bench_for(arguments.device, variant, sandboxed)

@@ -9,28 +9,29 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpbook import provenance, runs
-from warpbook.errors import UserError, exit_status
-from warpbook.files import written_whole
+from warpbook.common import version
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.files import written_whole
 from warpbook.report import comparison, rendering
+from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
-from warpbook.report.notes import notes
 from warpbook.report.pdf import write_pdf
+from warpbook.runs import catalog
 
 FOLDER = Path("reports/out")
 
 
-def named(side: str, name: str) -> runs.Run:
+def named(side: str, name: str) -> catalog.Run:
     """The run that `base` or `head` names, by path or by the id of an archived run; every table is read."""
     if not name:
         raise UserError(f"compare needs two runs, base=<run> and head=<run>, ids or paths: {side} is missing")
-    run = runs.open_run(Path(name)) if Path(name).exists() else runs.find_archived(name, side)
+    run = catalog.open_run(Path(name)) if Path(name).exists() else catalog.find_archived(name, side)
     return run.checked()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("--base", required=True, help="the run to compare with: an id of reports/runs, or a path")
     parser.add_argument("--head", required=True, help="the run that may be better or worse")
     parser.add_argument("--tolerance", type=float, default=0.02, help="least change that is called one")

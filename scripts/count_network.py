@@ -10,33 +10,36 @@ import sys
 import tempfile
 from pathlib import Path
 
-from warpbook import data, devices, implementations, machine, networks, tables, turns, weights
-from warpbook.errors import exit_status
-from warpbook.harness import ahead
-from warpbook.harness.supervision import Failed
-from warpbook.implementations import Implementation
-from warpbook.machine import require_target
-from warpbook.networks import Network
+from warpbook.common.errors import exit_status
+from warpbook.common.supervision import Failed
+from warpbook.harness import preload
+from warpbook.kernels import whole_networks
+from warpbook.kernels.whole_networks import Implementation
+from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
+from warpbook.machine.host import require_target
+from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.networks import Network
 from warpbook.profiling import counting
-from warpbook.table import Row
+from warpbook.runs import tables
+from warpbook.runs.schema import Row
 
 
 def call_network(implementation: Implementation, network: Network, weight_set: str, images: int, arch: str) -> None:
     """Call the implementation twice on images of the data set, the second time for ncu."""
-    ahead.load(implementation.header.requires)
+    preload.import_packages(implementation.header.requires)
     import cupy
     import numpy as np
     from cupy.cuda import profiler
 
-    from warpbook.harness import gpu, whole
+    from warpbook.harness import gpu_bench, network_bench
 
-    arch = arch or gpu.require().arch  # which says why there is none
-    whole.cubin_of(implementation, arch)  # compiled, and kept
+    arch = arch or gpu_bench.require().arch  # which says why there is none
+    network_bench.cubin_of(implementation, arch)  # compiled, and kept
     loaded = weights.load(network, weight_set)
-    entering = data.entering(data.load(network)[0][:images], network, np.float32)
+    entering = fashion_mnist.entering(fashion_mnist.load(network)[0][:images], network, np.float32)
 
-    turns.wait()
-    kernels = whole.kernels_of(implementation, arch)
+    gpu_wait.wait()
+    kernels = network_bench.kernels_of(implementation, arch)
     parameters = {name: cupy.asarray(array) for name, array in loaded.items()}
     x = cupy.asarray(entering)
     scores = cupy.empty((images, networks.CLASSES), np.float32)
@@ -61,8 +64,8 @@ def count(
 ) -> list[Row]:
     """Rows of COUNTERS for one call: its counters, or one row that says why there are none."""
     place = {"tool": "ncu", "variant": implementation.name, "network": network.name, "layer": "", "size": images}
-    device = machine.gpu()
-    arch = device.arch if isinstance(device, devices.Device) else ""
+    device = host.gpu()
+    arch = device.arch if isinstance(device, cuda_devices.Device) else ""
     if implementation.problem:
         failure: counting.Failure | None = ("compile_failed", f"{implementation.name}: {implementation.problem}")
     elif reason := implementation.unsupported(network, images):
@@ -93,13 +96,13 @@ def main() -> None:
     parser.add_argument("--arch", help="of the GPU, which is not asked under ncu before its turn")
     parser.add_argument("--inside", action="store_true", help="call the implementation, under ncu")
     arguments = parser.parse_args()
-    implementation = implementations.read(arguments.implementation)
+    implementation = whole_networks.read(arguments.implementation)
     network = networks.find(arguments.network)
     if arguments.inside:
         return call_network(implementation, network, arguments.weights, arguments.images, arguments.arch)
     require_target(tool="ncu")
     of = (implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout)
-    with ahead.turn(arguments.out) as turn:
+    with gpu_turn.turn(arguments.out) as turn:
         rows = count(turn.run, *of)
         turn.keep(rows)
     tables.COUNTERS.write(rows, arguments.out)

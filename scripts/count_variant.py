@@ -13,15 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warpbook import devices, machine, networks, tables, turns, variants
-from warpbook.errors import exit_status
-from warpbook.files import written_whole
-from warpbook.harness import ahead
-from warpbook.harness.supervision import Failed
-from warpbook.machine import require_target
-from warpbook.networks import ConvLayer
+from warpbook.common.errors import exit_status
+from warpbook.common.files import written_whole
+from warpbook.common.supervision import Failed
+from warpbook.kernels import variants
+from warpbook.kernels.variants import Variant
+from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
+from warpbook.machine.host import require_target
+from warpbook.problems import networks
+from warpbook.problems.networks import ConvLayer
 from warpbook.profiling import counting
-from warpbook.variants import Variant
+from warpbook.runs import tables
 
 # Of a call that makes more launches than the first number, as many as the second are counted: the rest repeat them.
 LAUNCHES_MAX, LAUNCHES_KEPT = 8, 4
@@ -67,15 +69,15 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
     import numpy as np
     from cupy.cuda import profiler
 
-    from warpbook.harness import gpu
+    from warpbook.harness import gpu_bench
 
-    arch = arch or gpu.require().arch  # which says why there is none
+    arch = arch or gpu_bench.require().arch  # which says why there is none
     generator = np.random.default_rng(408)
     shapes = [(layer.x_shape(images), layer.w_shape) for layer in layers]
     drawn = [[generator.random(shape, np.float32) for shape in of_layer] for of_layer in shapes]
 
-    turns.wait()
-    loaded = gpu.kernels_of(variant, arch)
+    gpu_wait.wait()
+    loaded = gpu_bench.kernels_of(variant, arch)
     kernels = Counting(loaded) if loaded else None
     launches: dict[str, int] = {}
     for layer, arrays in zip(layers, drawn, strict=True):
@@ -92,7 +94,7 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
                 temporary.write_text(json.dumps(launches))
             kernels.restart(LAUNCHES_KEPT if kernels.launches > LAUNCHES_MAX else LAUNCHES_MAX)
         profiler.start()
-        with gpu.marked(f"{RANGE} {layer.name}"):
+        with gpu_bench.marked(f"{RANGE} {layer.name}"):
             call(x, w, y)
             cupy.cuda.runtime.deviceSynchronize()
         profiler.stop()
@@ -138,8 +140,8 @@ def count(
     layers = networks.find(network).convs
     place = {"tool": "ncu", "variant": variant.name, "network": network, "size": images}
     failures: dict[str, Failed] = {}
-    device = machine.gpu()
-    arch = device.arch if isinstance(device, devices.Device) else ""
+    device = host.gpu()
+    arch = device.arch if isinstance(device, cuda_devices.Device) else ""
     for layer in layers:
         if variant.problem:
             failures[layer.name] = Failed("compile_failed", variant.problem)
@@ -192,7 +194,7 @@ def main() -> None:
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
     of = (variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
-    with ahead.turn(arguments.out) as turn:
+    with gpu_turn.turn(arguments.out) as turn:
         rows = count(turn.run, *of)
         turn.keep(rows)
     tables.COUNTERS.write(rows, arguments.out)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from warpbook import stream_tables
-from warpbook.errors import exit_status
+from warpbook.common.errors import exit_status
+from warpbook.runs import tables
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
         | {name: shard[name] - start for name in ("began_s", "first_read_s", "ended_s")}
         for shard in shards
     ]
-    stream_tables.STREAM_SHARDS.write(rows, arguments.out)
+    tables.STREAM_SHARDS.write(rows, arguments.out)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ import json
 import sys
 from pathlib import Path
 
-from warpbook.errors import UserError, exit_status
-from warpbook.files import written_whole
-from warpbook.grades import GRADES
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.files import written_whole
+from warpbook.config.course_term import Term
+from warpbook.course.grades_table import GRADES
 from warpbook.report import rendering
 from warpbook.report.pdf import write_strangers_pdf
-from warpbook.terms import Term
 
 
 def main() -> None:

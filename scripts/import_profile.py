@@ -12,9 +12,12 @@ import re
 import sys
 from pathlib import Path
 
-from warpbook import config, data, networks, provenance, variants
-from warpbook.errors import UserError, exit_status, nearest
-from warpbook.profiling import attribution, imported, importing
+from warpbook.common import version
+from warpbook.common.errors import UserError, exit_status, nearest
+from warpbook.config import settings
+from warpbook.kernels import variants
+from warpbook.problems import fashion_mnist, networks
+from warpbook.profiling import attribution, imported_tables, importing
 
 
 def _lines(text: str) -> tuple[int, int]:
@@ -26,7 +29,7 @@ def _lines(text: str) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="told apart by content, not by name")
     parser.add_argument("--study", required=True, help="a study of config.yaml")
     parser.add_argument("--variant", required=True, help="the variant of kernels/ that was profiled")
@@ -36,17 +39,17 @@ def main() -> None:
     parser.add_argument("--lines", type=_lines, metavar="FIRST-LAST", help="read these lines alone of one text file")
     parser.add_argument("--device", default="", help="the GPU's name, where the files do not say it")
     parser.add_argument("--anyway", action="store_true", help="import kernels that are another variant's too")
-    parser.add_argument("--out", type=Path, default=imported.FOLDER, help="results/imported by default")
+    parser.add_argument("--out", type=Path, default=imported_tables.FOLDER, help="results/imported by default")
     arguments = parser.parse_args()
 
     known = variants.discover()
-    studies = config.read(list(known)).studies
+    studies = settings.read(list(known)).studies
     if arguments.study not in studies:
         raise UserError(f"no study is called {arguments.study!r}: {nearest(arguments.study, list(studies))}")
     variant = variants.find(arguments.variant, known)
     network = networks.find(arguments.network or studies[arguments.study].network)
-    if not 1 <= arguments.size <= data.IMAGES:
-        raise UserError(f"--size {arguments.size} is outside 1 to {data.IMAGES}, the images that there are")
+    if not 1 <= arguments.size <= fashion_mnist.IMAGES:
+        raise UserError(f"--size {arguments.size} is outside 1 to {fashion_mnist.IMAGES}, the images that there are")
     layers = [conv.name for conv in network.convs]
     if arguments.layer and arguments.layer not in layers:
         raise UserError(f"{network.name} has no layer {arguments.layer!r}: {nearest(arguments.layer, layers)}")
@@ -62,10 +65,10 @@ def main() -> None:
             print(f"warning: {name}: {reason}", file=sys.stderr)
     rows_of = importing.combined(read, variant.name, network.name, arguments.size, arguments.layer)
     folder = arguments.out / arguments.study / f"{variant.name}-{arguments.size}"
-    files = [imported.described(Path(path), profile) for path, profile in read.items()]
+    files = [imported_tables.described(Path(path), profile) for path, profile in read.items()]
     device = arguments.device or ", ".join(dict.fromkeys(file.device for file in files if file.device))
     place = {"variant": variant.name, "network": network.name, "size": arguments.size}
-    imported.keep(folder, imported.Record(**place, device=device, files=files), rows_of)
+    imported_tables.keep(folder, imported_tables.Record(**place, device=device, files=files), rows_of)
     for path, profile in read.items():
         kinds = {"events": profile.events, "summary rows": profile.summaries, "counters": profile.counters}
         counts = ", ".join(f"{len(rows):,} {kind}" for kind, rows in kinds.items() if rows)

@@ -10,17 +10,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpbook import data, networks, provenance, reference, variants, weights
-from warpbook.errors import exit_status
-from warpbook.files import sha256
-from warpbook.harness import inference
+from warpbook.common import version
+from warpbook.common.errors import exit_status
+from warpbook.common.files import sha256
+from warpbook.harness import inference, reference
+from warpbook.kernels import variants
+from warpbook.problems import fashion_mnist, networks, weights
 
 SIZES = (100, 1000, 5000, 10000)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("file", type=Path)
     parser.add_argument("--network", required=True, help="a network of config.yaml")
     parser.add_argument("--weights", help="which set of the network's weights; its first by default")
@@ -29,9 +31,9 @@ def main() -> None:
     network = networks.find(arguments.network)
     target = arguments.out or weights.path_of(network, weights.chosen(network, arguments.weights))
     parameters, form = weights.read(arguments.file, network)
-    images, labels = data.load(network)
+    images, labels = fashion_mnist.load(network)
     variant = variants.read("simd")
-    if any(variant.unsupported(conv, data.IMAGES) for conv in network.convs):
+    if any(variant.unsupported(conv, fashion_mnist.IMAGES) for conv in network.convs):
         predicted = reference.labels(network, parameters, images)
     else:
         predicted, _ = inference.load(variant, network, parameters)(images)

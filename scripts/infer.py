@@ -12,14 +12,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from warpbook import data, networks, provenance, turns, variants, weights
-from warpbook.errors import UserError, exit_status
+from warpbook.common import version
+from warpbook.common.errors import UserError, exit_status
 from warpbook.harness import inference
+from warpbook.kernels import variants
+from warpbook.machine import gpu_wait
+from warpbook.problems import fashion_mnist, networks, weights
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("--network", default="fa18", help="a network of config.yaml")
     parser.add_argument("--weights", help="which set of the network's weights; its first by default")
     parser.add_argument("--variant", required=True, help="stem of a file in kernels/")
@@ -32,8 +35,8 @@ def main() -> None:
     variant = variants.read(arguments.variant)  # alone: reading the others takes a tenth of a program's time
     if not variant.files:
         variant = variants.find(arguments.variant, variants.discover())
-    if not arguments.size.isdigit() or not 1 <= int(arguments.size) <= data.IMAGES:
-        raise UserError(f"size {arguments.size!r} is no whole number from 1 to {data.IMAGES}")
+    if not arguments.size.isdigit() or not 1 <= int(arguments.size) <= fashion_mnist.IMAGES:
+        raise UserError(f"size {arguments.size!r} is no whole number from 1 to {fashion_mnist.IMAGES}")
     size = int(arguments.size)
     if arguments.device not in (None, variant.device):
         others = [name for name, other in variants.discover().items() if other.device == arguments.device]
@@ -49,18 +52,18 @@ def main() -> None:
     if variant.device == "gpu":
         if variant.cuda_source is None:
             _ = variant.module  # a library takes seconds to load, in which a GPU would be held for nothing
-        from warpbook.harness import gpu
+        from warpbook.harness import gpu_bench
 
-        turns.wait()
-        gpu.require()
-        marked = gpu.marked
+        gpu_wait.wait()
+        gpu_bench.require()
+        marked = gpu_bench.marked
 
     weight_set = weights.chosen(network, arguments.weights)
     parameters = weights.load(network, weight_set)
 
     print("Loading fashion-mnist data...", end=" ", flush=True)
     with marked("load data"):
-        images, labels = data.load(network)
+        images, labels = fashion_mnist.load(network)
     print("done", flush=True)
     print("Loading model...", end=" ", flush=True)
     with marked("load model"):

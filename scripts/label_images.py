@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from warpbook import data, networks, reference, weights
-from warpbook.errors import exit_status
-from warpbook.files import written_whole
+from warpbook.common.errors import exit_status
+from warpbook.common.files import written_whole
+from warpbook.harness import reference
+from warpbook.problems import fashion_mnist, networks, weights
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
     parser.add_argument("--scores", type=Path, required=True, help="where each image's scores are written")
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
-    images, _ = data.load(network)
+    images, _ = fashion_mnist.load(network)
     scores = reference.scores(network, weights.load(network, arguments.weights), images)
     for path, array in ((arguments.labels, scores.argmax(axis=1).astype(np.uint8)), (arguments.scores, scores)):
         with written_whole(path) as temporary:

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from warpbook import estimates, networks, outcomes, sharing, tables, variants
-from warpbook.errors import exit_status
-from warpbook.harness import driven, sandbox, timing
+from warpbook.common import statistics
+from warpbook.common.errors import exit_status
+from warpbook.common.supervision import Failed, supervised
+from warpbook.harness import ece408_gpu, sandbox, timing
 from warpbook.harness.checking import Row
 from warpbook.harness.clocks import Clock
-from warpbook.harness.supervision import Failed, supervised
-from warpbook.machine import measured_on, require_target
-from warpbook.networks import ConvLayer
-from warpbook.variants import Variant
+from warpbook.kernels import variants
+from warpbook.kernels.variants import Variant
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import measured_on, require_target
+from warpbook.problems import networks
+from warpbook.problems.networks import ConvLayer
+from warpbook.runs import tables
 
 Place = tuple[ConvLayer, int]
 MEMORY_BYTES = 24 << 30  # host memory of a timing: a layer of 10,000 images is 1.3 GB, held several times
@@ -29,16 +33,16 @@ def failed_row(layer: ConvLayer, images: int, failure: Failed) -> Row:
 def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[tuple[Place, list[Row]]]:
     """The samples of each layer and size in turn, or a row that says why there are none. Raises Failed where the file
     does not compile."""
-    clock = Clock(driven.device())
-    built = driven.linked(variant, sandboxed)
+    clock = Clock(ece408_gpu.device())
+    built = ece408_gpu.linked(variant, sandboxed)
     elsewhere: dict[str, str] = {}
     for layer, images in places:
         if layer.name not in elsewhere:
-            elsewhere[layer.name] = driven.works_elsewhere(variant, sandboxed, built, layer)
+            elsewhere[layer.name] = ece408_gpu.works_elsewhere(variant, sandboxed, built, layer)
         try:
             if reason := clock.distrusted():
                 raise Failed("refused", reason)
-            rows = driven.time_layer(variant, sandboxed, built, layer, images, clock.read, elsewhere[layer.name])
+            rows = ece408_gpu.time_layer(variant, sandboxed, built, layer, images, clock.read, elsewhere[layer.name])
             if reason := clock.distrusted():
                 raise Failed("refused", reason)
         except Failed as failure:
@@ -78,7 +82,7 @@ def told(variant: Variant, rows: list[Row]) -> Iterator[str]:
             key = (place, row["size"], f"{row['kind']} {row['state']}".strip())
             series.setdefault(key, []).append(row["time_ms"])
     for (place, _, kind), times in series.items():
-        found = estimates.median(np.array(times))
+        found = statistics.median(np.array(times))
         yield f"{place}: {kind} {found.value:.4g} ms ({found.low:.4g} to {found.high:.4g}, n = {found.n})"
 
 
@@ -101,8 +105,8 @@ def main() -> None:
     every: list[Row] = []
     for name in arguments.variant:
         variant = variants.read(name, arguments.kernels)
-        with sharing.held("gpu", arguments.out) as rows:
-            rows += timed(variant, places, outcomes.first_failure(checked), sandboxed, arguments.timeout)
+        with gpu_pool.held("gpu", arguments.out) as rows:
+            rows += timed(variant, places, tables.first_failure(checked), sandboxed, arguments.timeout)
             shared = {"variant": name, "network": network.name, "measured_on": measured_on("gpu")}
         every += [{**shared, **row} for row in rows]
         for line in told(variant, rows):

@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import data, implementations, networks, sharing, tables, weights
-from warpbook.config import Measuring
-from warpbook.errors import UserError, exit_status
-from warpbook.harness import ahead, building, checking, sandbox, timing
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.supervision import Failed, supervised
+from warpbook.config.settings import Measuring
+from warpbook.harness import building, checking, preload, sandbox, timing
 from warpbook.harness.checking import Row
-from warpbook.harness.supervision import Failed, supervised
-from warpbook.implementations import Implementation
-from warpbook.machine import measured_on, require_same, require_target
-from warpbook.networks import Network
+from warpbook.kernels import whole_networks
+from warpbook.kernels.whole_networks import Implementation
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import measured_on, require_same, require_target
+from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.networks import Network
+from warpbook.runs import tables
 
 NOT_CHECKED: Row = {"rel_l2_err": None, "tolerance": None, "mismatched_labels": None, "ok": False}
 """Columns of NETWORK_CHECKS for a test that did not come to a comparison."""
@@ -46,7 +49,7 @@ def least_ms(network: Network, images: int, machine: dict[str, Any]) -> float:
 def tried_on(network: str, weight_set: str, scores: Path) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """The weights by name, the images (count, height, width) and their scores."""
     one = networks.find(network)
-    images = np.ascontiguousarray(data.load(one)[0][:, 0])  # every channel is the same
+    images = np.ascontiguousarray(fashion_mnist.load(one)[0][:, 0])  # every channel is the same
     return weights.load(one, weight_set), images, np.load(scores)
 
 
@@ -63,13 +66,13 @@ def measure(
     """Each size in turn. Raises Failed where nothing can be measured."""
     import cupy
 
-    from warpbook.harness import whole
-    from warpbook.harness.gpu import opened
+    from warpbook.harness import network_bench
+    from warpbook.harness.gpu_bench import opened
 
     bench = opened(implementation)
     on_host, images, expected = tried_on(network.name, weight_set, scores)
     parameters = {name: cupy.asarray(array) for name, array in on_host.items()}
-    held = whole.Bench(bench, whole.Data(network, images, expected, parameters))
+    held = network_bench.Bench(bench, network_bench.Data(network, images, expected, parameters))
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     for size in sizes:
         with checking.faults_named(implementation, "imported"):
@@ -94,16 +97,22 @@ def measure(
 
 def compile_ahead(every: list[Implementation], machine: dict[str, Any]) -> None:
     """Compile what is not compiled yet: tens of seconds for some, in which the GPU would stand idle."""
-    from warpbook.harness import whole
+    from warpbook.harness import network_bench
 
     for one in every:
         with suppress(UserError, Failed):  # whoever loads it says what is wrong with it
-            whole.cubin_of(one, machine["gpu"]["arch"])
+            network_bench.cubin_of(one, machine["gpu"]["arch"])
 
 
 def enclosed(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[Measured]:
     """What `measure` yields in the sandbox. A stranger may have said it: what does not fit is refused."""
-    readable = [implementations.FOLDER.parent, weights.FOLDER, data.CACHE, arguments.machine, building.PROJECT_CUBINS]
+    readable = [
+        whole_networks.FOLDER.parent,
+        weights.FOLDER,
+        fashion_mnist.CACHE,
+        arguments.machine,
+        building.PROJECT_CUBINS,
+    ]
     for answer in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=True):
         with sandbox.doubted("measurement"):
             images, rows, check = answer
@@ -127,9 +136,9 @@ def main() -> None:
     parser.add_argument("--checks", type=Path, required=True, help="where the checks are written")
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
-    implementation = implementations.read(arguments.implementation)
+    implementation = whole_networks.read(arguments.implementation)
     below = implementation.header.builds_on
-    baseline = implementations.read(below) if below else None
+    baseline = whole_networks.read(below) if below else None
     measuring = Measuring.model_validate_json(arguments.measuring)
     machine = json.loads(arguments.machine.read_text())
     sandboxed = not arguments.enclosed and sandbox.chosen(arguments.sandbox, "gpu")
@@ -145,10 +154,10 @@ def main() -> None:
         return sandbox.say(produce())
     require_target("gpu")
     if not sandboxed:
-        ahead.load(implementation.header.requires, baseline.header.requires if baseline else "")
+        preload.import_packages(implementation.header.requires, baseline.header.requires if baseline else "")
         compile_ahead([implementation, *([baseline] if baseline else [])], machine)
         tried_on(network.name, arguments.weights, arguments.scores)
-    with sharing.held("gpu", arguments.samples) as rows:
+    with gpu_pool.held("gpu", arguments.samples) as rows:
         require_same(machine, "gpu")
         measured: list[Measured] = []
         try:

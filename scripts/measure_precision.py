@@ -6,21 +6,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from warpbook import precision_table, sharing, variants
-from warpbook.errors import exit_status
-from warpbook.harness import ahead, building, checking, precision, sandbox
+from warpbook.common.errors import exit_status
+from warpbook.common.supervision import Failed, supervised
+from warpbook.harness import building, checking, precision, preload, sandbox
 from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
-from warpbook.harness.supervision import Failed, supervised
-from warpbook.machine import require_target
-from warpbook.variants import Variant
+from warpbook.kernels import variants
+from warpbook.kernels.variants import Variant
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import require_target
+from warpbook.runs import tables
 
 MEMORY_BYTES = 8 << 30  # host memory, as of a check
 
 
 def bench_for(variant: Variant) -> Bench:
     """The bench of the GPU. Raises Failed where the device does not answer, or a peer's library does not load."""
-    from warpbook.harness.gpu import ExplainedKernels, opened
+    from warpbook.harness.gpu_bench import ExplainedKernels, opened
 
     if variant.cuda_source is None and not (variant.problem or variant.missing):
         with checking.faults_named(variant, "imported"):
@@ -36,7 +38,7 @@ def enclosed(arguments: argparse.Namespace, variant: Variant) -> Iterator[list[R
     readable = [arguments.kernels, building.FOLDER, building.PROJECT_CUBINS]
     for rows in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=True):
         with sandbox.doubted("measurement"):
-            precision_table.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
+            tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
         yield rows
 
 
@@ -60,9 +62,9 @@ def main() -> None:
         return sandbox.say(measured())
     sandboxed = sandbox.chosen(arguments.sandbox, "gpu")
     if not sandboxed:
-        ahead.load(variant.header.requires)
+        preload.import_packages(variant.header.requires)
     try:
-        with sharing.held("gpu", arguments.out, shared=True) as rows:
+        with gpu_pool.held("gpu", arguments.out, shared=True) as rows:
 
             def produce() -> Iterator[list[Row]]:
                 return enclosed(arguments, variant) if sandboxed else measured()
@@ -71,7 +73,7 @@ def main() -> None:
                 rows += of_layer
     except Failed as failure:
         rows.append(precision.row_of(variant, None, "", failure.columns))
-    precision_table.PRECISION.write(({"variant": variant.name, **row} for row in rows), arguments.out)
+    tables.PRECISION.write(({"variant": variant.name, **row} for row in rows), arguments.out)
     for row in rows:
         if row["status"] != "ok":
             print(f"{row['status']}: {row['reason']}")

@@ -10,15 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from warpbook import bounds, networks, outcomes, sharing, tables, variants
-from warpbook.config import Measuring
-from warpbook.errors import exit_status
-from warpbook.harness import ahead, building, checking, host, sandbox, timing
+from warpbook.common.errors import exit_status
+from warpbook.common.supervision import Failed, supervised
+from warpbook.config.settings import Measuring
+from warpbook.harness import building, checking, cpp_compiler, preload, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
-from warpbook.harness.supervision import Failed, supervised
-from warpbook.machine import measured_on, require_same, require_target
-from warpbook.networks import ConvLayer, Network
-from warpbook.variants import Variant
+from warpbook.kernels import lower_bounds, variants
+from warpbook.kernels.variants import Variant
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import measured_on, require_same, require_target
+from warpbook.problems import networks
+from warpbook.problems.networks import ConvLayer, Network
+from warpbook.runs import tables
 
 Place = tuple[ConvLayer, int]
 
@@ -31,7 +34,7 @@ def below_bound(
     Bytes that stay in the L2 cache need not cross the memory bus within a call; the bound leaves them out.
     """
     gpu = machine["gpu"]
-    bound = bounds.method_bound_ms(layer, images, variant.header, gpu, kept_bytes=gpu["l2_bytes"])
+    bound = lower_bounds.method_bound_ms(layer, images, variant.header, gpu, kept_bytes=gpu["l2_bytes"])
     fastest = min(row["time_ms"] for row in rows if row["variant"] == variant.name)
     if fastest >= bound:
         return ""
@@ -52,7 +55,7 @@ def measure(
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
     bench: Bench
     if device == "gpu":
-        from warpbook.harness.gpu import opened
+        from warpbook.harness.gpu_bench import opened
 
         bench = opened(variant)
     else:
@@ -93,11 +96,11 @@ def enclosed(
     for variant in timed:
         if variant.cpp_source:
             with checking.faults_named(variant, "compiled"):
-                host.library(variant, sandboxed=True)  # what is not kept yet cannot be kept inside
+                cpp_compiler.library(variant, sandboxed=True)  # what is not kept yet cannot be kept inside
     by_name = {layer.name: layer for layer, _ in places}
     names = {variant.name for variant in timed}
     given = [arguments.kernels, arguments.machine, arguments.baseline_correctness]
-    readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, host.LIBRARIES]
+    readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
     for answer in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=arguments.device == "gpu"):
         with sandbox.doubted("measurement"):
             layer, images, rows = answer
@@ -145,7 +148,7 @@ def timed(
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
 
     try:
-        if failure := outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
+        if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise Failed(**failure)
         for place, samples in supervised(produce, measuring.timeout_s, apart=sandboxed):
             keep(place, samples)
@@ -179,7 +182,7 @@ def main() -> None:
     checked = tables.CORRECTNESS.rows(arguments.baseline_correctness) if arguments.baseline_correctness else []
     if arguments.aa:
         baseline = replace(variant, name=f"{variant.name}:aa")
-    elif outcomes.first_failure(checked):
+    elif tables.first_failure(checked):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
     remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
@@ -191,8 +194,8 @@ def main() -> None:
         return sandbox.say([layer.name, images, samples] for (layer, images), samples in measured)
     require_target(arguments.device)
     if arguments.device == "gpu" and not sandbox.chosen(arguments.sandbox, "gpu"):
-        ahead.load(variant.header.requires, baseline.header.requires if baseline else "")
-    with sharing.held(arguments.device, arguments.out, number=arguments.gpu) as rows:
+        preload.import_packages(variant.header.requires, baseline.header.requires if baseline else "")
+    with gpu_pool.held(arguments.device, arguments.out, number=arguments.gpu) as rows:
         require_same(machine, arguments.device)
         rows += timed(arguments, network, variant, baseline, remaining, machine)
     tables.SAMPLES.write(rows, arguments.out)

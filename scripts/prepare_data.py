@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpbook import data, networks
-from warpbook.errors import exit_status
+from warpbook.common.errors import exit_status
+from warpbook.problems import fashion_mnist, networks
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     parser.add_argument("--network", required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    data.prepare(networks.find(arguments.network), arguments.out)
+    fashion_mnist.prepare(networks.find(arguments.network), arguments.out)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from warpbook import networks, streams
-from warpbook.errors import exit_status
+from warpbook.common.errors import exit_status
+from warpbook.problems import networks
+from warpbook.workflow import streams
 
 
 def main() -> None:

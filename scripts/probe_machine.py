@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import devices, machine, profilers, sharing
-from warpbook.errors import exit_status
-from warpbook.files import written_whole
+from warpbook.common.errors import exit_status
+from warpbook.common.files import written_whole
 from warpbook.harness import building
+from warpbook.kernels import occupancy
+from warpbook.machine import available_profilers, cuda_devices, gpu_pool, host
 
 PACKAGES = (
     "snakemake", "cupy-cuda13x", "cupy-cuda12x", "numpy", "pandas", "numba", "onnxruntime", "torch", "cupti-python",
@@ -36,18 +37,18 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def gpu(device: devices.Device) -> dict[str, Any]:
+def gpu(device: cuda_devices.Device) -> dict[str, Any]:
     """The GPU's properties, its copy bandwidth and its peak rates."""
     import cupy
 
-    from warpbook import estimates
-    from warpbook.harness.gpu import GpuBench
+    from warpbook.common import statistics
+    from warpbook.harness.gpu_bench import GpuBench
 
     bench = GpuBench()
     source, target = (cupy.empty(COPY_BYTES, cupy.uint8) for _ in range(2))
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
 
-    def timed(work: Callable[[], object]) -> estimates.Estimate:
+    def timed(work: Callable[[], object]) -> statistics.Estimate:
         """Median time in ms of 20 repetitions after three to warm up."""
         times = []
         for number in range(23):
@@ -57,14 +58,14 @@ def gpu(device: devices.Device) -> dict[str, Any]:
             stop.synchronize()
             if number >= 3:
                 times.append(cupy.cuda.get_elapsed_time(start, stop))
-        return estimates.median(np.array(times))
+        return statistics.median(np.array(times))
 
     copy = timed(lambda: target.data.copy_from_device_async(source.data, COPY_BYTES))
     multiply_adds = bench.multiply_add(MULTIPLY_ADD_ROUNDS)
     multiplied = timed(lambda: bench.multiply_add(MULTIPLY_ADD_ROUNDS))
     facts = bench.clock.facts()
     clock_ghz = (facts["sm_clock_max_mhz"] or cupy.cuda.runtime.deviceGetAttribute(13, 0) / 1e3) / 1e3
-    limits = devices.LIMITS.get(device.arch)
+    limits = occupancy.LIMITS.get(device.arch)
     rates = {
         "fp32": limits and limits.fp32_flop_per_cycle,
         "tf32": limits and limits.tf32_flop_per_cycle,
@@ -96,24 +97,24 @@ def main() -> None:
     parser.add_argument("--gpu", choices=("yes", "no"), required=True, help="whether to measure a GPU")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    machine.require_target("gpu" if arguments.gpu == "yes" else "")
+    host.require_target("gpu" if arguments.gpu == "yes" else "")
     described: dict[str, Any] = {
-        "node": machine.node(),
+        "node": host.node(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": versions(),
         "compiler": building.compiler(),
-        "cpu": machine.cpu(),
+        "cpu": host.cpu(),
         "gpu": None,
         "profilers": {},
     }
     if arguments.gpu == "yes":
-        from warpbook.harness.gpu import require
+        from warpbook.harness.gpu_bench import require
 
-        with sharing.held("gpu", arguments.out, whole=True):
+        with gpu_pool.held("gpu", arguments.out, whole=True):
             described["gpu"] = gpu(require())
-        described["profilers"] = profilers.describe(require())
+        described["profilers"] = available_profilers.describe(require())
     with written_whole(arguments.out) as temporary:
         temporary.write_text(json.dumps(described, indent=1) + "\n")
 

@@ -10,13 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from warpbook import plan, provenance, runs
-from warpbook.apart import meanwhile
-from warpbook.errors import exit_status
-from warpbook.files import written_whole
-from warpbook.profiling import imported
-from warpbook.report import closing, evidence, rendering
+from warpbook.common import version
+from warpbook.common.errors import exit_status
+from warpbook.common.files import written_whole
+from warpbook.profiling import imported_tables
+from warpbook.report import console_summary, evidence, rendering
+from warpbook.report.background_process import meanwhile
 from warpbook.report.pdf import weasyprint, write_pdf
+from warpbook.runs import catalog
+from warpbook.workflow import plan
 
 
 def render(
@@ -34,8 +36,8 @@ def render(
     the report. The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it.
     """
     planned = plan.of(values)
-    ev = evidence.load(planned, study, runs.open_run(run), imported.of_study(profiles) if profiles else ())
-    commit, dirty = provenance.commit()
+    ev = evidence.load(planned, study, catalog.open_run(run), imported_tables.of_study(profiles) if profiles else ())
+    commit, dirty = version.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
     documents = rendering.Documents(ev, ended, commit, dirty)
@@ -49,7 +51,7 @@ def render(
     ):
         temporary_html.write_text(rendering.standalone(documents.whole))
         write_pdf(documents.report, temporary_pdf, ev.cited)
-    words = "\n".join(closing.lines(ev, pdf, html))
+    words = "\n".join(console_summary.lines(ev, pdf, html))
     if said:
         with written_whole(said) as temporary:
             temporary.write_text(f"{words}\n")

@@ -9,15 +9,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from warpbook import config, runs, tables, variants
-from warpbook.errors import UserError, exit_status
-from warpbook.files import written_whole
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.files import written_whole
+from warpbook.config import settings
+from warpbook.kernels import variants
 from warpbook.profiling import perfetto
 from warpbook.report import rendering
-from warpbook.report.history import History
-from warpbook.report.views import archive
-from warpbook.report.views.archive import Link
-from warpbook.runs import Run
+from warpbook.report.run_history import History
+from warpbook.report.views import run_archive
+from warpbook.report.views.run_archive import Link
+from warpbook.runs import catalog, tables
+from warpbook.runs.catalog import Run
 
 PLAIN = r"\w[\w.:-]{0,60}"
 """A word of a stranger's that may be part of a file's name."""
@@ -28,7 +30,7 @@ def opened(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
     sound, refused = [], []
     for path in paths:
         try:
-            sound.append(runs.open_run(path).checked())
+            sound.append(catalog.open_run(path).checked())
         except UserError as error:
             refused.append(str(error))
     return sound, refused
@@ -53,10 +55,10 @@ def write_traces(history: History, folder: Path) -> dict[str, list[Link]]:
 def render(archived: Iterable[Path], reports: Path, values: dict[str, Any], out: Path) -> None:
     """Write the folder of pages over runs at those paths, with copies of the reports that are rendered."""
     kernels = variants.discover()
-    configured = config.load(values, list(kernels))
+    configured = settings.load(values, list(kernels))
     sound, refused = opened(archived)
     history = History(sound, configured.tolerance)
-    links = archive.report_links(reports, {name: study.title for name, study in configured.studies.items()})
+    links = run_archive.report_links(reports, {name: study.title for name, study in configured.studies.items()})
     with written_whole(out) as folder:
         folder.mkdir()
         traces = write_traces(history, folder)
@@ -65,7 +67,7 @@ def render(archived: Iterable[Path], reports: Path, values: dict[str, Any], out:
             shutil.copyfile(path, folder / "fonts" / path.name)
         for link in links:
             shutil.copyfile(reports / link.file, folder / link.file)
-        shown = archive.overview(history, kernels, refused, links, traces)
+        shown = run_archive.overview(history, kernels, refused, links, traces)
         for name, page in rendering.of_site(configured.report.title, shown).items():
             (folder / name).write_text(page)
     print(f"Pages over {len(sound)} archived runs: {out / 'index.html'}")

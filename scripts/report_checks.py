@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from warpbook import outcomes, tables, variants
-from warpbook.errors import exit_status
+from warpbook.common.errors import exit_status
+from warpbook.kernels import variants
+from warpbook.runs import tables
 
 
 def main() -> int:
@@ -33,7 +34,7 @@ def main() -> int:
         if written := variants.read(name).written:
             print(f"called  {name:24} {written.sentence}")
     for (variant, network), tests in correctness.groupby(["variant", "network"], sort=False):
-        failure = outcomes.first_failure(tests.to_dict("records"))
+        failure = tables.first_failure(tests.to_dict("records"))
         failed += failure is not None
         place = f"{variant:24} {network:8}"
         if failure:

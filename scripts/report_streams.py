@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from warpbook import stream_tables, streams, units
-from warpbook.errors import UserError, exit_status
+from warpbook.common import units
+from warpbook.common.errors import UserError, exit_status
+from warpbook.runs import tables
+from warpbook.workflow import streams
 
 
 def main() -> int:
@@ -18,8 +20,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.problem:
         raise UserError(arguments.problem)
-    rows = list(streams.summarised(pd.concat([stream_tables.STREAM_SHARDS.read(path) for path in arguments.shards])))
-    stream_tables.STREAMS.write(rows, arguments.out)
+    rows = list(streams.summarised(pd.concat([tables.STREAM_SHARDS.read(path) for path in arguments.shards])))
+    tables.STREAMS.write(rows, arguments.out)
     for row in rows:
         efficiency = "" if row["efficiency"] is None else f", efficiency {units.percent(row['efficiency'])}"
         over = streams.devices_of(row)

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from warpbook import files, submissions
-from warpbook.errors import UserError, exit_status
-from warpbook.grades import GRADES
-from warpbook.harness.supervision import leave_with, run_to_end
-from warpbook.report import grading
+from warpbook.common import files
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.supervision import leave_with, run_to_end
+from warpbook.course import submissions
+from warpbook.course.grades_table import GRADES
+from warpbook.report import class_report
 
 REPORT = Path("results/report")
 """What the project's Snakemake makes, from its folder."""
@@ -90,7 +91,7 @@ def main() -> None:
     with files.written_whole(arguments.out) as out:
         out.mkdir()
         if problem:
-            GRADES.write([grading.failed(arguments.name, study, problem)], out / f"{named}.csv")
+            GRADES.write([class_report.failed(arguments.name, study, problem)], out / f"{named}.csv")
         for ending in () if problem else (".pdf", ".html", ".csv"):
             shutil.copyfile(room / REPORT / f"report{ending}", out / f"{named}{ending}")
     print(f"{arguments.name}: {problem}" if problem else f"Report of {arguments.name}: {arguments.out / named}.pdf")

@@ -13,15 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from warpbook import data, networks, outcomes, sharing, tables, variants, weights
-from warpbook.config import Measuring
-from warpbook.errors import exit_status
-from warpbook.harness import building, checking, host, sandbox, supervision
-from warpbook.harness.supervision import Failed
-from warpbook.machine import measured_on, require_target
-from warpbook.networks import Network
-from warpbook.table import Row
-from warpbook.variants import Variant
+from warpbook.common import supervision
+from warpbook.common.errors import exit_status
+from warpbook.common.supervision import Failed
+from warpbook.config.settings import Measuring
+from warpbook.harness import building, checking, cpp_compiler, sandbox
+from warpbook.kernels import variants
+from warpbook.kernels.variants import Variant
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import measured_on, require_target
+from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.networks import Network
+from warpbook.runs import tables
+from warpbook.runs.schema import Row
 
 RUNS_WITHIN = 3  # time limits of a run; the first is run twice
 
@@ -80,7 +84,7 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
         first = weight_set == arguments.weights[0] and size == max(arguments.sizes)
         return measuring.programs.runs if variant.device == "cpu" or (arguments.repeat and first) else 1
 
-    failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
+    failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
     begun = False
     for weight_set in arguments.weights:
         for size in arguments.sizes:
@@ -110,13 +114,13 @@ def enclosed(arguments: argparse.Namespace, variant: Variant, network: Network, 
 
     Raises Failed where the process inside dies or says what no run does.
     """
-    data.load(network)  # what is not there yet cannot be written inside
+    fashion_mnist.load(network)  # what is not there yet cannot be written inside
     if variant.cpp_source:
         with checking.faults_named(variant, "compiled"):
-            host.library(variant, sandboxed=True)
+            cpp_compiler.library(variant, sandboxed=True)
     places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
-    readable = [variants.FOLDER, weights.FOLDER, data.cached(network), arguments.correctness]
-    readable += [building.FOLDER, building.PROJECT_CUBINS, host.LIBRARIES]
+    readable = [variants.FOLDER, weights.FOLDER, fashion_mnist.cached(network), arguments.correctness]
+    readable += [building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
     said = sandbox.answers([*sys.argv, "--enclosed"], readable, variant.device == "gpu")
     for row in said:
         with sandbox.doubted("run of a program"):
@@ -144,8 +148,8 @@ def main() -> None:
     if arguments.enclosed:
         return sandbox.say(run_all(arguments, variant, network))
     require_target(variant.device)
-    failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
-    with sharing.held(variant.device, arguments.out) as rows:
+    failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
+    with gpu_pool.held(variant.device, arguments.out) as rows:
         shared |= {"measured_on": measured_on(variant.device)}
         try:
             if not failure and sandbox.chosen(arguments.sandbox, variant.device):

@@ -20,14 +20,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from warpbook import implementations, networks, sharing, tables, variants, weights
-from warpbook.errors import exit_status
-from warpbook.extras import WHOLE
+from warpbook.common.errors import exit_status
+from warpbook.common.supervision import run_to_end
 from warpbook.harness import checking
-from warpbook.harness.supervision import run_to_end
-from warpbook.implementations import Implementation
-from warpbook.machine import require_target
-from warpbook.variants import Variant
+from warpbook.kernels import variants, whole_networks
+from warpbook.kernels.variants import Variant
+from warpbook.kernels.whole_networks import Implementation
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import require_target
+from warpbook.problems import networks, weights
+from warpbook.runs import tables
+from warpbook.runs.run_parts import WHOLE
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 IMAGES = 1
@@ -66,10 +69,10 @@ def call_everywhere(variant: Variant, tool: str) -> None:
     """Call the variant on each layer, with inputs of zeros and an uninitialised output."""
     import cupy
 
-    from warpbook.harness import gpu
+    from warpbook.harness import gpu_bench
 
     cupy.cuda.set_allocator(None)
-    kernels = gpu.kernels_of(variant, gpu.require().arch)
+    kernels = gpu_bench.kernels_of(variant, gpu_bench.require().arch)
     device = watched_device()
     layers = [conv for network in networks.known().values() for conv in network.convs]
     for layer in [*(layer for layer, _ in checking.ragged_places(variant)), *layers]:
@@ -94,10 +97,10 @@ def call_networks(implementation: Implementation, tool: str) -> None:
     """
     import cupy
 
-    from warpbook.harness import gpu, whole
+    from warpbook.harness import gpu_bench, network_bench
 
     cupy.cuda.set_allocator(None)
-    kernels = whole.kernels_of(implementation, gpu.require().arch)
+    kernels = network_bench.kernels_of(implementation, gpu_bench.require().arch)
     device = watched_device()
     for network in networks.known().values():
         if not (here := weights.here(network)):
@@ -186,10 +189,10 @@ def main() -> None:
     if arguments.inside:
         if of_networks != arguments.variant:
             with products_left_out():
-                return call_networks(implementations.read(of_networks), arguments.inside)
+                return call_networks(whole_networks.read(of_networks), arguments.inside)
         return call_everywhere(variants.read(arguments.variant, arguments.kernels), arguments.inside)
     require_target()
-    with sharing.held("gpu", arguments.out, shared=True) as rows:
+    with gpu_pool.held("gpu", arguments.out, shared=True) as rows:
         rows += [sanitize(arguments.variant, arguments.kernels, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:

@@ -5,9 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-from warpbook import streams
-from warpbook.errors import exit_status
-from warpbook.files import written_whole
+from warpbook.common.errors import exit_status
+from warpbook.common.files import written_whole
+from warpbook.workflow import streams
 
 
 def main() -> None:

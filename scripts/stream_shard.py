@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from warpbook import networks, sharing, variants
-from warpbook.errors import UserError, exit_status
-from warpbook.files import written_whole
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.files import written_whole
+from warpbook.common.supervision import Failed
 from warpbook.harness import streaming
-from warpbook.harness.supervision import Failed
-from warpbook.machine import measured_on, require_target
-from warpbook.streams import Images
+from warpbook.kernels import variants
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import measured_on, require_target
+from warpbook.problems import networks
+from warpbook.workflow.streams import Images
 
 
 def main() -> None:
@@ -35,7 +37,7 @@ def main() -> None:
     images, expected = Images(arguments.images, network), np.load(arguments.program)
     require_target(variant.device)
     ready = time.time()
-    with sharing.held(variant.device, arguments.out):
+    with gpu_pool.held(variant.device, arguments.out):
         held = time.time()
         shard["measured_on"] = measured_on(variant.device)
         try:

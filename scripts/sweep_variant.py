@@ -11,11 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from warpbook import networks, sharing, sources, tables, variants
-from warpbook.errors import exit_status
-from warpbook.machine import require_target
-from warpbook.networks import ConvLayer
-from warpbook.variants import Variant
+from warpbook.common.errors import exit_status
+from warpbook.kernels import sources, variants
+from warpbook.kernels.variants import Variant
+from warpbook.machine import gpu_pool
+from warpbook.machine.host import require_target
+from warpbook.problems import networks
+from warpbook.problems.networks import ConvLayer
+from warpbook.runs import tables
 
 IMAGES = 1000
 ITERATIONS = 7
@@ -26,7 +29,7 @@ def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
     import kernel_tuner
     import numpy as np
 
-    from warpbook import reference
+    from warpbook.harness import reference
 
     generator = np.random.default_rng(408)
     # Small integers: the order of additions does not change the result, so every configuration must match exactly.
@@ -89,7 +92,7 @@ def main() -> None:
     layer = networks.find(arguments.network).convs[-1]
     place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
     try:
-        with sharing.held("gpu", arguments.out) as rows:
+        with gpu_pool.held("gpu", arguments.out) as rows:
             rows += tune(variant, layer)
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"

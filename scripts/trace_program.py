@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import outcomes, tables
-from warpbook.errors import UserError, exit_status
-from warpbook.harness import ahead
-from warpbook.harness.supervision import Failed
-from warpbook.machine import require_target
+from warpbook.common.errors import UserError, exit_status
+from warpbook.common.supervision import Failed
+from warpbook.machine import gpu_turn
+from warpbook.machine.host import require_target
 from warpbook.profiling import cupti_sqlite, importing, nsight
-from warpbook.profiling.schema import Profile
+from warpbook.profiling.profile_schema import Profile
+from warpbook.runs import tables
 
 EVENTS_MAX = 25_000
 SCRIPTS = Path(__file__).parent
@@ -45,7 +45,7 @@ class Program:
     weights: str
     timeout_s: float
     scratch: Path
-    turn: ahead.Turn
+    turn: gpu_turn.Turn
 
     @property
     def command(self) -> list[str]:
@@ -149,11 +149,11 @@ def main() -> None:
     require_target(tool=arguments.tool)
     events: list[dict[str, Any]] = []
     arguments.reports.mkdir(parents=True, exist_ok=True)
-    failure = outcomes.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
+    failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
 
     watched_rows: list[dict[str, Any]] = []
 
-    def watch(turn: ahead.Turn, size: int, weights: str = "") -> int:
+    def watch(turn: gpu_turn.Turn, size: int, weights: str = "") -> int:
         """Profile the program at one size and keep its events and files; return the number of events."""
         place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network}
         place |= {"size": size, "weights": weights}
@@ -187,7 +187,7 @@ def main() -> None:
         theirs = [row["size"] for row in tables.PROFILES.rows(arguments.baseline) if row["status"] == "ok"]
         if theirs and max(remaining) not in theirs:
             remaining.append(max(theirs))
-    with ahead.turn(arguments.out) as turn:
+    with gpu_turn.turn(arguments.out) as turn:
         while remaining:
             size = remaining.pop(0)
             if watch(turn, size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:

@@ -16,9 +16,10 @@ from typing import Any
 
 from cupti import cupti
 
-from warpbook import tables, turns
-from warpbook.harness import ahead
+from warpbook.harness import preload
+from warpbook.machine import gpu_wait
 from warpbook.profiling.cupti_sqlite import demangled
+from warpbook.runs import tables
 
 KINDS = (
     cupti.ActivityKind.CONCURRENT_KERNEL,
@@ -145,8 +146,8 @@ def main() -> int:
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     # Not in the program: CUPTI may ask CUDA for its devices. Before CUPTI is loaded no library may load its own.
-    ahead.load()
-    turns.wait()
+    preload.import_packages()
+    gpu_wait.wait()
     rows, count, status = trace(arguments.program, arguments.arguments, arguments.at_most)
     if status:
         return status

@@ -15,10 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from warpbook import runs
-from warpbook.errors import UserError, exit_status
-from warpbook.report.history import Headline, History
-from warpbook.runs import Run
+from warpbook.common.errors import UserError, exit_status
+from warpbook.report.run_history import Headline, History
+from warpbook.runs import catalog
+from warpbook.runs.catalog import Run
 
 EXPERIMENT = "warpbook"
 ID = "warpbook.run_id"
@@ -104,7 +104,7 @@ def main() -> None:
     logged, there = 0, 0
     for path in arguments.archived:
         try:
-            run = runs.open_run(path).checked()
+            run = catalog.open_run(path).checked()
         except UserError as error:
             print(f"passed over: {error}")
             continue

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from warpbook import data, networks, provenance, weights
-from warpbook.errors import exit_status
+from warpbook.common import version
+from warpbook.common.errors import exit_status
+from warpbook.problems import fashion_mnist, networks, weights
 
 # Stored weights keep 6 of float16's 10 mantissa bits, so that all sets together stay under 20 MB compressed.
 MANTISSA_BITS = 6
@@ -80,9 +81,12 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
     """A trained model, and how it was trained."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
-    images, labels = data.read_idx("train-images-idx3-ubyte.gz"), data.read_idx("train-labels-idx1-ubyte.gz")
+    images, labels = (
+        fashion_mnist.read_idx("train-images-idx3-ubyte.gz"),
+        fashion_mnist.read_idx("train-labels-idx1-ubyte.gz"),
+    )
     images = np.broadcast_to(
-        data.fitted(images, network)[:, None], (len(images), network.input.channels, *network.image)
+        fashion_mnist.fitted(images, network)[:, None], (len(images), network.input.channels, *network.image)
     )
     model = Trained(network)
     batch = 100
@@ -135,7 +139,7 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"Warpbook {provenance.VERSION}")
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("network")
     parser.add_argument("--weights", help="which set of the network's weights (fa17: high or low)")
     parser.add_argument("--seed", type=int, default=408)
@@ -150,7 +154,7 @@ def main() -> None:
 
     parameters = {name: weights.rounded(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()}
     model.take(parameters)  # the stored weights are judged, which are rounded
-    images, labels = data.load(network)
+    images, labels = fashion_mnist.load(network)
     story["accuracy"] = {str(size): accuracy(model, images[:size], labels[:size]) for size in (10, 100, 1000, 10000)}
     weights.save(parameters, story, path)
     print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, accuracy {story['accuracy']}")

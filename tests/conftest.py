@@ -19,12 +19,16 @@ import yaml
 # take half of the processor.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from warpbook import config, devices, implementations, locks, machine, plan, runs, variants
-from warpbook.files import PROJECT
-from warpbook.plan import Plan
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
+from warpbook.kernels import variants, whole_networks
+from warpbook.kernels.variants import Variant
+from warpbook.machine import cuda_devices, host, locks
 from warpbook.report.evidence import Evidence
-from warpbook.runs import Run
-from warpbook.variants import Variant
+from warpbook.runs import catalog
+from warpbook.runs.catalog import Run
+from warpbook.workflow import plan
+from warpbook.workflow.plan import Plan
 
 pytest_plugins = ["databases", "rendered", "workspaces"]
 
@@ -51,7 +55,7 @@ def pytest_addoption(parser):
 def measuring_lock(tmp_path_factory):
     """A measuring lock of this worker's own: what tests time on a CPU is no figure, so workers take no turns.
     On a GPU they do: its figures are refused where another process computes there."""
-    if isinstance(machine.gpu(), devices.Device):
+    if isinstance(host.gpu(), cuda_devices.Device):
         return
     folder = tmp_path_factory.mktemp("locks")
     folder.chmod(0o1777)
@@ -117,8 +121,8 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(config, items):
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(TOGETHER.get(item.path.stem, item.path.stem), len(LONGEST)))
-    device = machine.gpu()  # not asked here: tests fork processes that use CUDA
-    if isinstance(device, devices.Device) or config.getoption("--require-gpu"):
+    device = host.gpu()  # not asked here: tests fork processes that use CUDA
+    if isinstance(device, cuda_devices.Device) or config.getoption("--require-gpu"):
         return
     skip = pytest.mark.skip(reason=f"no CUDA device: {device}")
     for item in items:
@@ -175,7 +179,7 @@ def cpu_variant(tmp_path):
 
     def make(body: str, before: str = "", header: str = "") -> Variant:
         source = f'"""\n{HEADER}device: cpu\n{header}"""\n'
-        source += "import numpy as np\nfrom warpbook.reference import convolve\n\n"
+        source += "import numpy as np\nfrom warpbook.harness.reference import convolve\n\n"
         source += "def prepare(layer, images):\n" + _indented(before or "pass", 1)
         source += "    def call(x, w, y):\n" + _indented(body, 2) + "    return call\n"
         (tmp_path / "mine.py").write_text(source)
@@ -200,7 +204,7 @@ def cuda_variant(tmp_path):
 @pytest.fixture(scope="session")
 def newest_archive() -> Path:
     """The newest archived run with a GPU that holds every network measured so far: committed, not to be changed."""
-    archived = runs.on_gpus(PROJECT / runs.ARCHIVES)
+    archived = catalog.on_gpus(PROJECT / catalog.ARCHIVES)
     every = {network for run in archived for network in run.record["networks"]}
     return [run for run in archived if every == set(run.record["networks"])][-1].path
 
@@ -233,8 +237,8 @@ def planned() -> Callable[..., Plan]:
     """Make the plan of the project's configuration with other values of some keys."""
 
     def make(**changes) -> Plan:
-        content = yaml.safe_load(config.FILE.read_text()) | changes
-        return plan.make(config.load(content, list(variants.discover())))
+        content = yaml.safe_load(settings.FILE.read_text()) | changes
+        return plan.make(settings.load(content, list(variants.discover())))
 
     return make
 
@@ -250,7 +254,7 @@ def sharing_tables(newest_archive) -> Callable[[], AbstractContextManager[None]]
         with zipfile.ZipFile(path) as packed:
             return {entry.filename: entry.CRC for entry in packed.infolist() if ".csv" in entry.filename}
 
-    newest, its = runs.open_run(newest_archive), checksums(newest_archive)
+    newest, its = catalog.open_run(newest_archive), checksums(newest_archive)
 
     def sharing(run: Run) -> Run:
         if run.loaded or run.record["format"] != newest.record["format"]:
@@ -263,9 +267,9 @@ def sharing_tables(newest_archive) -> Callable[[], AbstractContextManager[None]]
 
     @contextmanager
     def context() -> Iterator[None]:
-        open_run = runs.open_run
+        open_run = catalog.open_run
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runs, "open_run", lambda path: sharing(open_run(path)))
+            patch.setattr(catalog, "open_run", lambda path: sharing(open_run(path)))
             yield
 
     return context
@@ -277,7 +281,7 @@ def opened(sharing_tables) -> Callable[[Path], Run]:
 
     def open_run(path: Path) -> Run:
         with sharing_tables():
-            return runs.open_run(path)
+            return catalog.open_run(path)
 
     return open_run
 
@@ -300,7 +304,7 @@ def evidence_of(planned, opened) -> Callable[..., Evidence]:
 @pytest.fixture(scope="session")
 def few_variants() -> dict[str, Any]:
     """A change of the configuration after which fa18 compares few variants, where their number does not matter."""
-    studies = yaml.safe_load(config.FILE.read_text())["studies"]
+    studies = yaml.safe_load(settings.FILE.read_text())["studies"]
     chain = ["direct", "constant_weights", "shared_input", "constant_weights_shared_input"]
     few = [*chain, "unroll_gemm", "unroll_gemm_streams", "cudnn_fp32", "loop_nest", "simd"]
     return {"studies": {**studies, "fa18": {**studies["fa18"], "variants": few}}}
@@ -338,7 +342,7 @@ def copied_networks(tmp_path, monkeypatch):
     kernels = tmp_path / "kernels"
     shutil.copytree(variants.FOLDER, kernels, ignore=shutil.ignore_patterns("__pycache__"))
     folder = kernels / "networks"
-    monkeypatch.setattr(implementations, "FOLDER", folder)
-    monkeypatch.setattr(implementations, "INCLUDED_FROM", (folder, kernels, implementations.INCLUDED_FROM[-1]))
-    monkeypatch.setattr(implementations, "IMPORTED_FROM", (folder, kernels))
+    monkeypatch.setattr(whole_networks, "FOLDER", folder)
+    monkeypatch.setattr(whole_networks, "INCLUDED_FROM", (folder, kernels, whole_networks.INCLUDED_FROM[-1]))
+    monkeypatch.setattr(whole_networks, "IMPORTED_FROM", (folder, kernels))
     return folder

@@ -13,19 +13,22 @@ import yaml
 from pypdf import PdfReader
 
 import render_report
-from warpbook import config, plan, runs, variants
+from warpbook.config import settings
+from warpbook.kernels import variants
 from warpbook.report import rendering
 from warpbook.report.evidence import Evidence
+from warpbook.runs import catalog
+from warpbook.workflow import plan
 
 
 @pytest.fixture(scope="session")
 def rendered(newest_archive, sharing_tables) -> Callable[..., tuple[str, PdfReader]]:
     """Render (HTML, PDF) of a study, with an archived run in the place of this machine's."""
     # Under the policy that the run was measured with, so that nothing of it is stale.
-    measuring = runs.open_run(newest_archive).record["measuring"]
+    measuring = catalog.open_run(newest_archive).record["measuring"]
 
     def render(folder: Path, study: str = "fa18", **changes) -> tuple[str, PdfReader]:
-        values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
+        values = yaml.safe_load(settings.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
         html, pdf = folder / f"{study}.html", folder / f"{study}.pdf"
         with sharing_tables():
             render_report.render(study, values, newest_archive, html, pdf)
@@ -40,9 +43,9 @@ def documents_with(newest_archive, opened) -> Callable[..., rendering.Documents]
     machine's, or another."""
     run = opened(newest_archive)
 
-    def make(study: str, local: runs.Run = run, **changes) -> rendering.Documents:
-        values = yaml.safe_load(config.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
-        ev = Evidence(plan.make(config.load(values | changes, list(variants.discover()))), study, local)
+    def make(study: str, local: catalog.Run = run, **changes) -> rendering.Documents:
+        values = yaml.safe_load(settings.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
+        ev = Evidence(plan.make(settings.load(values | changes, list(variants.discover()))), study, local)
         if ev.gpu_run:
             ev.gpu_run = run  # whose tables are read once for all studies
         return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import apart
-from warpbook.apart import meanwhile
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
+from warpbook.report import background_process
+from warpbook.report.background_process import meanwhile
 from warpbook.report.pdf import Undrawable
 
 alone = pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="one processor: nothing is done meanwhile")
@@ -31,7 +31,7 @@ def test_work_is_done_in_another_process_while_the_block_runs(tmp_path):
 
 
 def test_with_one_processor_the_work_is_done_here(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart.os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(background_process.os, "sched_getaffinity", lambda _: {0})
     with meanwhile(note, tmp_path / "pid"):
         pass
     assert (tmp_path / "pid").read_text() == str(os.getpid())

@@ -6,13 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from warpbook import tables, variants
-from warpbook.files import PROJECT
-from warpbook.harness import attacks, checking, emulator, translation
-from warpbook.harness.attacks import ATTACKS, Attack
-from warpbook.harness.supervision import Failed
+from warpbook.common.files import PROJECT
+from warpbook.common.supervision import Failed
+from warpbook.harness import checking
+from warpbook.harness.attacks import catalog
+from warpbook.harness.attacks.catalog import ATTACKS, Attack
+from warpbook.harness.emulator import emulation, translation
+from warpbook.kernels import variants
+from warpbook.runs import tables
 
-needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+needs_compiler = pytest.mark.skipif(
+    emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
+)
 
 
 def shown(device):
@@ -20,10 +25,10 @@ def shown(device):
 
 
 def assert_caught(name, device, folder):
-    failure = attacks.failure_of(ATTACKS[name], device, folder)
+    failure = catalog.failure_of(ATTACKS[name], device, folder)
     assert failure, "it passed"
     assert ATTACKS[name].words(device) in failure["reason"]
-    assert attacks.check_of(failure["reason"]) == attacks.check_of(ATTACKS[name].words(device)) != ""
+    assert catalog.check_of(failure["reason"]) == catalog.check_of(ATTACKS[name].words(device)) != ""
 
 
 @needs_compiler
@@ -39,11 +44,11 @@ def test_the_harness_catches_a_cpu_variant_that(attack, tmp_path):
 
 def test_a_replay_is_caught_though_its_calls_are_so_slow_that_a_usual_series_would_lose_patience(tmp_path):
     name = "replays an answer once it is called often"
-    images = attacks.TIMED_IMAGES["cpu"]
+    images = catalog.TIMED_IMAGES["cpu"]
     slow = f"import time; time.sleep(0.5 if len(x) == {images} else 0)"
     attack = ATTACKS[name]
     attack = replace(attack, launcher=attack.launcher.replace("    launch(", f"    {slow}; launch("))
-    failure = attacks.failure_of(attack, "cpu", tmp_path)
+    failure = catalog.failure_of(attack, "cpu", tmp_path)
     assert failure and attack.cpu in failure["reason"]
 
 
@@ -55,7 +60,7 @@ def test_on_a_gpu_the_harness_catches_a_kernel_that(attack, tmp_path):
 
 def test_a_sound_variant_passes_what_the_attacks_fail(tmp_path):
     sound = Attack(None, None, on_cpu="launch(x, w, y)", timed=True)
-    assert attacks.failure_of(sound, "cpu", tmp_path) is None
+    assert catalog.failure_of(sound, "cpu", tmp_path) is None
 
 
 @pytest.mark.parametrize(("device", "at_least"), [("gpu", 24), ("emulator", 20), ("cpu", 20)])
@@ -64,7 +69,7 @@ def test_the_harness_is_attacked_in_many_ways_on_every_device(device, at_least):
 
 
 def test_the_table_of_attacks_in_security_md_is_what_these_tests_hold_to():
-    assert attacks.document() in (PROJECT / "SECURITY.md").read_text(), "make attacks writes it anew"
+    assert catalog.document() in (PROJECT / "SECURITY.md").read_text(), "make attacks writes it anew"
 
 
 def test_a_run_from_before_the_check_was_named_is_read(tmp_path):
@@ -75,7 +80,7 @@ def test_a_run_from_before_the_check_was_named_is_read(tmp_path):
     assert (row["caught"], row["caught_by"]) == (True, "")
 
 
-FOUND = {name: variant for name, variant in variants.discover().items() if not emulator.beyond(variant)}
+FOUND = {name: variant for name, variant in variants.discover().items() if not emulation.beyond(variant)}
 PLAIN = [name for name, variant in FOUND.items() if not variant.header.limits.layers]  # for layers of any shape
 
 
@@ -84,7 +89,7 @@ PLAIN = [name for name, variant in FOUND.items() if not variant.header.limits.la
 def test_a_variant_s_own_source_is_right_under_the_sanitizers_whatever_the_order_of_threads(name, tmp_path):
     for file in variants.read(name).files:
         shutil.copy(file, tmp_path)
-    rows = attacks.checked(tmp_path, name, "emulator")
+    rows = catalog.checked(tmp_path, name, "emulator")
     failed = [row["reason"] for row in rows if not row["ok"] and row["status"] != "unsupported"]
     assert not failed
     assert sum(row["ok"] for row in rows) >= 2 * (len(checking.RAGGED_LAYERS) - 1)
@@ -122,7 +127,7 @@ def test_ptx_that_is_not_emulated_is_named_with_its_line(known, lacking):
 def test_products_of_halves_are_right_on_every_network_s_layers_where_tensor_cores_are_emulated(network, tmp_path):
     for file in variants.read("split_fp16").files:
         shutil.copy(file, tmp_path)
-    rows = attacks.checked(tmp_path, "split_fp16", "emulator", network)
+    rows = catalog.checked(tmp_path, "split_fp16", "emulator", network)
     assert all(row["ok"] for row in rows)
     of_layers = [row for row in rows if row["layer"].startswith("conv")]
     assert len(of_layers) == 4  # of integers and of real numbers
@@ -176,7 +181,7 @@ extern "C" __global__ void conv_forward(
 )
 def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, new, words, tmp_path):
     (tmp_path / "staged.cu").write_text(STAGED.replace(old, new))
-    failed = [row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    failed = [row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if not row["ok"]]
     assert words in failed[-1] if words else not failed
 
 
@@ -201,7 +206,7 @@ def test_a_warp_that_only_arrives_at_a_barrier_is_waited_for_by_the_others(old, 
     one_warp = "i = threadIdx.y == 0 ? threadIdx.x : count; i < count; i += 32"
     source = STAGED.replace("i = thread; i < count; i += 128", one_warp).replace("__syncthreads();", NAMED)
     (tmp_path / "staged.cu").write_text(source.replace(old, new))
-    failed = [row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    failed = [row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if not row["ok"]]
     assert words in failed[-1] if words else not failed
 
 
@@ -214,7 +219,7 @@ def test_a_product_of_a_warpgroup_in_a_block_of_no_whole_ones_is_told(tmp_path):
 """
     source = STAGED.replace("__syncthreads();", f"__syncthreads();\n{product}").replace("[32, 4, 1]", "[32, 3, 1]")
     (tmp_path / "staged.cu").write_text(source)
-    failed = [row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    failed = [row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if not row["ok"]]
     assert "no whole number of warpgroups" in failed[-1]
 
 
@@ -223,7 +228,7 @@ def test_an_address_of_a_fixed_array_in_shared_memory_is_beyond_the_emulator_wit
     source = STAGED.replace("extern __shared__ float4 taps[]", "__shared__ float4 taps[512]")
     (tmp_path / "staged.cu").write_text(source)
     line = source.count("\n", 0, source.index("__cvta_generic")) + 1
-    told = {row["reason"] for row in attacks.checked(tmp_path, "staged", "emulator") if row["status"] == "unsupported"}
+    told = {row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if row["status"] == "unsupported"}
     assert any(f"an address of no dynamic shared memory, line {line}" in reason for reason in told)
 
 
@@ -235,7 +240,7 @@ def test_an_address_of_a_fixed_array_in_shared_memory_is_beyond_the_emulator_wit
 def test_products_of_warpgroups_are_right_on_every_layer_that_they_are_for(network, layers, tmp_path):
     for file in variants.read("split_reuse").files:
         shutil.copy(file, tmp_path)
-    checked = attacks.checked(tmp_path, "split_reuse", "emulator", network)
+    checked = catalog.checked(tmp_path, "split_reuse", "emulator", network)
     assert {row["layer"] for row in checked} == {"conv1", "conv2"}  # it names its layers, and is tried on no others
     rows = {(row["layer"], row["test"]): row for row in checked if row["status"] != "unsupported"}
     assert sorted(rows) == [(layer, test) for layer in layers for test in ("integers", "reals")]
@@ -273,7 +278,7 @@ def test_the_emulator_sees_a_fault_in_a_kernel_on_tensor_cores(name, old, new, w
     for file in variants.read(name).files:
         (tmp_path / file.name).write_text(file.read_text().replace(old, new))
     network = "fa18" if name == "split_reuse" else "fa17"  # it is for no first layer
-    rows = [row for row in attacks.checked(tmp_path, name, "emulator", network) if row["status"] != "unsupported"]
+    rows = [row for row in catalog.checked(tmp_path, name, "emulator", network) if row["status"] != "unsupported"]
     failed = [row for row in rows if not row["ok"]]
     assert failed and words in failed[-1]["reason"]
     assert {row["status"] for row in failed} == {"wrong_result"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 from warpbook.report import rendering
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from cuda.pathfinder import find_nvidia_header_directory
 
-from warpbook import devices, tables, variants
-from warpbook.errors import UserError
-from warpbook.harness import building, emulator
+from warpbook.common.errors import UserError
+from warpbook.harness import building
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import occupancy, variants
+from warpbook.runs import tables
 
 FOUND = {name: variant for name, variant in variants.discover().items() if variant.cuda_source}
 # What the installed CUDA targets: 13 begins at Turing; 12 reaches back to Maxwell.
@@ -137,9 +139,9 @@ def test_arguments_that_a_kernel_does_not_take_do_not_compile(cuda_variant, tmp_
     variant = cuda_variant(PLAIN, header=f"arguments: {arguments}\n")
     made = building.build(variant, "sm_90")
     assert "conv_forward takes others than the" in made.log
-    if emulator.compiler():
+    if emulation.compiler():
         with pytest.raises(UserError, match="conv_forward takes others than the"):
-            emulator.compile_host(variant, tmp_path, sandboxed=False)
+            emulation.compile_host(variant, tmp_path, sandboxed=False)
 
 
 def test_an_architecture_that_the_compiler_lacks_is_named_with_the_remedy(cuda_variant):
@@ -173,10 +175,10 @@ def test_compiling_leaves_python_s_shared_bytes_alone(cuda_variant):
 
 
 def test_occupancy_names_what_limits_it():
-    assert devices.occupancy("sm_90", threads=256, registers=32, shared_bytes=0) == (1.0, "warps")
-    assert devices.occupancy("sm_90", threads=256, registers=34, shared_bytes=0) == (0.75, "registers")
-    assert devices.occupancy("sm_75", threads=32, registers=16, shared_bytes=0) == (0.5, "blocks")
-    assert devices.occupancy("sm_80", threads=128, registers=16, shared_bytes=40 << 10) == (0.25, "shared memory")
+    assert occupancy.occupancy("sm_90", threads=256, registers=32, shared_bytes=0) == (1.0, "warps")
+    assert occupancy.occupancy("sm_90", threads=256, registers=34, shared_bytes=0) == (0.75, "registers")
+    assert occupancy.occupancy("sm_75", threads=32, registers=16, shared_bytes=0) == (0.5, "blocks")
+    assert occupancy.occupancy("sm_80", threads=128, registers=16, shared_bytes=40 << 10) == (0.25, "shared memory")
 
 
 CALCULATOR = """
@@ -211,7 +213,7 @@ extern "C" int blocks(int major, int minor, int warps, int shared, int reserved,
 """
 
 
-@pytest.mark.parametrize("arch", devices.LIMITS)
+@pytest.mark.parametrize("arch", occupancy.LIMITS)
 def test_occupancy_is_what_cuda_s_own_calculator_gives(arch, tmp_path):
     compiler, headers = shutil.which("g++"), find_nvidia_header_directory("cudart")
     if not compiler or not Path(headers, "cuda_occupancy.h").exists():
@@ -222,14 +224,14 @@ def test_occupancy_is_what_cuda_s_own_calculator_gives(arch, tmp_path):
         [compiler, "-shared", "-fPIC", f"-I{headers}", tmp_path / "calculator.cpp", "-o", library], check=True
     )
     calculator = ctypes.CDLL(library)
-    limits, number = devices.LIMITS[arch], int(arch.removeprefix("sm_"))
+    limits, number = occupancy.LIMITS[arch], int(arch.removeprefix("sm_"))
     drawn = random.Random(arch)
     for _ in range(500):
         threads, registers = 32 * drawn.randint(1, 32), drawn.choice([16, 31, 34, 40, 48, 64, 72, 96, 128, 255])
         used = drawn.choice([0, 100, 1936, 4096, 20_000, 48 << 10])
         block = (limits.warps, limits.shared_bytes, limits.reserved_shared_bytes, threads, registers, used)
         expected = calculator.blocks(number // 10, number % 10, *block)
-        found, _ = devices.occupancy(arch, threads, registers, used)
+        found, _ = occupancy.occupancy(arch, threads, registers, used)
         assert found == expected * (threads // 32) / limits.warps, block
 
 
@@ -255,7 +257,7 @@ def test_a_source_that_asks_the_compilers_for_everything_is_refused_in_a_sentenc
         r"not a regular file|the compiler failed \(its process died: SIGABRT\); it may take 2 GiB", made.log
     )
     with pytest.raises(UserError, match="mine does not compile for the emulator: "):
-        emulator.compile_host(variant, tmp_path, sandboxed=False)
+        emulation.compile_host(variant, tmp_path, sandboxed=False)
 
 
 def test_a_kernel_includes_what_cuda_and_c_have(cuda_variant):

@@ -9,7 +9,13 @@ from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report.views import causes
 
 NAIVE, BEST = SimpleNamespace(name="direct"), SimpleNamespace(name="blocked")
-IDLE = {counters.SM: 20.0, counters.ISSUE: 10.0, counters.L1: 20.0, counters.L2: 20.0, counters.DRAM: 20.0}
+IDLE = {
+    counters.SM: 20.0,
+    counters.ISSUE: 10.0,
+    counters.L1: 20.0,
+    counters.L2: 20.0,
+    counters.DRAM: 20.0,
+}
 
 
 def call(instructions: float = 1e9, fma: float = 0, **shares: float) -> CountedCall:

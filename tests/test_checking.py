@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from warpbook import networks, variants
 from warpbook.harness import checking
 from warpbook.harness.bench import CpuBench
+from warpbook.kernels import variants
+from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 3, 19, 23, 5, 4)
 RIGHT = "y[...] = convolve(x, w)"
@@ -167,7 +168,7 @@ GPU = [name for name, variant in variants.discover().items() if variant.device =
 @pytest.mark.parametrize("name", GPU)
 @pytest.mark.parametrize(("layer", "images"), checking.RAGGED_LAYERS, ids=str)
 def test_gpu_variant_is_right_on_ragged_shapes(name, layer, images):
-    from warpbook.harness.gpu import GpuBench
+    from warpbook.harness.gpu_bench import GpuBench
 
     rows = checking.check_layer(GpuBench(), variants.read(name), layer, images)
     assert all(row["ok"] or row["status"] == "unsupported" for row in rows), rows
@@ -176,8 +177,8 @@ def test_gpu_variant_is_right_on_ragged_shapes(name, layer, images):
 @pytest.mark.gpu
 @pytest.mark.parametrize(("layer", "images"), checking.RAGGED_LAYERS, ids=str)
 def test_device_reference_agrees_with_numpy(layer, images):
-    from warpbook import reference
-    from warpbook.harness.gpu import GpuBench
+    from warpbook.harness import reference
+    from warpbook.harness.gpu_bench import GpuBench
 
     bench = GpuBench()
     x, w, y = (bench.guarded(shape).values for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))

@@ -5,14 +5,16 @@ import math
 
 import pytest
 
-from warpbook import runs, tables, units, variants
-from warpbook.claims import Claim
-from warpbook.estimates import Estimate
+from warpbook.common import units
+from warpbook.common.statistics import Estimate
+from warpbook.kernels import variants
+from warpbook.kernels.claims import Claim
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
-from warpbook.report.evidence import claims as judging
-from warpbook.report.views import claims as claims_view
+from warpbook.report.evidence import claim_verdicts as judging
+from warpbook.report.views import claim_table as claims_view
 from warpbook.report.views import summary
+from warpbook.runs import catalog, tables
 
 SHIPPED = variants.discover()
 
@@ -233,7 +235,7 @@ def test_words_that_begin_with_a_counter_s_verb_stand_behind_what_it_counts(ev):
 def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_says_so(ev, planned):
     record = copy.deepcopy(ev.local.record)
     record["machine"]["gpu"]["copy_gb_per_s"] = 4150.0
-    faster = runs.Run(ev.local.path, record, {table.name: ev.local.table(table) for table in tables.RUN_TABLES})
+    faster = catalog.Run(ev.local.path, record, {table.name: ev.local.table(table) for table in tables.RUN_TABLES})
     ev = Evidence(planned(study="ece408", measuring=record["measuring"]), "ece408", faster)
     ev.gpu_run = faster
     layer, size = ev.layers[0], ev.largest

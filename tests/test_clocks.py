@@ -13,12 +13,14 @@ import pynvml
 import pytest
 
 import measure_variant
-from warpbook import devices, networks, tables
-from warpbook.config import Measuring, Programs, Series
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.common.supervision import Failed, supervised
+from warpbook.config.settings import Measuring, Programs, Series
 from warpbook.harness import checking, clocks, timing
 from warpbook.harness.bench import CpuBench
-from warpbook.harness.supervision import Failed, supervised
+from warpbook.machine import cuda_devices
+from warpbook.problems import networks
+from warpbook.runs import tables
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
 QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
@@ -26,7 +28,7 @@ MEASURING = Measuring(
     relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=10
 )
 UUID = bytes(range(16))
-DEVICE = devices.Device("a GPU", "sm_90", hashlib.sha256(UUID).hexdigest(), "13.0")
+DEVICE = cuda_devices.Device("a GPU", "sm_90", hashlib.sha256(UUID).hexdigest(), "13.0")
 RIGHT = "y[...] = convolve(x, w)"
 
 
@@ -198,9 +200,10 @@ def test_nvml_of_another_version_than_the_driver_is_told_and_reads_nothing(nvml)
 def test_a_driver_that_refuses_to_start_is_told_with_its_remedy(status, words, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(cuInit=lambda flags: status))
     assert (
-        devices.probe() == f"the CUDA driver answers cuInit with error {status}: {devices.CUDA_INIT.get(status, words)}"
+        cuda_devices.probe()
+        == f"the CUDA driver answers cuInit with error {status}: {cuda_devices.CUDA_INIT.get(status, words)}"
     )
-    assert words in str(devices.probe())
+    assert words in str(cuda_devices.probe())
 
 
 def raising(exception):

@@ -6,42 +6,42 @@ from collections.abc import Mapping
 import pandas as pd
 import pytest
 
-from warpbook import runs, tables
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 from warpbook.report import comparison, rendering
 from warpbook.report.comparison import Comparison, Place
 from warpbook.report.views import runs_compared
-from warpbook.report.views.parts import numbers, words
+from warpbook.report.views.components import numbers, words
+from warpbook.runs import catalog, tables
 
 TOLERANCE = 0.02
 
 
 @pytest.fixture(scope="module")
-def base() -> runs.Run:
+def base() -> catalog.Run:
     """A run of an H200, its network fa18 alone."""
     run = opened("20261121-nvidia-h200-42e94f")
-    return runs.Run(run.path, {**run.record, "networks": {"fa18": run.record["networks"]["fa18"]}}, run.loaded)
+    return catalog.Run(run.path, {**run.record, "networks": {"fa18": run.record["networks"]["fa18"]}}, run.loaded)
 
 
-def opened(run_id: str) -> runs.Run:
-    run = runs.open_run(PROJECT / "tests" / "data" / "runs" / f"{run_id}.zip")
+def opened(run_id: str) -> catalog.Run:
+    run = catalog.open_run(PROJECT / "tests" / "data" / "runs" / f"{run_id}.zip")
     assert run.problem == ""
     return run
 
 
 def changed(
-    run: runs.Run,
+    run: catalog.Run,
     sources: tuple[str, ...] = (),
     slower: Mapping[str, float] | None = None,
     by: float = 1.0,
-) -> runs.Run:
+) -> catalog.Run:
     """A run with other sources of some variants, and times longer by a factor for some, and by one for all."""
     record, read = copy.deepcopy(run.record), dict(run.loaded)
     for name in sources:
         record["variants"][name]["source_sha256"] = "0" * 64
     samples = read[tables.SAMPLES.name].copy()
     samples["time_ms"] *= samples.variant.map(slower or {}).fillna(1.0) * by
-    return runs.Run(run.path, record, {**read, tables.SAMPLES.name: samples})
+    return catalog.Run(run.path, record, {**read, tables.SAMPLES.name: samples})
 
 
 def test_equal_runs_are_no_regression_and_nothing_of_them_differs(base):
@@ -117,7 +117,7 @@ def test_equal_code_on_two_gpus_is_no_regression_and_raises_few_alarms_where_tak
 def test_runs_of_other_machines_rules_or_shapes_are_not_comparable_and_it_says_why(base, change, words):
     record = copy.deepcopy(base.record)
     change(record)
-    compared = Comparison(base, runs.Run(base.path, record, base.loaded), TOLERANCE)
+    compared = Comparison(base, catalog.Run(base.path, record, base.loaded), TOLERANCE)
     assert compared.outcome == comparison.NOT_COMPARABLE
     assert words in compared.obstacles["gpu"]
     assert words in rendering.comparison_text(compared)
@@ -128,7 +128,7 @@ def test_a_variant_that_is_no_longer_right_is_a_regression_however_fast(base):
     wrong = head.table(tables.CORRECTNESS).copy()
     chosen = (wrong.variant == "fft") & (wrong.test == "reals")
     wrong.loc[chosen, ["ok", "status", "reason"]] = [False, "wrong_result", "largest error 3 exceeds what fp32 allows"]
-    head = runs.Run(head.path, head.record, {**head.loaded, tables.CORRECTNESS.name: wrong})
+    head = catalog.Run(head.path, head.record, {**head.loaded, tables.CORRECTNESS.name: wrong})
     compared = Comparison(base, head, TOLERANCE)
     assert compared.outcome == comparison.REGRESSION
     assert compared.lost == [("fft", "fa18", "gpu", "wrong_result: largest error 3 exceeds what fp32 allows")]
@@ -142,7 +142,7 @@ def test_another_compiler_and_another_library_are_changes_and_a_kernel_s_resourc
     builds.loc[chosen, "registers"] += 8
     record = copy.deepcopy(base.record)
     record["machine"]["packages"]["torch"] = "99.0"
-    compared = Comparison(base, runs.Run(base.path, record, {**base.loaded, tables.BUILDS.name: builds}), TOLERANCE)
+    compared = Comparison(base, catalog.Run(base.path, record, {**base.loaded, tables.BUILDS.name: builds}), TOLERANCE)
     assert compared.changed.keys() == {"fp16", "cudnn_fp32", "cudnn_tf32", "torch_cpu"}
     assert compared.changed["fp16"].endswith("→ NVRTC 99.0") and compared.changed["cudnn_fp32"].endswith("→ 99.0")
     (row,) = compared.resources
@@ -155,7 +155,7 @@ def test_variants_of_one_run_alone_are_named_and_not_judged(base):
     del record["variants"]["fft"]
     samples = base.table(tables.SAMPLES)
     read = {**base.loaded, tables.SAMPLES.name: samples[samples.variant != "fft"]}
-    compared = Comparison(base, runs.Run(base.path, record, read), TOLERANCE)
+    compared = Comparison(base, catalog.Run(base.path, record, read), TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
     assert compared.left_out == ["variants of base alone: fft"]
     assert Place("fft", "fa18", "gpu", 10_000) not in compared.places
@@ -168,9 +168,9 @@ def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_archit
     record = copy.deepcopy(base.record)
     record["machine"]["gpu"] = None
     times = {**base.loaded, tables.SAMPLES.name: base.table(tables.SAMPLES).assign(device="cpu", state="hot")}
-    one = runs.Run(base.path, record, {**times, tables.BUILDS.name: pd.concat([builds, older])})
+    one = catalog.Run(base.path, record, {**times, tables.BUILDS.name: pd.concat([builds, older])})
     read = {**times, tables.BUILDS.name: pd.concat([builds, newer, builds.assign(arch="sm_75")])}
-    compared = Comparison(one, changed(runs.Run(base.path, record, read), sources=("fp16",)), TOLERANCE)
+    compared = Comparison(one, changed(catalog.Run(base.path, record, read), sources=("fp16",)), TOLERANCE)
     assert compared.changed == {"fp16": "sources"}
     ((*place, before, after, arch),) = compared.resources
     assert place == ["fp16", "conv_forward", "registers"] and after == before + 8 and arch == "sm_80"
@@ -217,7 +217,7 @@ def test_a_figure_of_two_runs_is_drawn_where_there_are_times_to_compare(base):
     assert runs_compared.figure(Comparison(base, base, TOLERANCE)).caption.endswith("Shaded: the same.")
     record = copy.deepcopy(base.record)
     record["protocol"] = 99
-    assert runs_compared.figure(Comparison(base, runs.Run(base.path, record, base.loaded), TOLERANCE)) is None
+    assert runs_compared.figure(Comparison(base, catalog.Run(base.path, record, base.loaded), TOLERANCE)) is None
 
 
 def test_a_cell_of_a_markdown_table_breaks_neither_row_nor_column():

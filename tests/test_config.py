@@ -1,14 +1,15 @@
 import pytest
 import yaml
 
-from warpbook import config, variants
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
+from warpbook.config import settings
+from warpbook.kernels import variants
 
 KNOWN = list(variants.discover())
 
 
 def values():
-    return yaml.safe_load(config.FILE.read_text())
+    return yaml.safe_load(settings.FILE.read_text())
 
 
 def changed(path, value):
@@ -22,7 +23,7 @@ def changed(path, value):
 
 
 def test_shipped_configuration_is_sound():
-    found = config.read(KNOWN)
+    found = settings.read(KNOWN)
     assert found.study == "fa18"
     assert found.studies["fa18"].sizes == [10, 100, 1000, 10000]
 
@@ -61,7 +62,7 @@ def test_shipped_configuration_is_sound():
 )
 def test_a_mistake_is_named_with_its_place_and_the_nearest_valid_name(path, value, words):
     with pytest.raises(UserError) as raised:
-        config.load(changed(path, value), KNOWN)
+        settings.load(changed(path, value), KNOWN)
     assert words in str(raised.value)
     assert str(raised.value).startswith("config.yaml:\n")
 
@@ -98,7 +99,7 @@ CONV, POOL = {"conv": {"maps": 6, "taps": 5, "stride": 2, "padding": 1}}, {"pool
 def test_numbers_within_a_value_may_be_the_texts_that_snakemake_makes_of_them(path, value):
     texts = as_snakemake_has_them(value)
     assert texts != value
-    assert config.load(changed(path, texts), KNOWN) == config.load(changed(path, value), KNOWN)
+    assert settings.load(changed(path, texts), KNOWN) == settings.load(changed(path, value), KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_numbers_within_a_value_may_be_the_texts_that_snakemake_makes_of_them(pa
 )  # fmt: skip
 def test_a_text_that_is_no_such_number_is_named_as_a_number_would_be(path, value, words):
     with pytest.raises(UserError) as raised:
-        config.load(changed(path, value), KNOWN)
+        settings.load(changed(path, value), KNOWN)
     assert words in str(raised.value)
 
 
@@ -123,7 +124,7 @@ def test_a_missing_key_is_named():
     content = values()
     del content["measuring"]["cpu"]
     with pytest.raises(UserError, match=r"measuring\.cpu: missing"):
-        config.load(content, KNOWN)
+        settings.load(content, KNOWN)
 
 
 def test_every_mistake_is_listed_at_once():
@@ -131,17 +132,17 @@ def test_every_mistake_is_listed_at_once():
     content["architectures"] = ["sm_90", "90"]
     content["studies"]["fa18"]["network"] = "nine"
     with pytest.raises(UserError) as raised:
-        config.load(content, KNOWN)
+        settings.load(content, KNOWN)
     assert len(str(raised.value).splitlines()) == 4
 
 
 def test_all_studies_but_those_of_submissions_can_be_chosen_at_once():
-    chosen = config.load(changed("study", "all"), KNOWN).chosen
+    chosen = settings.load(changed("study", "all"), KNOWN).chosen
     assert chosen.keys() == {name for name, study in values()["studies"].items() if "course" not in study}
 
 
 def test_several_studies_are_chosen_in_the_order_in_which_they_are_named_each_once():
-    assert list(config.load(changed("study", "fa19,fa18, fa19"), KNOWN).chosen) == ["fa19", "fa18"]
+    assert list(settings.load(changed("study", "fa19,fa18, fa19"), KNOWN).chosen) == ["fa19", "fa18"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_several_studies_are_chosen_in_the_order_in_which_they_are_named_each_on
 )
 def test_a_submission_goes_with_a_term_and_a_term_with_a_submission(keys, words):
     with pytest.raises(UserError) as raised:
-        config.load(values() | keys, KNOWN)
+        settings.load(values() | keys, KNOWN)
     assert words in str(raised.value)
 
 
@@ -170,7 +171,7 @@ def test_a_file_that_is_no_yaml_is_named(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("study: [fa18\n")
     with pytest.raises(UserError, match=r"config\.yaml cannot be read"):
-        config.read(KNOWN, path)
+        settings.read(KNOWN, path)
     path.write_text("- fa18\n")
     with pytest.raises(UserError, match="is not YAML of the form"):
-        config.read(KNOWN, path)
+        settings.read(KNOWN, path)

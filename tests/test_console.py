@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from warpbook import console
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.workflow import console
 
 JOBS = 40
 
 SNAKEFILE = f"""
 import sys
 sys.path.insert(0, {str(PROJECT / "scripts")!r})
-from warpbook import console
+from warpbook.workflow import console
 console.shorten()
 
 rule all:

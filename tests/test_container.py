@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 
 IGNORED = shutil.ignore_patterns(".git", ".venv*", ".snakemake", "results", "logs", "out", "__pycache__", ".*_cache")
 

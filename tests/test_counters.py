@@ -16,13 +16,15 @@ import pytest
 
 import assemble_run
 import count_variant
-from warpbook import networks, runs, tables, variants
-from warpbook.files import PROJECT
-from warpbook.harness.supervision import run_to_end
+from warpbook.common.files import PROJECT
+from warpbook.common.supervision import run_to_end
+from warpbook.kernels import variants
+from warpbook.problems import networks
 from warpbook.profiling import counters, counting
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.views import analysis
+from warpbook.runs import catalog, tables
 
 KNOWN = variants.discover()
 
@@ -100,7 +102,12 @@ def test_the_longest_kernel_s_share_is_of_all_launches_of_its_name():
 
 
 def test_what_bounds_a_call_of_several_kernels_is_said_of_one_with_its_share():
-    busy = {counters.SM: 20.0, counters.DRAM: 90.0, counters.L1: 30.0, counters.L2: 40.0}
+    busy = {
+        counters.SM: 20.0,
+        counters.DRAM: 90.0,
+        counters.L1: 30.0,
+        counters.L2: 40.0,
+    }
     small, large = (CountedLaunch(name, {**busy, counters.DURATION: ns}) for name, ns in (("pad", 1.0), ("conv", 3.0)))
     words = analysis.bound(CountedCall(10, (small, large), 2))
     assert words.startswith("conv, 75\u202f% of the call's kernel time: Bound by DRAM")
@@ -158,7 +165,13 @@ STALLED = {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.r
     ],
 )  # fmt: skip
 def test_what_bounds_a_kernel_follows_from_its_counters(dram, l2, l1, sm, issue, sentence):
-    values = {counters.DRAM: dram, counters.L2: l2, counters.L1: l1, counters.SM: sm, counters.ISSUE: issue}
+    values = {
+        counters.DRAM: dram,
+        counters.L2: l2,
+        counters.L1: l1,
+        counters.SM: sm,
+        counters.ISSUE: issue,
+    }
     values |= {counters.INSTRUCTIONS: 1e6, counters.FFMA: 16e6, **STALLED}
     assert counters.bound(CountedLaunch("k", values)).replace("\u202f", " ") == sentence
 
@@ -513,16 +526,30 @@ def test_a_table_of_a_run_from_before_a_column_was_added_is_read(tmp_path):
 def measured(newest_archive, few_variants) -> list[str]:
     """GPU variants of the archived run that the report is of."""
     few = few_variants["studies"]["fa18"]["variants"]
-    recorded = runs.open_run(newest_archive).record["variants"]
+    recorded = catalog.open_run(newest_archive).record["variants"]
     return [name for name in few if name in recorded and KNOWN[name].device == "gpu"]
 
 
 def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
     """Synthetic counters of one launch that takes `factor` of a millisecond."""
     values = dict.fromkeys(counters.wanted(KNOWN.values()), 100.0 * factor)
-    values |= {counters.SM: 30 * factor, counters.MEMORY: 50 * factor, counters.DRAM: 20.0, counters.L1: 50 * factor}
-    values |= {counters.L2: 30.0, counters.ACHIEVED: 61.0, counters.THEORETICAL: 75.0, counters.ISSUE: 20.0}
-    values |= {counters.DURATION: 1e6 * factor, counters.FFMA: 3e9, counters.DRAM_BYTES: 1e8 * factor}
+    values |= {
+        counters.SM: 30 * factor,
+        counters.MEMORY: 50 * factor,
+        counters.DRAM: 20.0,
+        counters.L1: 50 * factor,
+    }
+    values |= {
+        counters.L2: 30.0,
+        counters.ACHIEVED: 61.0,
+        counters.THEORETICAL: 75.0,
+        counters.ISSUE: 20.0,
+    }
+    values |= {
+        counters.DURATION: 1e6 * factor,
+        counters.FFMA: 3e9,
+        counters.DRAM_BYTES: 1e8 * factor,
+    }
     place = {"tool": "ncu", "variant": variant, "network": "fa18", "layer": layer, "size": 1000, "launch": 0}
     return [
         {**place, "kernel": "conv_forward", "metric": metric, "unit": "ns" if metric == counters.DURATION else "",

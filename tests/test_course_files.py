@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 import check_variant
-from warpbook import course, tables, variants
-from warpbook.errors import UserError
-from warpbook.harness import building, checking, coursework, emulator, host, nvcc
+from warpbook.common.errors import UserError
+from warpbook.harness import building, checking, cpp_compiler, ece408_check, nvcc
+from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
+from warpbook.kernels import ece408, variants
+from warpbook.runs import tables
 
 FILES = Path(__file__).parent / "data" / "course"
 NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
-FIRST, SECOND = course.LAYERS
+FIRST, SECOND = ece408.LAYERS
 
-COMPILER = emulator.compiler()
+COMPILER = emulation.compiler()
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here to emulate with")
 
 
@@ -60,7 +62,7 @@ def test_a_file_of_the_course_is_a_variant_as_it_is(name, term, precision):
     assert variant.course.in_one_call == (term == "fa20")
     assert variant.course.strided == (term == "fa23")
     assert (variant.header.precision, variant.header.builds_on) == (precision, "")
-    assert [variant.unsupported(layer, 100) for layer in course.LAYERS] == ["", ""]
+    assert [variant.unsupported(layer, 100) for layer in ece408.LAYERS] == ["", ""]
     other = checking.RAGGED_LAYERS[0][0]
     assert f"{name}: a file of the course, which may assume its layers" in variant.unsupported(other, 1)
 
@@ -78,7 +80,7 @@ def test_a_file_whose_method_has_another_name_says_which_it_has(tmp_path):
 
 
 def test_what_is_commented_out_is_no_interface():
-    assert course.interface("// void GPUInterface::conv_forward_gpu(float* y) {}") is None
+    assert ece408.interface("// void GPUInterface::conv_forward_gpu(float* y) {}") is None
 
 
 @needs_compiler
@@ -188,7 +190,9 @@ def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it
     (tmp_path / "divided.cu").write_text(code)
     (tmp_path / "built").mkdir()
     rows = [
-        row for rows in coursework.check(variants.read("divided", tmp_path), False, tmp_path / "built") for row in rows
+        row
+        for rows in ece408_check.check(variants.read("divided", tmp_path), False, tmp_path / "built")
+        for row in rows
     ]
     assert [(row["size"], row["status"]) for row in rows] == 2 * [(100, "ok"), (3, "unsupported")]
     assert (
@@ -210,7 +214,7 @@ def test_a_file_that_keeps_the_memory_of_its_first_batch_is_right_at_the_course_
     (tmp_path / "kept.cu").write_text(code)
     (tmp_path / "built").mkdir()
     rows = [
-        row for rows in coursework.check(variants.read("kept", tmp_path), False, tmp_path / "built") for row in rows
+        row for rows in ece408_check.check(variants.read("kept", tmp_path), False, tmp_path / "built") for row in rows
     ]
     assert {(row["size"], row["status"]) for row in rows} == {(3, "ok"), (100, "ok")}
 
@@ -225,31 +229,31 @@ def counted_compiler(tmp_path, monkeypatch):
     program.write_text("\n".join([*lines, ': > "$last"\n']))
     program.chmod(0o755)
     monkeypatch.setenv("CXX", str(program))
-    monkeypatch.setattr(emulator, "CODE", tmp_path / "code")
-    monkeypatch.setattr(host, "LIBRARIES", tmp_path / "libraries")
+    monkeypatch.setattr(emulation, "CODE", tmp_path / "code")
+    monkeypatch.setattr(cpp_compiler, "LIBRARIES", tmp_path / "libraries")
     return lambda: calls.read_text().splitlines()
 
 
 def test_what_the_emulator_does_itself_is_compiled_once_though_several_ask_at_a_time(tmp_path, counted_compiler):
     with ThreadPoolExecutor(4) as pool:
-        (place,) = set(pool.map(emulator.itself, [tmp_path / "scratch"] * 4))
+        (place,) = set(pool.map(emulation.itself, [tmp_path / "scratch"] * 4))
     assert place.parent == tmp_path / "code" / "results" / "libraries"
-    assert len(counted_compiler()) == 1 + len(emulator.OWN)
+    assert len(counted_compiler()) == 1 + len(emulation.OWN)
     assert (place / "emulator_host.h.gch").exists()
 
 
 def test_where_nothing_can_be_kept_the_emulator_is_compiled_beside_the_source(tmp_path, counted_compiler):
     for place in ("code", "libraries"):
         (tmp_path / place).write_text("no folder")
-    assert emulator.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
-    assert emulator.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
-    assert len(counted_compiler()) == 1 + len(emulator.OWN)
+    assert emulation.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
+    assert emulation.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
+    assert len(counted_compiler()) == 1 + len(emulation.OWN)
 
 
 def test_a_compiler_that_fails_leaves_nothing_of_the_emulator(tmp_path, counted_compiler):
     (tmp_path / "compiler").write_text("#!/bin/sh\necho 'error: no more memory' >&2; exit 1\n")
     with pytest.raises(UserError, match="the emulator does not compile: error: no more memory"):
-        emulator.itself(tmp_path / "scratch")
+        emulation.itself(tmp_path / "scratch")
     assert [path for path in (tmp_path / "code").rglob("*") if path.name.startswith("emulator-")] == []
 
 
@@ -269,14 +273,14 @@ def test_compiling_what_the_emulator_does_itself_is_not_a_variant_s_time(tmp_pat
 
 
 def test_with_another_option_the_emulator_is_compiled_anew(tmp_path, counted_compiler, monkeypatch):
-    before = emulator.itself(tmp_path / "scratch")
-    monkeypatch.setattr(emulator, "FLAGS", (*emulator.FLAGS, "-O2"))
-    assert emulator.itself(tmp_path / "scratch") != before
+    before = emulation.itself(tmp_path / "scratch")
+    monkeypatch.setattr(emulation, "FLAGS", (*emulation.FLAGS, "-O2"))
+    assert emulation.itself(tmp_path / "scratch") != before
 
 
 def test_the_process_of_an_emulated_file_loads_nothing_but_the_standard_library():
-    asks = "import sys, warpbook.harness.coursed; print(*{name.partition('.')[0] for name in sys.modules})"
-    scripts = Path(coursework.__file__).parents[2]
+    asks = "import sys, warpbook.harness.ece408_worker; print(*{name.partition('.')[0] for name in sys.modules})"
+    scripts = Path(ece408_check.__file__).parents[2]
     done = subprocess.run([sys.executable, "-S", "-c", asks], cwd=scripts, capture_output=True, text=True, check=True)
     beyond = set(done.stdout.split()) - sys.stdlib_module_names
     assert {name for name in beyond if not name.startswith("_")} == {"warpbook"}
@@ -305,7 +309,7 @@ def test_a_function_that_a_file_calls_and_nobody_defines_is_named(verdict):
 def test_a_reason_asks_for_the_usual_mistake_behind_it(reason, noted, asked):
     bench = IsolatedBench(variants.read("one_call", FILES), False)
     bench.noted = noted
-    (row,) = coursework.noting(bench, [{"ok": False, "reason": reason}])
+    (row,) = ece408_check.noting(bench, [{"ok": False, "reason": reason}])
     told, _, question = row["reason"].partition("; is ")
     assert told == (f"{reason}; {noted}" if noted else reason)
     assert question.startswith(asked) and bool(question) == bool(asked)

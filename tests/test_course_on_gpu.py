@@ -6,17 +6,19 @@ from pathlib import Path
 import pytest
 
 import measure_course
-from warpbook import course, networks, tables, variants
-from warpbook.harness import driven, host, nvcc
-from warpbook.harness.supervision import Failed
+from warpbook.common.supervision import Failed
+from warpbook.harness import cpp_compiler, ece408_gpu, nvcc
+from warpbook.kernels import ece408, variants
+from warpbook.problems import networks
+from warpbook.runs import tables
 
 FILES = Path(__file__).parent / "data" / "course"
 NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
-FIRST, SECOND = course.LAYERS
+FIRST, SECOND = ece408.LAYERS
 ECE408 = networks.find("ece408")
 
 needs_nvcc = pytest.mark.skipif(nvcc.found() is None, reason=nvcc.MISSING)
-needs_compiler = pytest.mark.skipif(host.compiler() is None, reason="there is no C++ compiler here")
+needs_compiler = pytest.mark.skipif(cpp_compiler.compiler() is None, reason="there is no C++ compiler here")
 
 # What a driver and its file are to the harness, on the host: a right convolution.
 STAND_IN = """
@@ -78,8 +80,8 @@ def stand_in(monkeypatch, tmp_path):
     def make(fault="", elsewhere=False):
         source, library = tmp_path / "stand_in.cpp", tmp_path / "stand_in.so"
         source.write_text(STAND_IN % (elsewhere, fault))
-        subprocess.run([host.compiler(), "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
-        monkeypatch.setattr(driven, "linked", lambda variant, sandboxed: library)
+        subprocess.run([cpp_compiler.compiler(), "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+        monkeypatch.setattr(ece408_gpu, "linked", lambda variant, sandboxed: library)
 
     return make
 
@@ -87,7 +89,7 @@ def stand_in(monkeypatch, tmp_path):
 @needs_nvcc
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_and_its_driver_compile_for_a_gpu(name, monkeypatch, tmp_path):
-    monkeypatch.setattr(host, "LIBRARIES", tmp_path)
+    monkeypatch.setattr(cpp_compiler, "LIBRARIES", tmp_path)
     variant = variants.read(name, FILES)
     try:
         library = nvcc.linked(variant, "sm_86", sandboxed=False)
@@ -126,10 +128,10 @@ def test_the_driver_calls_what_a_term_has(name, convolution):
 @needs_compiler
 def test_a_right_file_is_checked_at_the_batch_of_the_course_and_an_odd_one(stand_in):
     stand_in()
-    rows = [row for rows in driven.check(variants.read("fused_wmma", FILES), ECE408, False) for row in rows]
+    rows = [row for rows in ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408, False) for row in rows]
     expected = [(100, "integers"), (100, "reals"), (3, "integers"), (3, "reals")]
     assert [(row["layer"], row["size"], row["test"], row["status"]) for row in rows] == [
-        (layer.name, *place, "ok") for layer in course.LAYERS for place in expected
+        (layer.name, *place, "ok") for layer in ece408.LAYERS for place in expected
     ]
 
 
@@ -157,7 +159,7 @@ FAULTS = {
 def test_a_fault_of_a_file_is_a_row_with_its_reason(stand_in, fault):
     code, status, words = FAULTS[fault]
     stand_in(code)
-    row = next(driven.check(variants.read("fused_wmma", FILES), ECE408, False))[-1]
+    row = next(ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408, False))[-1]
     assert (row["ok"], row["status"]) == (False, status)
     assert words in row["reason"]
 
@@ -165,7 +167,7 @@ def test_a_fault_of_a_file_is_a_row_with_its_reason(stand_in, fault):
 @needs_compiler
 def test_a_fault_at_the_odd_batch_alone_is_an_assumption_of_the_file(stand_in):
     stand_in("if (B % 10) return 0;")
-    usual, reals, odd = next(driven.check(variants.read("fused_wmma", FILES), ECE408, False))
+    usual, reals, odd = next(ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408, False))
     assert usual["ok"] and reals["ok"]
     assert odd["status"] == "unsupported"
     assert odd["reason"].startswith(
@@ -175,7 +177,7 @@ def test_a_fault_at_the_odd_batch_alone_is_an_assumption_of_the_file(stand_in):
 
 def test_a_network_that_the_course_has_not_is_unsupported():
     network = networks.find("fa18")
-    checked = list(driven.check(variants.read("fused_wmma", FILES), network, False))
+    checked = list(ece408_gpu.check(variants.read("fused_wmma", FILES), network, False))
     assert [row["status"] for rows in checked for row in rows] == ["unsupported"] * len(network.convs)
 
 
@@ -184,11 +186,11 @@ def test_a_layer_is_timed_as_the_course_does_and_by_events(stand_in):
     stand_in()
     variant = variants.read("fused_wmma", FILES)
     for images, hot in ((4, [("hot", "gpu")]), (60, [])):
-        built = driven.linked(variant, False)
-        rows = driven.time_layer(variant, False, built, SECOND, images, lambda: (1980.0, False))
+        built = ece408_gpu.linked(variant, False)
+        rows = ece408_gpu.time_layer(variant, False, built, SECOND, images, lambda: (1980.0, False))
         kinds = {(row["state"], row["kind"]): row["time_ms"] for row in rows}
         assert kinds == {("", "op"): 1.5, ("", "layer"): 2.5, ("cold", "gpu"): 1.25} | dict.fromkeys(hot, 1.0)
-        assert len(rows) == driven.ROUNDS * len(kinds)
+        assert len(rows) == ece408_gpu.ROUNDS * len(kinds)
         shared = {"variant": "fused_wmma", "network": "ece408", "measured_on": "here"}
         tables.COURSE_SAMPLES.text(({**shared, **row} for row in rows), "test")
 
@@ -197,7 +199,7 @@ def test_a_layer_is_timed_as_the_course_does_and_by_events(stand_in):
 def test_a_file_of_one_call_has_no_device_time(stand_in):
     stand_in()
     variant = variants.read("one_call", FILES)
-    rows = driven.time_layer(variant, False, driven.linked(variant, False), FIRST, 2, lambda: (None, False))
+    rows = ece408_gpu.time_layer(variant, False, ece408_gpu.linked(variant, False), FIRST, 2, lambda: (None, False))
     assert {row["kind"] for row in rows} == {"op", "layer"}
 
 
@@ -206,10 +208,10 @@ def test_a_file_of_one_call_has_no_device_time(stand_in):
 def test_only_the_layer_time_stands_of_a_file_that_works_outside_its_convolution(stand_in, elsewhere):
     stand_in(elsewhere=elsewhere)
     variant = variants.read("fused_wmma", FILES)
-    built = driven.linked(variant, False)
-    why = driven.works_elsewhere(variant, False, built, SECOND)
+    built = ece408_gpu.linked(variant, False)
+    why = ece408_gpu.works_elsewhere(variant, False, built, SECOND)
     assert ("although conv_forward_gpu is not called" in why) == elsewhere == bool(why)
-    rows = driven.time_layer(variant, False, built, SECOND, 2, lambda: (None, False), why)
+    rows = ece408_gpu.time_layer(variant, False, built, SECOND, 2, lambda: (None, False), why)
     status = {row["kind"]: (row["status"], row["reason"]) for row in rows}
     other = ("refused", why) if elsewhere else ("ok", "")
     assert status == {"layer": ("ok", ""), "op": other, "gpu": other}
@@ -220,7 +222,7 @@ def test_a_file_that_is_wrong_at_the_timed_size_has_no_time(stand_in):
     stand_in("if (B > 100) return 0;")
     variant = variants.read("fused_wmma", FILES)
     with pytest.raises(Failed, match=r"leaves .* outputs unwritten"):
-        driven.time_layer(variant, False, driven.linked(variant, False), FIRST, 101, lambda: (None, False))
+        ece408_gpu.time_layer(variant, False, ece408_gpu.linked(variant, False), FIRST, 101, lambda: (None, False))
 
 
 def test_a_file_that_failed_its_check_is_not_timed():
@@ -235,7 +237,7 @@ def test_a_file_that_failed_its_check_is_not_timed():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_right_file_passes_on_the_gpu_and_is_timed(name, tmp_path):
     variant = variants.read(name, FILES)
-    rows = [row for rows in driven.check(variant, ECE408, False) for row in rows]
+    rows = [row for rows in ece408_gpu.check(variant, ECE408, False) for row in rows]
     assert [row["reason"] for row in rows if not row["ok"]] == []
     assert len(rows) == 8
     samples = measure_course.timed(variant, [(FIRST, 100), (SECOND, 1000)], None, False, 120)
@@ -275,6 +277,6 @@ WRONG = {
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_fault_on_the_gpu_is_a_row_with_its_reason(changed, fault):
     name, changes, status, words = WRONG[fault]
-    (row, *_) = next(driven.check(changed(name, *changes), ECE408, False))
+    (row, *_) = next(ece408_gpu.check(changed(name, *changes), ECE408, False))
     assert row["status"] == status
     assert words in row["reason"]

@@ -7,11 +7,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from warpbook import config, plan, runs, tables, variants
-from warpbook.devices import Device
+from warpbook.config import settings
+from warpbook.kernels import variants
+from warpbook.machine.cuda_devices import Device
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import COLD, LAYER, OP
 from warpbook.report.views import course_files
+from warpbook.runs import catalog, tables
+from warpbook.workflow import plan
 
 FILES = Path(__file__).parent / "data" / "course"
 LEAST_MS = {10_000: 1.0, 1000: 0.1, 100: 0.01}
@@ -36,9 +39,9 @@ def evidence(newest_archive):
     network's figures stand for those of built-in variants."""
 
     def make(*rows: list[dict], files: tuple[str, ...] = ("fused_wmma", "one_call")) -> Evidence:
-        run = runs.open_run(newest_archive)
-        values = yaml.safe_load(config.FILE.read_text()) | {"study": "ece408", "measuring": run.record["measuring"]}
-        planned = plan.make(config.load(values, list(variants.discover())))
+        run = catalog.open_run(newest_archive)
+        values = yaml.safe_load(settings.FILE.read_text()) | {"study": "ece408", "measuring": run.record["measuring"]}
+        planned = plan.make(settings.load(values, list(variants.discover())))
         dropped = {name: variants.read(name, FILES) for name in files}
         planned = replace(planned, variants=planned.variants | dropped, probed=Device("a GPU", "sm_90", "", ""))
         timed = run.table(tables.SAMPLES)
@@ -47,7 +50,7 @@ def evidence(newest_archive):
             tables.SAMPLES.name: timed[timed.network == "fa18"].assign(network="ece408"),
             tables.COURSE_SAMPLES.name: frame,
         }
-        return Evidence(planned, "ece408", runs.Run(run.path, run.record, stand_in))
+        return Evidence(planned, "ece408", catalog.Run(run.path, run.record, stand_in))
 
     return make
 

@@ -3,8 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
-from warpbook import data, networks
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
+from warpbook.problems import fashion_mnist, networks
 
 LABELS = "t10k-labels-idx1-ubyte.gz"
 
@@ -13,34 +13,34 @@ def test_resizing_equals_scikit_image_bit_for_bit():
     # Values of skimage.transform.resize(image / 256.0, (6, 6), mode="constant", cval=0) * 256, truncated.
     image = np.array([[0, 255, 128], [64, 7, 200], [255, 255, 1]], np.uint8)
     expected = np.load(__file__.replace("test_data.py", "data/resized_by_scikit_image.npz"))
-    assert np.array_equal(data.resize(image[None], 6, 6)[0], expected["small"])
-    photograph = data.read_idx("t10k-images-idx3-ubyte.gz")[:3]
+    assert np.array_equal(fashion_mnist.resize(image[None], 6, 6)[0], expected["small"])
+    photograph = fashion_mnist.read_idx("t10k-images-idx3-ubyte.gz")[:3]
     for side in (48, 64, 72):
-        assert np.array_equal(data.resize(photograph, side, side), expected[f"side_{side}"])
+        assert np.array_equal(fashion_mnist.resize(photograph, side, side), expected[f"side_{side}"])
 
 
 def test_images_of_their_own_size_are_left_alone():
     images = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28)
-    assert data.resize(images, 28, 28) is images
+    assert fashion_mnist.resize(images, 28, 28) is images
 
 
 def test_each_edge_is_resized_by_itself():
     images = np.random.default_rng(7).integers(0, 256, (2, 5, 7), dtype=np.uint8)
-    tall = data.resize(images, 9, 7)
+    tall = fashion_mnist.resize(images, 9, 7)
     assert tall.shape == (2, 9, 7)
-    assert np.array_equal(data.resize(images.transpose(0, 2, 1), 7, 9), tall.transpose(0, 2, 1))
-    assert np.array_equal(data.resize(tall, 9, 7), tall)
+    assert np.array_equal(fashion_mnist.resize(images.transpose(0, 2, 1), 7, 9), tall.transpose(0, 2, 1))
+    assert np.array_equal(fashion_mnist.resize(tall, 9, 7), tall)
 
 
 def test_padding_keeps_the_middle():
     image = np.arange(1, 7, dtype=np.uint8).reshape(1, 2, 3)
-    assert data.pad(image, 4, 3).tolist() == [[[0, 0, 0], [1, 2, 3], [4, 5, 6], [0, 0, 0]]]
-    assert data.pad(image, 2, 1).tolist() == [[[2], [5]]]
+    assert fashion_mnist.pad(image, 4, 3).tolist() == [[[0, 0, 0], [1, 2, 3], [4, 5, 6], [0, 0, 0]]]
+    assert fashion_mnist.pad(image, 2, 1).tolist() == [[[2], [5]]]
 
 
 def test_cached_images_have_the_network_s_shape(tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "CACHE", tmp_path)
-    images, labels = data.load(networks.find("sp19"))
+    monkeypatch.setattr(fashion_mnist, "CACHE", tmp_path)
+    images, labels = fashion_mnist.load(networks.find("sp19"))
     assert images.shape == (10_000, 1, 48, 48)
     assert labels.shape == (10_000,)
     assert labels[:5].tolist() == [9, 2, 1, 1, 6]
@@ -59,17 +59,17 @@ def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path, monkeypatch, con
     (tmp_path / LABELS).write_bytes(content)
     monkeypatch.setenv("FASHION_MNIST", str(tmp_path))
     with pytest.raises(UserError, match=words) as raised:
-        data.read_idx(LABELS)
+        fashion_mnist.read_idx(LABELS)
     assert str(tmp_path / LABELS) in str(raised.value)
 
 
 def test_without_data_or_network_every_place_looked_at_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("FASHION_MNIST", str(tmp_path / "mine"))
-    monkeypatch.setattr(data, "DEBIAN_FOLDER", tmp_path / "debian")
-    monkeypatch.setattr(data, "DOWNLOAD_FOLDER", tmp_path / "downloaded")
-    monkeypatch.setattr(data, "DOWNLOAD_URL", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", tmp_path / "debian")
+    monkeypatch.setattr(fashion_mnist, "DOWNLOAD_FOLDER", tmp_path / "downloaded")
+    monkeypatch.setattr(fashion_mnist, "DOWNLOAD_URL", "http://127.0.0.1:9")  # nobody listens there
     with pytest.raises(UserError) as raised:
-        data.read_idx(LABELS)
+        fashion_mnist.read_idx(LABELS)
     for place in ("mine", "debian", "downloaded"):
         assert str(tmp_path / place / LABELS) in str(raised.value)
     assert "apt-get install dataset-fashion-mnist" in str(raised.value)
@@ -77,7 +77,7 @@ def test_without_data_or_network_every_place_looked_at_is_named(tmp_path, monkey
 
 
 def test_a_damaged_cache_is_named_with_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "CACHE", tmp_path)
+    monkeypatch.setattr(fashion_mnist, "CACHE", tmp_path)
     (tmp_path / "fa17.npz").write_bytes(b"PK\x03\x04 and then nothing")
     with pytest.raises(UserError, match=r"fa17\.npz is damaged.*delete it"):
-        data.load(networks.find("fa17"))
+        fashion_mnist.load(networks.find("fa17"))

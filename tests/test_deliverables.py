@@ -6,11 +6,11 @@ import pytest
 import yaml
 from markupsafe import Markup
 
-from warpbook import config
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
+from warpbook.config import settings
 from warpbook.report.views import deliverables
 
-VALUES = yaml.safe_load(config.FILE.read_text())
+VALUES = yaml.safe_load(settings.FILE.read_text())
 STUDIES = [name for name, study in VALUES["studies"].items() if "course" not in study]
 
 

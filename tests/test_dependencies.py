@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import dependencies, tables
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.runs import tables
+from warpbook.workflow import code_dependencies
 
 # Programs of rules, and the programs that each starts as processes.
 STARTS = {
@@ -84,41 +85,43 @@ def test_dependencies_are_what_python_really_imports(program):
     really = set().union(*(loaded(each) for each in [program, *STARTS[program]])) | {
         f"scripts/{each}" for each in STARTS[program]
     }
-    computed = {path for path in dependencies.of(program, presenting=True) if path.endswith(".py")}
+    computed = {path for path in code_dependencies.inputs_for(program, presenting=True) if path.endswith(".py")}
     assert computed == really - {f"scripts/{program}"}
 
 
 def test_what_only_presents_starts_no_measurement_but_renders():
-    presenting = {"scripts/warpbook/tables.py", "scripts/warpbook/errors.py", "scripts/warpbook/units.py"}
-    assert not presenting & set(dependencies.of("measure_variant.py", "gpu"))
-    assert not presenting & set(dependencies.of("assemble_run.py"))
-    assert presenting <= set(dependencies.of("render_report.py", presenting=True))
+    presenting = {f"scripts/warpbook/{module}.py" for module in ("runs/tables", "common/errors", "common/units")}
+    assert not presenting & set(code_dependencies.inputs_for("measure_variant.py", "gpu"))
+    assert not presenting & set(code_dependencies.inputs_for("assemble_run.py"))
+    assert presenting <= set(code_dependencies.inputs_for("render_report.py", presenting=True))
 
 
-@pytest.mark.parametrize("name", [*dependencies.PRESENTING, *sorted(set().union(*dependencies.ELSEWHERE.values()))])
+@pytest.mark.parametrize(
+    "name", [*code_dependencies.PRESENTING, *sorted(set().union(*code_dependencies.ELSEWHERE.values()))]
+)
 def test_what_is_left_out_is_there(name):
-    assert dependencies.module_path(name), f"{name} is no module any more"
+    assert code_dependencies.module_path(name), f"{name} is no module any more"
 
 
 def test_what_decides_a_measurement_starts_it_again():
-    on_gpu = set(dependencies.of("measure_variant.py", "gpu"))
+    on_gpu = set(code_dependencies.inputs_for("measure_variant.py", "gpu"))
     inside = {path.removeprefix("scripts/warpbook/") for path in on_gpu}
-    assert {"locks.py", "harness/gpu.py", "harness/harness.cu", "harness/timing.py", "harness/clocks.py"} <= inside
+    assert {"machine/locks.py", "harness/gpu_bench.py", "harness/harness.cu", "harness/timing.py"} <= inside
     assert {"infer.py", "warpbook/harness/inference.py", "warpbook/harness/layers.cu"} <= {
-        path.removeprefix("scripts/") for path in dependencies.of("run_program.py", "gpu")
+        path.removeprefix("scripts/") for path in code_dependencies.inputs_for("run_program.py", "gpu")
     }
 
 
 def test_a_change_in_what_drives_a_gpu_times_no_cpu_variant():
-    assert "scripts/warpbook/harness/gpu.py" in dependencies.of("measure_variant.py", "gpu")
-    assert "scripts/warpbook/harness/gpu.py" not in dependencies.of("measure_variant.py", "cpu")
+    assert "scripts/warpbook/harness/gpu_bench.py" in code_dependencies.inputs_for("measure_variant.py", "gpu")
+    assert "scripts/warpbook/harness/gpu_bench.py" not in code_dependencies.inputs_for("measure_variant.py", "cpu")
 
 
 def test_a_change_in_how_whole_networks_are_read_measures_no_variant_of_a_layer_again():
-    module = "scripts/warpbook/implementations.py"
-    assert module in dependencies.of("count_network.py", "gpu")
+    module = "scripts/warpbook/kernels/whole_networks.py"
+    assert module in code_dependencies.inputs_for("count_network.py", "gpu")
     layers = ("check_variant.py", "measure_variant.py", "run_program.py", "count_variant.py", "trace_program.py")
-    assert not [program for program in layers if module in dependencies.of(program, "gpu")]
+    assert not [program for program in layers if module in code_dependencies.inputs_for(program, "gpu")]
 
 
 def test_every_data_file_beside_the_code_is_somebody_s_dependency():
@@ -127,11 +130,11 @@ def test_every_data_file_beside_the_code_is_somebody_s_dependency():
         for path in (PROJECT / "scripts" / "warpbook").rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
     }
-    assert data <= set().union(*(dependencies.of(program, presenting=True) for program in STARTS))
+    assert data <= set().union(*(code_dependencies.inputs_for(program, presenting=True) for program in STARTS))
 
 
 def test_columns_are_names_and_types_without_meanings():
-    decided = dependencies.columns(tables.SANITIZER)[tables.SANITIZER.name]
+    decided = code_dependencies.columns(tables.SANITIZER)[tables.SANITIZER.name]
     assert decided["variant"] == "string"
     assert list(decided) == list(tables.SANITIZER.columns)
     assert not any("stem of" in str(value) for value in decided.values())

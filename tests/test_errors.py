@@ -5,11 +5,11 @@ import re
 import pandas as pd
 import pytest
 
-from warpbook import precision_table, runs
 from warpbook.harness import precision
 from warpbook.report import figures
 from warpbook.report.views import executive
 from warpbook.report.views.supplement import correctness
+from warpbook.runs import catalog, tables
 
 RATIOS = {
     "direct": 1.0,
@@ -40,8 +40,8 @@ def frame(tmp_path):
     rows = [row for name, ratio in RATIOS.items() for row in rows_of(name, ratio)]
     unsupported = {**rows[0], "variant": "register_tiled_gemm", "inputs": "", "rel_l2_err": None, "fp32_class": False}
     rows.append({**unsupported, "direct_rel_l2_err": None, "status": "unsupported", "reason": "K = 9 exceeds 7"})
-    precision_table.PRECISION.write(rows, tmp_path / "precision.csv")
-    return precision_table.PRECISION.read(tmp_path / "precision.csv")
+    tables.PRECISION.write(rows, tmp_path / "precision.csv")
+    return tables.PRECISION.read(tmp_path / "precision.csv")
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def with_errors(evidence_of, newest_archive):
     def make(frame: pd.DataFrame):
         made = evidence_of(newest_archive)
         run = made.gpu_run
-        loaded = {**run.loaded, precision_table.PRECISION.name: frame}
-        made.gpu_run = made.local = runs.Run(run.path, run.record, loaded)
+        loaded = {**run.loaded, tables.PRECISION.name: frame}
+        made.gpu_run = made.local = catalog.Run(run.path, run.record, loaded)
         return made
 
     return make
@@ -90,7 +90,7 @@ def test_outputs_that_are_no_numbers_have_no_ratio(with_errors, frame):
 
 
 def test_the_chart_has_a_line_and_a_name_for_each_variant_and_the_limit(with_errors, frame):
-    drawn = figures.errors.over_length(with_errors(frame))
+    drawn = figures.error_plots.over_length(with_errors(frame))
     assert set(re.findall(r">(\w+)</text>", drawn)) >= {*RATIOS}
     assert "2 × direct</text>" in drawn
     assert "register_tiled_gemm" not in drawn
@@ -101,7 +101,7 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
     frame.loc[exact, ["rel_l2_err", "direct_rel_l2_err"]] = 0.0
     errors = with_errors(frame).checks.errors
     assert (errors.ratio[errors.products == 1] == 1).all()
-    assert "Relative L2 error</text>" in figures.errors.over_length(with_errors(frame))
+    assert "Relative L2 error</text>" in figures.error_plots.over_length(with_errors(frame))
 
 
 def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):

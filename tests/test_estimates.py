@@ -3,21 +3,21 @@ import math
 import numpy as np
 import pytest
 
-from warpbook import estimates
-from warpbook.estimates import Estimate
+from warpbook.common import statistics
+from warpbook.common.statistics import Estimate
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 6, 10, 30, 200])
 @pytest.mark.parametrize("distribution", ["lognormal", "exponential"])
 def test_intervals_cover_the_true_median_about_as_often_as_they_say(n, distribution):
     generator = np.random.default_rng(n)
-    if distribution == "exponential" and n < estimates.SMALLEST_RANKED:
+    if distribution == "exponential" and n < statistics.SMALLEST_RANKED:
         pytest.skip("Student's interval on the logarithms supposes their normality")
     draw = {
         "lognormal": lambda: np.exp(generator.normal(0, 0.1, n)),
         "exponential": lambda: generator.exponential(1, n) / math.log(2),
     }[distribution]
-    found = [estimates.median(draw()) for _ in range(2000)]
+    found = [statistics.median(draw()) for _ in range(2000)]
     covered = np.mean([estimate.low <= 1 <= estimate.high for estimate in found])
     assert 0.94 <= covered <= 0.995
 
@@ -25,58 +25,58 @@ def test_intervals_cover_the_true_median_about_as_often_as_they_say(n, distribut
 @pytest.mark.parametrize(("n", "ranks"), [(6, (0, 5)), (9, (1, 7)), (20, (5, 14)), (100, (39, 60))])
 def test_order_statistics_are_those_of_the_tables(n, ranks):
     # David and Nagaraja, Order Statistics; the same as R's quantile intervals.
-    estimate = estimates.median(np.arange(1.0, n + 1))
+    estimate = statistics.median(np.arange(1.0, n + 1))
     assert (estimate.low, estimate.high) == (ranks[0] + 1, ranks[1] + 1)
 
 
 def test_a_single_sample_has_no_interval():
-    estimate = estimates.median(np.array([3.0]))
+    estimate = statistics.median(np.array([3.0]))
     assert estimate.value == 3.0
     assert math.isnan(estimate.low)
     assert estimate.relative_noise == math.inf
 
 
 def test_no_samples_give_no_estimate():
-    assert estimates.median(np.array([])).n == 0
+    assert statistics.median(np.array([])).n == 0
 
 
 def test_more_samples_than_floats_can_count_still_give_an_interval():
-    estimate = estimates.median(np.arange(1.0, 5001.0))
+    estimate = statistics.median(np.arange(1.0, 5001.0))
     assert 2420 < estimate.low < 2440
     assert 2560 < estimate.high < 2580
 
 
 def test_a_drift_that_both_sides_saw_leaves_a_paired_ratio_alone():
     drift = np.linspace(1, 2, 40)
-    paired = estimates.paired_ratio(3 * drift, 2 * drift)
-    unpaired = estimates.unpaired_ratio(3 * drift, 2 * drift)
+    paired = statistics.paired_ratio(3 * drift, 2 * drift)
+    unpaired = statistics.unpaired_ratio(3 * drift, 2 * drift)
     assert paired == Estimate(1.5, 1.5, 1.5, 40)
     assert unpaired.high - unpaired.low > 0.2
 
 
 def test_the_interval_of_an_unpaired_ratio_is_narrower_than_that_of_neither_median():
     sure, unsure = np.full(14, 2.0), np.array([*np.linspace(3.99, 4.01, 10), 4.2, 4.3, 4.4, 4.5])
-    known = estimates.median(unsure)
-    over = estimates.unpaired_ratio(unsure, sure)
+    known = statistics.median(unsure)
+    over = statistics.unpaired_ratio(unsure, sure)
     assert (over.value, over.low, over.high, over.n) == pytest.approx(
         (known.value / 2, known.low / 2, known.high / 2, 14)
     )
-    under = estimates.unpaired_ratio(sure, unsure)
+    under = statistics.unpaired_ratio(sure, unsure)
     assert (under.low, under.high) == pytest.approx((2 / known.high, 2 / known.low))
-    both = estimates.unpaired_ratio(unsure, unsure)
+    both = statistics.unpaired_ratio(unsure, unsure)
     assert both.relative_noise > known.relative_noise
-    assert math.isnan(estimates.unpaired_ratio(sure[:1], unsure).low)
+    assert math.isnan(statistics.unpaired_ratio(sure[:1], unsure).low)
 
 
 def test_ratio_of_sums_weighs_each_layer_by_its_time():
     short, long = np.full(10, 1.0), np.full(10, 9.0)
-    ratio = estimates.ratio_of_sums([2 * short, long], [short, long], paired=True)
+    ratio = statistics.ratio_of_sums([2 * short, long], [short, long], paired=True)
     assert ratio.value == pytest.approx(1.1)
 
 
 def test_the_same_samples_give_the_same_interval():
     samples = [np.random.default_rng(1).normal(5, 1, 30)]
-    assert estimates.sum_of_medians(samples) == estimates.sum_of_medians(samples)
+    assert statistics.sum_of_medians(samples) == statistics.sum_of_medians(samples)
 
 
 @pytest.mark.parametrize(
@@ -92,38 +92,38 @@ def test_the_same_samples_give_the_same_interval():
     ],
 )
 def test_verdicts_follow_from_the_interval(low, high, expected):
-    assert estimates.verdict(Estimate(1.0, low, high, 10), same_within=0.01) == expected
+    assert statistics.verdict(Estimate(1.0, low, high, 10), same_within=0.01) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.96, "slower"), (0.995, "same"), (1.01, "same"), (1.05, "faster")])
 def test_so_many_samples_more_decide_and_few_less_do_not(value, expected):
     def verdict(samples):
         half = 0.04 * (50 / samples) ** 0.5
-        return estimates.verdict(Estimate(value, value - half, value + half, samples), 0.02, 0.03)
+        return statistics.verdict(Estimate(value, value - half, value + half, samples), 0.02, 0.03)
 
     assert verdict(50) == "ambiguous"
-    needed = estimates.samples_deciding(Estimate(value, value - 0.04, value + 0.04, 50), 0.02, 0.03)
+    needed = statistics.samples_deciding(Estimate(value, value - 0.04, value + 0.04, 50), 0.02, 0.03)
     assert (verdict(needed - 5), verdict(needed + 1)) == ("ambiguous", expected)
 
 
 @pytest.mark.parametrize("value", [0.975, 1.025])
 def test_no_number_of_samples_decides_where_runs_of_the_same_code_differ_as_much(value):
-    assert estimates.samples_deciding(Estimate(value, value - 0.01, value + 0.01, 50), 0.02, 0.03) is None
+    assert statistics.samples_deciding(Estimate(value, value - 0.01, value + 0.01, 50), 0.02, 0.03) is None
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.995, 1.1), (0.9, 0.995)])
 def test_an_interval_that_ends_at_its_value_narrows_from_the_other_side_alone(low, high):
-    assert estimates.samples_deciding(Estimate(0.995, low, high, 10), 0.02, 0.03) > 10
+    assert statistics.samples_deciding(Estimate(0.995, low, high, 10), 0.02, 0.03) > 10
 
 
 def test_a_sum_of_short_series_is_no_surer_than_its_parts():
     series = [np.array([10.0, 11.0, 9.0]), np.array([20.0, 19.0, 21.0])]
-    parts = [estimates.median(samples) for samples in series]
-    whole = estimates.sum_of_medians(series)
+    parts = [statistics.median(samples) for samples in series]
+    whole = statistics.sum_of_medians(series)
     half = (whole.high - whole.low) / 2
     least = max((part.high - part.low) / 2 for part in parts)
     assert least < half < sum((part.high - part.low) / 2 for part in parts)
-    ratio = estimates.unpaired_ratio(*series)
+    ratio = statistics.unpaired_ratio(*series)
     assert ratio.relative_noise > max(part.relative_noise for part in parts)
 
 
@@ -131,8 +131,8 @@ def test_a_paired_ratio_of_sums_of_few_rounds_is_no_surer_than_that_of_its_large
     bases = [np.array([10.0, 10.2]), np.array([100.0, 101.0])]
     speedups = [np.array([1.5, 1.6]), np.array([2.0, 2.08])]
     variants = [base / speedup for base, speedup in zip(bases, speedups, strict=True)]
-    whole = estimates.ratio_of_sums(bases, variants, paired=True)
-    largest = estimates.paired_ratio(bases[1], variants[1])
+    whole = statistics.ratio_of_sums(bases, variants, paired=True)
+    largest = statistics.paired_ratio(bases[1], variants[1])
     assert largest.low < 2 < largest.high
     assert whole.low < whole.value < whole.high
     assert whole.relative_noise > 0.5 * largest.relative_noise
@@ -143,6 +143,6 @@ def test_a_paired_ratio_of_sums_of_few_rounds_is_no_surer_than_that_of_its_large
 )
 def test_a_ratio_taken_apart_agrees_with_a_paired_one_within_its_interval_or_two_per_cent(value, agrees):
     paired, apart = Estimate(1.0, 0.99, 1.05, 9), Estimate(value, value, value, 9)
-    assert estimates.agree(paired, apart) is agrees
+    assert statistics.agree(paired, apart) is agrees
     alone = Estimate(1.0, math.nan, math.nan, 1)
-    assert estimates.agree(alone, apart) is (abs(value - 1) <= 0.02)
+    assert statistics.agree(alone, apart) is (abs(value - 1) <= 0.02)

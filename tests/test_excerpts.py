@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from warpbook import variants
+from warpbook.kernels import variants
 from warpbook.report import excerpts
 from warpbook.report.excerpts import ADDED, GAP, MOST_LINES, REMOVED
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-from warpbook import runs, units
-from warpbook.estimates import Estimate
+from warpbook.common import units
+from warpbook.common.statistics import Estimate
 from warpbook.report import figures
 from warpbook.report.views import executive
+from warpbook.runs import catalog
 
 
 def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev, monkeypatch, opened, newest_archive):
@@ -18,7 +19,9 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
     earlier = replace(opened(newest_archive))  # another object than the run that the report is of
     compared = SimpleNamespace(obstacles={}, moved=moved)
     monkeypatch.setattr(
-        runs, "of_its_model_before", lambda run, network: [earlier] if run is ev.gpu_run and network == "fa18" else []
+        catalog,
+        "of_its_model_before",
+        lambda run, network: [earlier] if run is ev.gpu_run and network == "fa18" else [],
     )
     monkeypatch.setattr(
         executive, "Comparison", lambda base, head, _: compared if base is earlier and head is ev.gpu_run else None
@@ -30,7 +33,7 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
 
 def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkeypatch, opened):
     model, ended = ev.gpu_run.gpu["name"], ev.gpu_run.record["ended"]
-    before = [run for run in map(opened, runs.archived()) if run.gpu and run.record["ended"] < ended]
+    before = [run for run in map(opened, catalog.archived()) if run.gpu and run.record["ended"] < ended]
     assert any(run.gpu["name"] != model for run in before)
     compared = []
 
@@ -47,11 +50,11 @@ def test_a_kernel_that_is_ahead_of_the_best_on_one_layer_is_named_with_it(ev, ev
     (ahead,) = executive.view(ev).ahead
     assert (ahead.layer, ahead.name, ev.ranking.best.name) == ("conv2", "split_reuse", "split_fp16")
     assert units.time(ev.times.op("split_reuse", "conv2", ev.largest).value) in str(ahead.time)
-    assert "split_reuse" in figures.times.op_times(ev)
+    assert "split_reuse" in figures.time_plots.op_times(ev)
     changed = evidence_of(newest_archive)
     changed.ranking.ahead = {}
     assert executive.view(changed).ahead == ()
-    assert "split_reuse" not in figures.times.op_times(changed)
+    assert "split_reuse" not in figures.time_plots.op_times(changed)
 
 
 def test_a_library_that_takes_less_on_one_layer_than_the_fastest_of_all_is_named_there(ev, evidence_of, newest_archive):

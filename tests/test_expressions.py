@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from warpbook import expressions
+from warpbook.kernels import expressions
 
 NAMES = {"N": 10, "K": 5, "H_out": 60, "W_out": 49, "TILE": 16}
 

@@ -20,8 +20,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from warpbook import config, variants
-from warpbook.files import PROJECT, sha256
+from warpbook.common.files import PROJECT, sha256
+from warpbook.config import settings
+from warpbook.kernels import variants
 
 WRITES = int(os.environ.get("CHAOS_WRITES", "4"))  # of each program
 LAST_WRITE = 200
@@ -32,7 +33,7 @@ STUDY = {
     "gpu": "none",
     "architectures": ["sm_90"],
     "report": {"title": "A tiny study", "authors": ["Somebody"]},
-    "networks": yaml.safe_load(config.FILE.read_text())["networks"],
+    "networks": yaml.safe_load(settings.FILE.read_text())["networks"],
     "measuring": {
         "relative_noise": 0.5,
         "same_within": 0.01,
@@ -56,7 +57,7 @@ CHECKED = f"{PARTS}/correctness/cpu/fa17/im2col_blas.csv"
 TIMED = f"{PARTS}/samples/cpu/fa17/im2col_blas.csv.gz"
 RUN_AS_A_WHOLE = f"{PARTS}/programs/cpu/fa17/im2col_blas.csv"
 ON_THE_CPU = ["--network", "fa17", "--variant", "im2col_blas"]
-RECORDED = config.load(STUDY, list(variants.discover())).recorded
+RECORDED = settings.load(STUDY, list(variants.discover())).recorded
 POLICY = json.dumps(STUDY["measuring"])
 
 OUTPUTS = ("--out", "--html", "--pdf", "--markdown")

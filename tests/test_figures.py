@@ -9,12 +9,12 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from warpbook import spans
-from warpbook.estimates import Estimate
+from warpbook.common import intervals
+from warpbook.common.statistics import Estimate
 from warpbook.report import figures, rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.figures import labels, vector
-from warpbook.report.views import cells
+from warpbook.report.figures import labels, svg_drawing
+from warpbook.report.views import cell_markup
 
 
 def speedup(value, low, high, paired=True, verdict="faster"):
@@ -22,26 +22,26 @@ def speedup(value, low, high, paired=True, verdict="faster"):
 
 
 def test_spans_too_close_to_tell_apart_become_one():
-    assert spans.merged([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
-    assert spans.merged([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
+    assert intervals.merged([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
+    assert intervals.merged([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
 
 
 def test_an_interval_s_axis_holds_every_interval_and_1():
-    low, high = figures.intervals.interval_span([speedup(2.0, 1.8, 2.2), speedup(3.0, 2.9, 3.4)])
+    low, high = figures.ratio_plots.interval_span([speedup(2.0, 1.8, 2.2), speedup(3.0, 2.9, 3.4)])
     assert low < 1 < 3.4 < high
-    low, high = figures.intervals.interval_span([speedup(0.5, float("nan"), float("nan"))])
+    low, high = figures.ratio_plots.interval_span([speedup(0.5, float("nan"), float("nan"))])
     assert low < 0.5 < 1 < high
 
 
 def test_an_interval_is_drawn_at_its_place_on_a_logarithmic_axis():
-    svg = figures.intervals.interval(speedup(2.0, 1.0, 4.0), (1.0, 4.0), 0.01)
+    svg = figures.ratio_plots.interval(speedup(2.0, 1.0, 4.0), (1.0, 4.0), 0.01)
     assert 'cx="60.0"' in svg  # the middle of 120
     assert "M0.0 5H120.0" in svg
 
 
 @pytest.mark.parametrize(("paired", "inside"), [(True, "#1f7a4d"), (False, "white")])
 def test_the_marker_of_a_ratio_that_is_not_paired_is_hollow(paired, inside):
-    svg = figures.intervals.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
+    svg = figures.ratio_plots.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
     assert re.search(r'<circle [^>]*fill="([^"]+)"', svg).group(1) == inside
 
 
@@ -49,7 +49,7 @@ def test_words_of_a_chart_are_text_that_begins_where_it_was_measured_to():
     figure = Figure(figsize=(2, 1))
     figure.text(0.5, 0.25, "µs < 1", size=8, weight=600, color="#0b5cad")
     figure.text(0.5, 0.5, "up", size=8, rotation=90, ha="right")
-    drawn = ElementTree.fromstring(vector.svg(figure))
+    drawn = ElementTree.fromstring(svg_drawing.svg(figure))
     assert drawn.attrib["font-family"] == "IBM Plex Sans"
     words, up = drawn.iter("{http://www.w3.org/2000/svg}text")
     assert (words.text, words.attrib["fill"], words.attrib["font-weight"]) == ("µs < 1", "#0b5cad", "600")
@@ -60,7 +60,7 @@ def test_words_of_a_chart_are_text_that_begins_where_it_was_measured_to():
 def test_a_chart_has_attributes_for_styles_and_each_marker_where_it_stands():
     figure = Figure(figsize=(1, 1))
     figure.add_axes((0, 0, 1, 1)).plot([0, 1, 2], [0, 1, 2], "s-", color="#0b5cad", linewidth=1.25)
-    svg = vector.svg(figure)
+    svg = svg_drawing.svg(figure)
     drawn = ElementTree.fromstring(svg)
     assert drawn.attrib["stroke-linejoin"] == "round"
     paths = [one.attrib for one in drawn.iter("{http://www.w3.org/2000/svg}path")]
@@ -71,7 +71,7 @@ def test_a_chart_has_attributes_for_styles_and_each_marker_where_it_stands():
 
 def test_in_a_page_for_browsers_a_chart_is_an_element_with_its_words_and_ids_of_its_own():
     svg = '<svg width="1pt"><path id="p1"/><use xlink:href="#p1" clip-path="url(#p1)"/><text>10</text></svg>'
-    picture = f'<img src="{cells.data_uri(svg)}" alt="Bars &amp; lines">'
+    picture = f'<img src="{cell_markup.data_uri(svg)}" alt="Bars &amp; lines">'
     page = rendering.standalone(f'<figure id="one">{picture}</figure><td>{picture}</td>')
     assert '<figure id="one"><svg role="img" aria-label="Bars &amp; lines" width="1pt"><path id="one-p1"/>' in page
     assert '<use xlink:href="#one-p1" clip-path="url(#one-p1)"/><text>10</text></svg></figure>' in page
@@ -87,7 +87,7 @@ def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, newes
     copies["end_ns"] = copies.start_ns + 500
     many = pd.concat([frame, copies], ignore_index=True)
     monkeypatch.setitem(ev.profiles.traced, (ev.profiles.tracer, ev.ranking.naive.name, ev.largest), many)
-    assert len(figures.traces.timeline(ev, ev.ranking.naive, ev.largest)) < 400_000
+    assert len(figures.timelines.timeline(ev, ev.ranking.naive, ev.largest)) < 400_000
 
 
 def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
@@ -111,7 +111,7 @@ def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
 
 def test_the_names_at_the_ends_of_lines_lie_within_their_chart_and_apart(ev):
     for variant in ev.ranking.measured("gpu", peers=False):
-        svg = figures.gains.speedup_by_layer(ev, variant) if variant.header.builds_on else ""
+        svg = figures.speedup_plots.speedup_by_layer(ev, variant) if variant.header.builds_on else ""
         heights = [
             float(re.search(rf"translate\([\d.]+ ([\d.]+)\)[^>]*>{name}<", svg)[1])
             for name in (ev.layer_names if svg else [])

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from warpbook import locks
-from warpbook.errors import UserError
-from warpbook.files import PROJECT, written_whole
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT, written_whole
+from warpbook.machine import locks
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -49,7 +49,7 @@ def test_a_file_beyond_the_size_limit_of_the_process_is_not_left_half_written(tm
     # The kernel refuses the write as it does on a full disk or quota.
     script = (
         "import resource, signal, sys; sys.path.insert(0, 'scripts')\n"
-        "from warpbook import tables\n"
+        "from warpbook.runs import tables\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "row = {n: ('x' * 200 if c.dtype == 'string' else 1) for n, c in tables.BUILDS.columns.items()}\n"
@@ -63,7 +63,7 @@ def test_a_file_beyond_the_size_limit_of_the_process_is_not_left_half_written(tm
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     killed = (
-        "import os; from warpbook.files import written_whole\n"
+        "import os; from warpbook.common.files import written_whole\n"
         f"with written_whole({str(tmp_path / 'out.csv')!r}) as temporary:\n"
         "    temporary.write_text('half'); os.kill(os.getpid(), 9)\n"
     )

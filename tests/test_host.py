@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warpbook import networks, tables, variants, weights
-from warpbook.errors import UserError
-from warpbook.harness import building, checking, host, inference, sandbox
+from warpbook.common.errors import UserError
+from warpbook.harness import building, checking, cpp_compiler, inference, sandbox
 from warpbook.harness.bench import CpuBench
 from warpbook.harness.isolated import IsolatedBench
-from warpbook.networks import ConvLayer
+from warpbook.kernels import variants
+from warpbook.problems import networks, weights
+from warpbook.problems.networks import ConvLayer
+from warpbook.runs import tables
 
-pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C++ compiler here")
+pytestmark = pytest.mark.skipif(cpp_compiler.compiler() is None, reason="there is no C++ compiler here")
 
 LAYER = ConvLayer("odd", 3, 19, 23, 5, 4)
 SIGNATURE = "(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)"
@@ -39,7 +41,7 @@ extern "C" void conv_forward{SIGNATURE}
 @pytest.fixture(autouse=True)
 def libraries(monkeypatch, tmp_path) -> Path:
     """The folder of the libraries that a test makes."""
-    monkeypatch.setattr(host, "LIBRARIES", tmp_path / "libraries")
+    monkeypatch.setattr(cpp_compiler, "LIBRARIES", tmp_path / "libraries")
     return tmp_path / "libraries"
 
 
@@ -107,8 +109,8 @@ def test_a_build_is_a_row_with_compiler_options_and_no_registers(cpp_variant, tm
     variant = cpp_variant(header="constants: {TILE: 7}")
     building.build_all(variant, ["sm_80", "sm_90"], tmp_path / "built")
     (row,) = tables.BUILDS.rows(tmp_path / "built" / "builds.csv")
-    assert (row["ok"], row["arch"], row["kernel"]) == (True, host.architecture(), "conv_forward")
-    assert row["compiler"] == host.compiler_version() != ""
+    assert (row["ok"], row["arch"], row["kernel"]) == (True, cpp_compiler.architecture(), "conv_forward")
+    assert row["compiler"] == cpp_compiler.compiler_version() != ""
     assert row["options"] == building.options_of(variant, row["arch"])
     assert row["options"].endswith(" -DTILE=7")
     assert row["source_sha256"] == variant.source_sha256
@@ -117,20 +119,22 @@ def test_a_build_is_a_row_with_compiler_options_and_no_registers(cpp_variant, tm
 def test_a_library_is_kept_until_source_constants_options_or_compiler_change(
     cpp_variant, libraries, monkeypatch, tmp_path
 ):
-    first = host.library(cpp_variant(header="title: One"), sandboxed=False)
+    first = cpp_compiler.library(cpp_variant(header="title: One"), sandboxed=False)
     made = first.stat().st_mtime_ns
-    assert host.library(cpp_variant(header="title: Another"), sandboxed=False) == first
+    assert cpp_compiler.library(cpp_variant(header="title: Another"), sandboxed=False) == first
     assert first.stat().st_mtime_ns == made
     other = tmp_path / "other-compiler"
-    other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "of tomorrow 99.1.0" || exec {host.compiler()} "$@"\n')
+    other.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "of tomorrow 99.1.0" || exec {cpp_compiler.compiler()} "$@"\n'
+    )
     other.chmod(0o755)
-    host.library(cpp_variant(RIGHT + "\n"), sandboxed=False)
-    host.library(cpp_variant(header="constants: {TILE: 7}"), sandboxed=False)
+    cpp_compiler.library(cpp_variant(RIGHT + "\n"), sandboxed=False)
+    cpp_compiler.library(cpp_variant(header="constants: {TILE: 7}"), sandboxed=False)
     monkeypatch.setenv("CXX", str(other))
-    assert host.compiler_version() == "other-compiler 99.1.0"
-    host.library(cpp_variant(header="title: One"), sandboxed=False)
-    monkeypatch.setattr(host, "OPTIONS", (*host.OPTIONS, "-g"))
-    host.library(cpp_variant(header="title: One"), sandboxed=False)
+    assert cpp_compiler.compiler_version() == "other-compiler 99.1.0"
+    cpp_compiler.library(cpp_variant(header="title: One"), sandboxed=False)
+    monkeypatch.setattr(cpp_compiler, "OPTIONS", (*cpp_compiler.OPTIONS, "-g"))
+    cpp_compiler.library(cpp_variant(header="title: One"), sandboxed=False)
     assert len(list(libraries.iterdir())) == 5
 
 
@@ -142,9 +146,9 @@ def test_cpp_reads_and_writes_nothing_outside_its_sandbox(sandboxed, cpp_variant
     included = cpp_variant(f'#include "{letter}"\n{RIGHT}')
     if sandboxed:
         with pytest.raises(UserError, match="No such file"):
-            host.library(included, sandboxed)
+            cpp_compiler.library(included, sandboxed)
     else:
-        host.library(included, sandboxed)
+        cpp_compiler.library(included, sandboxed)
     writes = f'static int written = std::system("echo > {mark}");\n'
     variant = cpp_variant(f"#include <cstdlib>\n{writes}{RIGHT}")
     rows = checking.check_layer(IsolatedBench(variant, sandboxed), variant, LAYER, 1)
@@ -154,7 +158,7 @@ def test_cpp_reads_and_writes_nothing_outside_its_sandbox(sandboxed, cpp_variant
 
 def test_a_compiler_that_is_asked_for_too_much_is_ended(cpp_variant):
     with pytest.raises(UserError, match=r"mine does not compile: .*(memory|Killed|killed)"):
-        host.library(cpp_variant('#include "/dev/zero"\n'), sandboxed=False)
+        cpp_compiler.library(cpp_variant('#include "/dev/zero"\n'), sandboxed=False)
 
 
 @pytest.mark.parametrize(

@@ -8,29 +8,31 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from warpbook.harness import hosted, pages  # noqa: E402
+from warpbook.harness import host_to_host, pinned_memory  # noqa: E402
 
 
 @pytest.mark.parametrize("images", [1, 10, 527, 528, 529, 1000, 5000, 10_000, 60_000])
 @pytest.mark.parametrize("multiprocessors", [14, 84, 132])
-@pytest.mark.parametrize("shares", hosted.SHARES, ids=str)
+@pytest.mark.parametrize("shares", host_to_host.SHARES, ids=str)
 def test_chunks_hold_every_image_and_all_but_the_last_fill_the_device(images, multiprocessors, shares):
-    sizes = hosted.chunks_of(images, shares, multiprocessors)
+    sizes = host_to_host.chunks_of(images, shares, multiprocessors)
     assert sum(sizes) == images
     assert all(size > 0 for size in sizes)
     assert len(sizes) <= len(shares)
-    assert all(size % (hosted.BLOCKS * multiprocessors) == 0 for size in sizes[:-1])
+    assert all(size % (host_to_host.BLOCKS * multiprocessors) == 0 for size in sizes[:-1])
 
 
 def test_images_that_fill_the_device_once_go_in_one_chunk():
-    assert [hosted.chunks_of(528, shares, 132) for shares in hosted.SHARES] == [[528]] * len(hosted.SHARES)
+    assert [host_to_host.chunks_of(528, shares, 132) for shares in host_to_host.SHARES] == [[528]] * len(
+        host_to_host.SHARES
+    )
 
 
 def test_ten_thousand_images_on_132_multiprocessors_begin_and_end_with_small_chunks_or_grow():
-    *_, growing, many, ending = hosted.SHARES
-    assert hosted.chunks_of(10_000, growing, 132) == [528, 1056, 1584, 2112, 2640, 2080]
-    assert hosted.chunks_of(10_000, many, 132) == [528, 1056, 1056, 1584, 1584, 2112, 1584, 496]
-    assert hosted.chunks_of(10_000, ending, 132) == [528, 1056, 1584, 2112, 2112, 1584, 1024]
+    *_, growing, many, ending = host_to_host.SHARES
+    assert host_to_host.chunks_of(10_000, growing, 132) == [528, 1056, 1584, 2112, 2640, 2080]
+    assert host_to_host.chunks_of(10_000, many, 132) == [528, 1056, 1056, 1584, 1584, 2112, 1584, 496]
+    assert host_to_host.chunks_of(10_000, ending, 132) == [528, 1056, 1584, 2112, 2112, 1584, 1024]
 
 
 def is_mapped(address):
@@ -44,9 +46,9 @@ def is_mapped(address):
 def test_memory_is_locked_as_a_whole_and_unlocked_before_it_is_unmapped(monkeypatch, shape):
     gc.collect()  # what earlier tests left is unlocked by the driver
     locked, unlocked = {}, []
-    monkeypatch.setattr(pages, "hostRegister", lambda address, count, flags: locked.update({address: count}))
-    monkeypatch.setattr(pages, "hostUnregister", lambda address: unlocked.append((address, is_mapped(address))))
-    array = pages.page_locked(shape, np.float32)
+    monkeypatch.setattr(pinned_memory, "hostRegister", lambda address, count, flags: locked.update({address: count}))
+    monkeypatch.setattr(pinned_memory, "hostUnregister", lambda address: unlocked.append((address, is_mapped(address))))
+    array = pinned_memory.page_locked(shape, np.float32)
     assert array.shape == shape and array.dtype == np.float32 and not array.any()
     assert locked[array.ctypes.data] >= array.nbytes
     address, part = array.ctypes.data, array.reshape(-1)[:1]
@@ -60,20 +62,20 @@ def test_memory_is_locked_as_a_whole_and_unlocked_before_it_is_unmapped(monkeypa
 
 @pytest.mark.gpu
 def test_the_driver_takes_the_memory_for_page_locked():
-    array = pages.page_locked((5_000_000,))
+    array = pinned_memory.page_locked((5_000_000,))
     array[...] = np.arange(array.size) % 251
     attributes = cupy.cuda.runtime.pointerGetAttributes(array.ctypes.data)
     assert attributes.type == cupy.cuda.runtime.memoryTypeHost
-    on_device, back = cupy.asarray(array), pages.page_locked(array.shape)
+    on_device, back = cupy.asarray(array), pinned_memory.page_locked(array.shape)
     on_device.get(out=back)
     assert np.array_equal(back, array)
 
 
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this kernel has no huge pages")
 def test_the_memory_is_asked_for_in_huge_pages(monkeypatch):
-    monkeypatch.setattr(pages, "hostRegister", lambda *_: None)
-    monkeypatch.setattr(pages, "hostUnregister", lambda _: None)
-    address = pages.page_locked((8 << 20,)).ctypes
+    monkeypatch.setattr(pinned_memory, "hostRegister", lambda *_: None)
+    monkeypatch.setattr(pinned_memory, "hostUnregister", lambda _: None)
+    address = pinned_memory.page_locked((8 << 20,)).ctypes
     with open("/proc/self/smaps") as maps:
         lines = maps.read().splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith(f"{address.data:x}-"))

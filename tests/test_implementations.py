@@ -6,10 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from warpbook import data, implementations, networks, reference, variants, weights
-from warpbook.harness import building
-from warpbook.headers import Header
-from warpbook.layers import ConvLayer
+from warpbook.harness import building, reference
+from warpbook.kernels import variants, whole_networks
+from warpbook.kernels.headers import Header
+from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.layers import ConvLayer
 
 BUILT_IN = ["fa17", "fa18", "sp19", "fa19", "ece408"]
 
@@ -19,7 +20,7 @@ def launcher(monkeypatch):
     """A launcher of kernels/networks with NumPy in CuPy's place."""
 
     def imported(name):
-        module = implementations.read(name).module
+        module = whole_networks.read(name).module
         monkeypatch.setattr(module, "cupy", np)
         return module
 
@@ -33,7 +34,7 @@ def changed(path, old, new):
 
 
 def test_each_says_what_it_is_and_comes_after_what_it_builds_on():
-    found = implementations.discover()
+    found = whole_networks.discover()
     assert [one.problem for one in found.values()] == [""] * len(found)
     assert all(one.header.title and one.header.idea and one.header.expect for one in found.values())
     places = list(found)
@@ -43,7 +44,7 @@ def test_each_says_what_it_is_and_comes_after_what_it_builds_on():
 
 @pytest.mark.parametrize("name", ["one_by_one", "fused", "warpgroups"])
 def test_kernels_of_an_implementation_compile_with_what_they_include(name):
-    one = implementations.read(name)
+    one = whole_networks.read(name)
     arch = one.header.compiled_for("sm_90")
     options = building.compiler_options(arch, [f"-D{key}={value}" for key, value in one.constants.items()])
     cubin, log = building.compile_source(one.text, one.cuda_source.name, options)
@@ -59,39 +60,37 @@ def test_a_first_layer_of_many_maps_alone_is_for_warpgroups(launcher, network):
 
 
 def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
-    before = {name: implementations.read(name).source_sha256 for name in ("one_by_one", "fused", "folded")}
+    before = {name: whole_networks.read(name).source_sha256 for name in ("one_by_one", "fused", "folded")}
     changed(copied_networks / "fused.cu", "title:     Layers in one kernel", "title:     Layers together")
-    assert {name: implementations.read(name).source_sha256 for name in before} == before
+    assert {name: whole_networks.read(name).source_sha256 for name in before} == before
     changed(copied_networks / "fused.py", "MOST_CLASSES = 16", "MOST_CLASSES = 17")
-    after = {name: implementations.read(name).source_sha256 for name in before}
+    after = {name: whole_networks.read(name).source_sha256 for name in before}
     assert after["one_by_one"] == before["one_by_one"]
     assert after["fused"] != before["fused"] and after["folded"] != before["folded"]
     changed(copied_networks.parent / "split_fp16.cu", "#define TOP 14", "#define TOP 13")
-    assert implementations.read("one_by_one").source_sha256 != before["one_by_one"]
+    assert whole_networks.read("one_by_one").source_sha256 != before["one_by_one"]
 
 
 def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementation_s_own(copied_networks):
     included = variants.read("split_fp16").header.constants
-    assert included.items() <= implementations.read("fused").constants.items()
-    assert implementations.read("folded").constants == implementations.read("fused").constants
+    assert included.items() <= whole_networks.read("fused").constants.items()
+    assert whole_networks.read("folded").constants == whole_networks.read("fused").constants
     changed(copied_networks / "fused.cu", "constants: {", "constants: {LATER_4_THREADS: 64, ")
-    assert implementations.read("fused").constants["LATER_4_THREADS"] == 64
+    assert whole_networks.read("fused").constants["LATER_4_THREADS"] == 64
 
 
 def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied_networks, monkeypatch):
     (copied_networks / "mine.py").write_text('"""\ntitle: [\n"""\n')
     (copied_networks / "yours.py").write_text('"""\ntitle: Yours\n"""\nimport nothing_of_that_name\n')
-    found = implementations.discover()
+    found = whole_networks.discover()
     assert found["mine"].problem and not found["fused"].problem
-    with pytest.raises(
-        implementations.UserError, match=r"yours\.py: the launcher does not import: ModuleNotFoundError"
-    ):
+    with pytest.raises(whole_networks.UserError, match=r"yours\.py: the launcher does not import: ModuleNotFoundError"):
         found["yours"].unsupported(networks.find("fa18"), 10)
 
 
 @pytest.mark.parametrize("network", BUILT_IN)
 def test_the_fused_kernels_are_for_every_built_in_network(network):
-    assert implementations.read("fused").unsupported(networks.find(network), 10) == ""
+    assert whole_networks.read("fused").unsupported(networks.find(network), 10) == ""
 
 
 @pytest.mark.parametrize(
@@ -121,11 +120,11 @@ def test_the_fused_kernels_are_for_every_built_in_network(network):
 )
 def test_another_network_is_unsupported_with_the_reason(layers, reason):
     described = networks.Description.model_validate({"input": {"size": 64}, "layers": layers})
-    assert reason in implementations.read("fused").unsupported(networks.Network("mine", described), 10)
+    assert reason in whole_networks.read("fused").unsupported(networks.Network("mine", described), 10)
 
 
 def test_folding_wants_nothing_but_sums_between_convolution_and_matrix():
-    folded = implementations.read("folded")
+    folded = whole_networks.read("folded")
     assert [folded.unsupported(networks.find(name), 10) == "" for name in BUILT_IN] == [False, True, True, True, False]
 
 
@@ -178,7 +177,7 @@ def single_precision(network, parameters, images, rounded):
     """Scores in float32, every operand of a product passed through `rounded`."""
     from warpbook.harness import inference
 
-    x = data.entering(images, network, np.float32)
+    x = fashion_mnist.entering(images, network, np.float32)
     for step in network.steps:
         layer = step.layer
         if isinstance(layer, ConvLayer):
@@ -204,7 +203,7 @@ def tf32(values):
 def test_the_error_allowed_to_a_network_tells_single_precision_from_tf32(name):
     network = networks.find(name)
     parameters = weights.load(network, network.weight_sets[0])
-    images = data.load(network)[0][:20]
+    images = fashion_mnist.load(network)[0][:20]
     expected = reference.outputs(network, parameters, images)
 
     def error(rounded):
@@ -219,11 +218,11 @@ def test_the_error_allowed_to_a_network_tells_single_precision_from_tf32(name):
 
 
 def test_a_launcher_is_found_by_its_name_alone():
-    assert implementations.read("folded").module.fused is sys.modules["fused"]
+    assert whole_networks.read("folded").module.fused is sys.modules["fused"]
 
 
 def test_a_variant_called_like_a_library_does_not_hide_it_from_who_imported_a_launcher():
     before = list(sys.path)
-    assert implementations.read("one_by_one").module.split_fp16
+    assert whole_networks.read("one_by_one").module.split_fp16
     assert sys.path == before
     assert importlib.util.find_spec("onnxruntime").origin != str(variants.FOLDER / "onnxruntime.py")

@@ -12,13 +12,16 @@ import pytest
 import yaml
 from markupsafe import Markup
 
-from warpbook import config, plan, tables, variants
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.profiling import imported, importing
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
+from warpbook.kernels import variants
+from warpbook.profiling import imported_tables, importing
 from warpbook.report import rendering
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import imported as view
+from warpbook.report.views import imported_profiles as view
+from warpbook.runs import tables
+from warpbook.workflow import plan
 
 CAPTURED = PROJECT / "tests" / "data" / "profiles"
 PROGRAM = PROJECT / "scripts" / "import_profile.py"
@@ -63,9 +66,9 @@ def program_by_nsys(tmp_path_factory) -> Path:
 def ev(folder, newest_archive, opened) -> Evidence:
     """A machine without a GPU that cites no archived run: nothing is there but what was imported."""
     run = opened(newest_archive)
-    values = yaml.safe_load(config.FILE.read_text()) | {"gpu": "none"}
-    planned = plan.make(config.load(values, list(variants.discover())))
-    return Evidence(planned, "fa18", run, imported.of_study(folder))
+    values = yaml.safe_load(settings.FILE.read_text()) | {"gpu": "none"}
+    planned = plan.make(settings.load(values, list(variants.discover())))
+    return Evidence(planned, "fa18", run, imported_tables.of_study(folder))
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +121,13 @@ def test_with_nothing_but_imported_profiles_the_report_has_their_sections_and_th
 
 def test_a_report_without_imported_profiles_does_not_speak_of_them(ev):
     assert view.view(Evidence(ev.plan, "fa18", ev.local)) == ()
-    assert imported.of_study(Path("no/such/folder")) == ()
+    assert imported_tables.of_study(Path("no/such/folder")) == ()
 
 
 def test_an_import_replaces_what_was_imported_there_before(tmp_path):
     run_import(tmp_path, 10, CAPTURED / "nvprof_metrics.txt", device="")
     run_import(tmp_path, 10, CAPTURED / "nsys_stats.csv", device="")
-    (one,) = imported.of_study(tmp_path / "fa18")
+    (one,) = imported_tables.of_study(tmp_path / "fa18")
     assert [file.name for file in one.record.files] == ["nsys_stats.csv"]
     assert one.table(tables.COUNTERS).empty and not one.table(tables.SUMMARIES).empty
     assert one.record.device == ""
@@ -146,4 +149,4 @@ def test_a_damaged_record_is_named(tmp_path):
     (record,) = tmp_path.glob("fa18/*/imported.json")
     record.write_text(record.read_text().replace('"size":10', '"size":"ten"').replace('"size": 10', '"size": "ten"'))
     with pytest.raises(UserError, match=r"imported\.json is damaged: import the profile again"):
-        imported.of_study(tmp_path / "fa18")
+        imported_tables.of_study(tmp_path / "fa18")

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from warpbook import tables, units
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.profiling import importing, nvprof, schema
+from warpbook.common import units
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.profiling import importing, nvprof, profile_schema
+from warpbook.runs import tables
 
 CAPTURED = PROJECT / "tests" / "data" / "profiles"
 CONV = "conv_forward(const float *, const float *, float *, int, int, int, int, int, int)"
@@ -135,15 +136,15 @@ def test_rows_cut_off_from_their_header_are_refused_and_not_left_out(tmp_path, s
     ],
 )
 def test_times_are_read_exactly(text, ns):
-    assert schema.time_ns(text).whole() == ns
+    assert profile_schema.time_ns(text).whole() == ns
 
 
 @given(st.integers(1, 99_999), st.integers(0, 6))
 def test_a_time_that_nvprof_can_print_comes_back_as_it_was_printed(digits, power):
     ns = digits * 10**power
     printed = units.nvprof_time(ns)
-    assert schema.time_ns(printed).whole() == ns
-    assert units.nvprof_time(schema.time_ns(printed).whole()) == printed
+    assert profile_schema.time_ns(printed).whole() == ns
+    assert units.nvprof_time(profile_schema.time_ns(printed).whole()) == printed
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_a_time_that_nvprof_can_print_comes_back_as_it_was_printed(digits, power
     ],
 )
 def test_sizes_are_read_to_the_byte_or_left_empty_where_too_few_digits_are_printed(text, unit, kilo, expected):
-    assert schema.size_bytes(text, unit, kilo) == expected
+    assert profile_schema.size_bytes(text, unit, kilo) == expected
 
 
 # --- nvprof's console text ---------------------------------------------------------------------------------------
@@ -349,8 +350,8 @@ def test_a_database_gives_every_event_whole_and_nothing_else(databases, written_
     names = {1: "[CUDA memcpy HtoD]", 2: "[CUDA memcpy DtoH]", None: "[CUDA memset]", CONV: conv, POOL: POOL}
     expected = [("range", text, start, start + duration) for text, start, duration in written_ranges]
     for kind, what, start, duration, _ in written_events:
-        called = schema.clean(what) if kind == "call" else names[what]
-        what_kind = schema.kind_of(called, api=True) if kind == "call" else kinds[kind][what]
+        called = profile_schema.clean(what) if kind == "call" else names[what]
+        what_kind = profile_schema.kind_of(called, api=True) if kind == "call" else kinds[kind][what]
         expected.append((what_kind, called, start, start + duration))
     assert [(row["kind"], row["name"], row["start_ns"], row["end_ns"]) for row in events] == sorted(
         expected, key=lambda row: (row[2], row[0])
@@ -381,7 +382,7 @@ def test_sums_of_a_long_profile_equal_what_nsys_itself_prints(databases, monkeyp
 
 
 def test_a_long_trace_is_summarised_like_a_long_database(databases, monkeypatch):
-    monkeypatch.setattr("warpbook.profiling.schema.EVENTS_AT_MOST", 5)
+    monkeypatch.setattr("warpbook.profiling.profile_schema.EVENTS_AT_MOST", 5)
     trace = importing.read(CAPTURED / "nsys_cuda_gpu_trace.csv")
     assert trace.what.startswith("nsys stats, 8 events summarised")
     assert [(row["kind"], row["calls"], row["total_ns"]) for row in trace.summaries] == [

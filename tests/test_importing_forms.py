@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import variants
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.profiling import attribution, importing, schema
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.kernels import variants
+from warpbook.profiling import attribution, importing, profile_schema
 
 DATA = PROJECT / "tests" / "data" / "profiles"
 STATS_2020 = (DATA / "nsys_2020_profile_stats.txt").read_text()
@@ -29,7 +29,7 @@ def replaced(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def read(folder: Path, text: str) -> schema.Profile:
+def read(folder: Path, text: str) -> profile_schema.Profile:
     path = folder / "profile.txt"
     path.write_text(text)
     return importing.read(path)
@@ -205,7 +205,7 @@ def test_a_trace_whose_comma_can_be_either_is_refused(tmp_path):
 # --- ncu's console text ------------------------------------------------------------------------------------------
 
 
-def counted(profile: schema.Profile) -> list[tuple]:
+def counted(profile: profile_schema.Profile) -> list[tuple]:
     """(launch, kernel's name, metric, unit, value, launches) of each counter."""
     return [
         (row["launch"], row["kernel"].split("(")[0], row["metric"], row["unit"], row["value"], row["launches"])
@@ -355,9 +355,9 @@ def test_damaged_counters_of_nvprof_are_refused_with_their_line(tmp_path, text, 
 KNOWN = variants.discover()
 
 
-def kernels(*names: str, block: str = "") -> schema.Profile:
-    events = [schema.event("kernel", name, 0, 1, block=block) for name in names]
-    return schema.Profile("trace", "nsys", events=events)
+def kernels(*names: str, block: str = "") -> profile_schema.Profile:
+    events = [profile_schema.event("kernel", name, 0, 1, block=block) for name in names]
+    return profile_schema.Profile("trace", "nsys", events=events)
 
 
 @pytest.mark.parametrize(

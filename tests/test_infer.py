@@ -8,9 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from warpbook import devices, networks, variants, weights
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 from warpbook.harness import inference
+from warpbook.kernels import variants
+from warpbook.machine import cuda_devices
+from warpbook.problems import networks, weights
 
 
 def infer(*arguments):
@@ -79,7 +81,7 @@ def test_a_wrong_name_or_size_ends_with_status_2_and_one_line(arguments, words):
 
 
 def test_a_device_that_is_not_there_ends_with_status_2_and_one_line():
-    if isinstance(devices.probe(), devices.Device):
+    if isinstance(cuda_devices.probe(), cuda_devices.Device):
         pytest.skip("there is a GPU here")
     done = infer("--variant", "direct", "--device", "gpu", 10)
     assert done.returncode == 2
@@ -97,7 +99,7 @@ def test_ten_thousand_images_of_the_largest_network_need_little_memory():
         "import runpy; sys.path.insert(0, 'scripts')\n"
         "try: runpy.run_path('scripts/infer.py', run_name='__main__')\n"
         "except SystemExit: pass\n"
-        "from warpbook import machine; print('peak', machine.peak_memory_kib())"
+        "from warpbook.machine import host; print('peak', host.peak_memory_kib())"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=300)
     assert int(done.stdout.split("peak ")[1]) < 2 << 20  # KiB; conv1's outputs of all images are 2 GiB
@@ -130,7 +132,8 @@ import os, sys
 from pathlib import Path
 os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})
 import numpy as np
-from warpbook import networks, variants
+from warpbook.problems import networks
+from warpbook.kernels import variants
 from warpbook.harness import host
 layer = networks.find("fa17").convs[0]
 x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(8), layer.w_shape, layer.y_shape(8)))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pypdf import PdfReader
 
-from warpbook import runs, tables
+from warpbook.runs import catalog, tables
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
 ENDED_WITHIN_S = 10
@@ -74,7 +74,7 @@ class Study:
 
     def results(self) -> dict[str, object]:
         """What a run and its report say, without times."""
-        run = runs.open_run(self.folder / "results" / "run")
+        run = catalog.open_run(self.folder / "results" / "run")
         assert run.problem == ""
         builds, checks = run.table(tables.BUILDS), run.table(tables.CORRECTNESS)
         samples, programs = run.table(tables.SAMPLES), run.table(tables.PROGRAMS)

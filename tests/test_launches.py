@@ -6,10 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from warpbook import devices, networks, variants
-from warpbook.harness import attacks, building, emulator
+from warpbook.harness import building
+from warpbook.harness.attacks import catalog
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import occupancy, variants
+from warpbook.problems import networks
 
-needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+needs_compiler = pytest.mark.skipif(
+    emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
+)
 
 CONV = networks.find("fa18").convs[0]
 
@@ -46,8 +51,8 @@ def test_a_layer_whose_grid_is_too_large_is_unsupported(cuda_variant):
     [((1, 1, 65_536), (1,)), ((2**31,), (1,)), ((0,), (1,)), ((-1,), (1,)), ((1,), (33, 32)), ((1, 1, 1, 1), (1,))],
 )
 def test_a_launch_outside_cuda_s_limits_is_told(grid, threads):
-    assert "CUDA" in devices.beyond_launch(grid, threads)
-    assert devices.beyond_launch((2**31 - 1, 65_535, 65_535), (32, 32)) == ""
+    assert "CUDA" in occupancy.beyond_launch(grid, threads)
+    assert occupancy.beyond_launch((2**31 - 1, 65_535, 65_535), (32, 32)) == ""
 
 
 @needs_compiler
@@ -65,7 +70,7 @@ def test_a_launcher_s_launch_that_cuda_refuses_fails_in_the_emulator_too(cuda_va
         "def prepare(kernels, layer, images, launch):\n"
         f"    return lambda x, w, y: kernels.function('conv_forward')({launch}, ())\n"
     )
-    failure = next(row for row in attacks.checked(tmp_path, "mine", "emulator") if not row["ok"])
+    failure = next(row for row in catalog.checked(tmp_path, "mine", "emulator") if not row["ok"])
     assert failure["status"] == "launch_failed"
     assert words in failure["reason"]
 
@@ -76,7 +81,7 @@ def test_shared_arrays_beyond_what_a_block_gets_fail_in_the_emulator_too(tmp_pat
     (tmp_path / "mine.cu").write_text(
         text.replace("\n{\n", "\n{\n    __shared__ float held[1 << 30]; held[K] = 0;\n", 1)
     )
-    failure = next(row for row in attacks.checked(tmp_path, "mine", "emulator") if not row["ok"])
+    failure = next(row for row in catalog.checked(tmp_path, "mine", "emulator") if not row["ok"])
     assert "shared arrays of 4294967296 bytes a block, and CUDA allows 49152; take smaller tiles" in failure["reason"]
 
 
@@ -120,7 +125,7 @@ def test_a_refused_launch_is_explained_on_a_gpu(tmp_path):
         "def prepare(kernels, layer, images, launch):\n"
         "    return lambda x, w, y: kernels.function('conv_forward')((1, 1, 70000), (16,), ())\n"
     )
-    failure = next(row for row in attacks.checked(tmp_path, "mine", "gpu") if not row["ok"])
+    failure = next(row for row in catalog.checked(tmp_path, "mine", "gpu") if not row["ok"])
     assert "conv_forward: grid: z = 70000 is outside 1 to 65535" in failure["reason"]
 
 
@@ -143,7 +148,7 @@ def test_a_launcher_learns_its_kernel_s_constants_and_kernels(tmp_path, device):
     text = (variants.FOLDER / "direct.cu").read_text()
     (tmp_path / "mine.cu").write_text(text.replace("TILE: 16", "TILE: 8"))
     (tmp_path / "mine.py").write_text(READS_ITS_HEADER)
-    rows = attacks.checked(tmp_path, "mine", device)
+    rows = catalog.checked(tmp_path, "mine", device)
     assert rows and all(row["ok"] for row in rows), next(row["reason"] for row in rows if not row["ok"])
 
 
@@ -174,7 +179,7 @@ class Launched:
 
 
 def test_a_kernel_prepared_for_two_layers_keeps_the_shared_memory_of_the_larger():
-    gpu = pytest.importorskip("warpbook.harness.gpu", reason="CuPy does not import here")
+    gpu = pytest.importorskip("warpbook.harness.gpu_bench", reason="CuPy does not import here")
     kernel = Launched()
     kernels = gpu.Kernels(SimpleNamespace(get_function=lambda name: kernel), {})
     launches = [kernels.function("conv_forward", shared_bytes=kib << 10) for kib in (40, 100, 10)]

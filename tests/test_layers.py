@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warpbook import data, networks, reference, variants
-from warpbook.harness import checking, emulator, inference
-from warpbook.layers import ConvLayer, PoolLayer, Step
-from warpbook.networks import Description, Network
+from warpbook.harness import checking, inference, reference
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+from warpbook.problems import fashion_mnist, networks
+from warpbook.problems.layers import ConvLayer, PoolLayer, Step
+from warpbook.problems.networks import Description, Network
 
 HARNESS = Path(inference.__file__).parent
 
@@ -38,7 +40,7 @@ def drawn(*shape):
 EMULATED = """\
 import numpy as np, sys, test_layers as tests
 from pathlib import Path
-from warpbook import reference
+from warpbook.harness import reference
 from warpbook.harness import checking, emulator, inference
 
 def on_device(values):
@@ -87,18 +89,18 @@ np.savez(out, **results)
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory):
     """What the kernels of layers.cu, and of harness.cu that which compares, gave for the cases above."""
-    if emulator.compiler() is None:
+    if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
     folder = tmp_path_factory.mktemp("emulated")
     libraries = []
     for name, before in (("layers", ""), ("harness", "#include <cmath>\nusing std::isfinite;\n")):
         (folder / f"{name}.cu").write_text(before + (HARNESS / f"{name}.cu").read_text())
         (folder / f"{name}.py").write_text("")  # for a launcher every kernel is compiled
-        libraries.append(emulator.compile_host(variants.read(name, folder), folder, sandboxed=False))
+        libraries.append(emulation.compile_host(variants.read(name, folder), folder, sandboxed=False))
     out = folder / "results.npz"
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     command = [sys.executable, "-c", EMULATED, *libraries, out]
-    subprocess.run(command, check=True, env={**os.environ, **emulator.sanitizing(), "PYTHONPATH": paths})
+    subprocess.run(command, check=True, env={**os.environ, **emulation.sanitizing(), "PYTHONPATH": paths})
     return np.load(out)
 
 
@@ -132,13 +134,13 @@ def test_images_in_chunks_enter_as_on_the_cpu_to_the_bit(emulated, number, chann
     network = Network("scaled", Description.model_validate(SCALED))
     images = ENTERING[number]
     shape = (len(images), channels, *images.shape[1:])
-    expected = data.entering(np.broadcast_to(images[:, None], shape), network, np.float32)
+    expected = fashion_mnist.entering(np.broadcast_to(images[:, None], shape), network, np.float32)
     assert np.array_equal(emulated[f"enter{number}{channels}"], expected)
 
 
 def test_images_enter_on_a_gpu_as_on_the_cpu_to_the_bit(emulated):
     network = Network("scaled", Description.model_validate(SCALED))
-    expected = data.entering(np.broadcast_to(IMAGES[:, None], (5, 3, 7, 9)), network, np.float32)
+    expected = fashion_mnist.entering(np.broadcast_to(IMAGES[:, None], (5, 3, 7, 9)), network, np.float32)
     assert emulated["entering"].dtype == np.float32
     assert np.array_equal(emulated["entering"], expected)
 
@@ -213,7 +215,7 @@ def test_a_framework_that_brings_networks_of_2017_whole_gives_others_its_convolu
     network = network_of([{"conv": {"maps": 2, "taps": 5, "activation": "relu"}}, {"fc": {"outputs": 10}}], size=28)
     generator = np.random.default_rng(12)
     parameters = {name: generator.standard_normal(shape).astype("f4") for name, shape in network.parameters.items()}
-    images = data.read_idx("t10k-images-idx3-ubyte.gz")[:30, None]
+    images = fashion_mnist.read_idx("t10k-images-idx3-ubyte.gz")[:30, None]
     predicted, op_s = inference.load(variant, network, parameters)(images)
     assert len(op_s) == 1
     assert (predicted == reference.labels(network, parameters, images)).all()

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from warpbook import config, runs
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
 from warpbook.report import pdf, rendering
+from warpbook.runs import catalog
 
-VALUES = yaml.safe_load(config.FILE.read_text())
+VALUES = yaml.safe_load(settings.FILE.read_text())
 OTHERS = [name for name, study in VALUES["studies"].items() if name != "fa18" and "course" not in study]
 OF_KERNELS = [name for name in ("fa18", *OTHERS) if "milestone_3" in VALUES["studies"][name]["sections"]]
 
@@ -50,7 +51,7 @@ def test_the_summary_and_its_chart_are_one_page(study, pages_of, seen):
 
 
 def test_the_summary_and_its_chart_are_one_page_with_a_cpu_s_figures_too(documents_with, opened, seen):
-    archived = [opened(path) for path in runs.archived(PROJECT / runs.ARCHIVES)]
+    archived = [opened(path) for path in catalog.archived(PROJECT / catalog.ARCHIVES)]
     measured = [run for run in archived if run.gpu is None][-1]
     words = words_on(pdf.laid_out(documents_with("fa18", measured).report).pages[1], seen)
     assert "two machines" in words and "Figure 1. " in words

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from warpbook import locks
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.machine import locks
 
 
 def free(path) -> bool:
@@ -32,7 +32,7 @@ def test_the_lock_is_held_inside_and_free_outside(tmp_path):
 
 
 def test_tmpdir_does_not_make_a_second_lock(tmp_path):
-    program = "from warpbook import locks; print(locks.place())"
+    program = "from warpbook.machine import locks; print(locks.place())"
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(locks.place())
@@ -109,7 +109,7 @@ def test_another_user_s_lock_serves_where_it_may_be_read_and_is_named_where_not(
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from warpbook import errors, locks\n"
+        "from warpbook.common import errors; from warpbook.machine import locks\n"
         "os.setuid(int(sys.argv[2]))\n"
         "def main():\n"
         "    with locks.machine(path=Path(sys.argv[1])):\n"

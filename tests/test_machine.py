@@ -7,22 +7,22 @@ import sys
 
 import pytest
 
-from warpbook import machine
-from warpbook.devices import Device
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.harness import driven
-from warpbook.harness.supervision import Failed
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.common.supervision import Failed
+from warpbook.harness import ece408_gpu
+from warpbook.machine import host
+from warpbook.machine.cuda_devices import Device
 
 H200 = Device("NVIDIA H200", "sm_90", "ab" * 32, "13.0", 141 << 30)
 PROMISED = {"name": "NVIDIA H200", "arch": "sm_90", "memory_gib": 139.8, "profilers": ["cupti"]}
 
 
 def test_the_peak_memory_of_a_process_is_its_own_and_not_that_of_the_one_that_started_it():
-    small = "from warpbook import machine; print(machine.peak_memory_kib())"
+    small = "from warpbook.machine import host; print(host.peak_memory_kib())"
     large = (
-        "import subprocess, sys; from warpbook import machine; ballast = b'1' * (600 << 20); "
-        f"print(machine.peak_memory_kib()); subprocess.run([sys.executable, '-c', {small!r}], check=True)"
+        "import subprocess, sys; from warpbook.machine import host; ballast = b'1' * (600 << 20); "
+        f"print(host.peak_memory_kib()); subprocess.run([sys.executable, '-c', {small!r}], check=True)"
     )
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
     done = subprocess.run([sys.executable, "-uc", large], capture_output=True, text=True, check=True, env=environment)
@@ -36,51 +36,53 @@ def on(monkeypatch):
     """Let a job run on a node with a device, under a target."""
 
     def put(device, promised=PROMISED):
-        machine.visible.cache_clear()
-        monkeypatch.setattr("warpbook.devices.visible", lambda: device if isinstance(device, str) else [device])
-        monkeypatch.setenv(machine.TARGET, json.dumps(promised))
+        host.visible.cache_clear()
+        monkeypatch.setattr(
+            "warpbook.machine.cuda_devices.visible", lambda: device if isinstance(device, str) else [device]
+        )
+        monkeypatch.setenv(host.TARGET, json.dumps(promised))
 
     yield put
-    machine.visible.cache_clear()
+    host.visible.cache_clear()
 
 
 def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, monkeypatch):
     """CUDA that a process has touched answers none of its forks: error 3 of cuInit."""
     on(H200)
-    monkeypatch.setattr("warpbook.devices.visible", lambda: f"asked in {os.getpid()}")
-    assert machine.gpu().startswith("asked in ")
-    assert machine.gpu() != f"asked in {os.getpid()}"
+    monkeypatch.setattr("warpbook.machine.cuda_devices.visible", lambda: f"asked in {os.getpid()}")
+    assert host.gpu().startswith("asked in ")
+    assert host.gpu() != f"asked in {os.getpid()}"
     with pytest.raises(Failed, match="asked in ") as refused:  # a course file's check asks, and forks a timing after it
-        driven.device()
+        ece408_gpu.device()
     assert f"asked in {os.getpid()}" not in str(refused.value)
 
 
 def test_a_job_asks_no_driver_for_the_gpus_that_its_snakemake_found(on, monkeypatch):
     on("asked")
-    monkeypatch.setenv(machine.FOUND, "")
-    machine.tell_jobs([H200, H200])
-    assert machine.visible() == [H200, H200]
+    monkeypatch.setenv(host.FOUND, "")
+    host.tell_jobs([H200, H200])
+    assert host.visible() == [H200, H200]
 
 
 @pytest.mark.parametrize("change", ["another machine", "other GPUs to be seen", "none found"])
 def test_a_job_asks_the_driver_where_its_snakemake_found_gpus_elsewhere(change, on, monkeypatch, tmp_path):
     on("asked")
-    monkeypatch.setenv(machine.FOUND, "")
-    machine.tell_jobs([] if change == "none found" else [H200])
+    monkeypatch.setenv(host.FOUND, "")
+    host.tell_jobs([] if change == "none found" else [H200])
     if change == "another machine":
         boot = tmp_path / "boot_id"
         boot.write_text("another\n")
-        monkeypatch.setattr(machine, "BOOT", boot)
+        monkeypatch.setattr(host, "BOOT", boot)
     if change == "other GPUs to be seen":
-        monkeypatch.setenv(machine.VISIBLE, "1")
-    assert machine.visible() == "asked"
+        monkeypatch.setenv(host.VISIBLE, "1")
+    assert host.visible() == "asked"
 
 
 def test_a_node_with_what_was_promised_measures(on):
     on(H200)
-    machine.require_target()
+    host.require_target()
     on(H200, {**PROMISED, "name": ""})
-    machine.require_target()
+    host.require_target()
 
 
 @pytest.mark.parametrize(
@@ -94,35 +96,35 @@ def test_a_node_with_what_was_promised_measures(on):
 def test_a_node_with_something_else_fails_with_both_named(on, device, words):
     on(device)
     with pytest.raises(UserError, match=words):
-        machine.require_target()
+        host.require_target()
 
 
 def test_a_profiler_is_looked_for_where_a_job_needs_it(on, monkeypatch):
     on(H200)
     monkeypatch.setenv("PATH", "/nowhere")
-    machine.require_target()
+    host.require_target()
     with pytest.raises(UserError, match=r"ncu .* is not on PATH; ask the cluster for such nodes"):
-        machine.require_target(tool="ncu")
+        host.require_target(tool="ncu")
 
 
 @pytest.mark.parametrize(("device", "promised"), [("cpu", PROMISED), ("gpu", None)])
 def test_nothing_is_asked_of_a_job_without_a_gpu_or_without_a_target(on, device, promised):
     on("no device", promised)
-    machine.require_target(device)
+    host.require_target(device)
 
 
 def test_a_run_is_measured_on_one_model_whichever_nodes_have_it(on):
     on(H200)
-    run = {"node": "node1", "cpu": machine.cpu(), "gpu": {"name": "NVIDIA H200", "arch": "sm_90"}}
+    run = {"node": "node1", "cpu": host.cpu(), "gpu": {"name": "NVIDIA H200", "arch": "sm_90"}}
     for device in ("cpu", "gpu"):
-        machine.require_same(run, device)
+        host.require_same(run, device)
     with pytest.raises(UserError, match=r"measures on NVIDIA H200, sm_90 .* run is of NVIDIA A100, sm_80 \(node1\)"):
-        machine.require_same({**run, "gpu": {"name": "NVIDIA A100", "arch": "sm_80"}}, "gpu")
+        host.require_same({**run, "gpu": {"name": "NVIDIA A100", "arch": "sm_80"}}, "gpu")
     with pytest.raises(UserError, match=r"run is of another CPU, 3 cores \(node1\): a run belongs to one model"):
-        machine.require_same({**run, "cpu": {"model": "another CPU", "cores": 3}}, "cpu")
+        host.require_same({**run, "cpu": {"model": "another CPU", "cores": 3}}, "cpu")
 
 
 def test_a_figure_names_its_node_and_on_a_gpu_its_device(on):
     on(H200)
-    assert machine.measured_on("cpu") == machine.node()
-    assert machine.measured_on("gpu") == f"{machine.node()}/abababababab"
+    assert host.measured_on("cpu") == host.node()
+    assert host.measured_on("gpu") == f"{host.node()}/abababababab"

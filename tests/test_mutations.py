@@ -16,11 +16,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from warpbook import machine, runs, sources, tables, weights
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.kernels import sources
+from warpbook.kernels.variants import read as read_variant
+from warpbook.machine import host
+from warpbook.problems import weights
 from warpbook.profiling import importing
-from warpbook.variants import read as read_variant
+from warpbook.runs import catalog, tables
 
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "300"))  # over all readers
 MEMORY_KIB = 1 << 20
@@ -59,15 +62,15 @@ chaos = settings(
 
 @pytest.fixture(autouse=True)
 def within_a_gibibyte():
-    before = machine.peak_memory_kib()
+    before = host.peak_memory_kib()
     yield
-    assert machine.peak_memory_kib() - before < MEMORY_KIB
+    assert host.peak_memory_kib() - before < MEMORY_KIB
 
 
 @pytest.fixture(scope="module")
 def members():
     """The files of a run with few rows in each table."""
-    path = runs.archived(PROJECT / "tests/data/runs")[0]
+    path = catalog.archived(PROJECT / "tests/data/runs")[0]
     with zipfile.ZipFile(path) as packed:
         found = {name: packed.read(name) for name in packed.namelist()}
     for name, content in found.items():
@@ -92,7 +95,7 @@ def packed(members) -> bytes:
 
 def opened(path):
     try:
-        return runs.open_run(path).problem
+        return catalog.open_run(path).problem
     except UserError as error:
         return str(error)
 
@@ -246,7 +249,7 @@ def test_a_record_of_strange_values_is_refused_by_place(members, old, new, words
     assert old in record
     (tmp_path / "run.zip").write_bytes(packed({**members, "run.json": record.replace(old, new, 1)}))
     with pytest.raises(UserError, match=words):
-        runs.open_run(tmp_path / "run.zip")
+        catalog.open_run(tmp_path / "run.zip")
 
 
 def test_a_run_s_file_that_is_a_pipe_is_refused(members, tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from warpbook import units
-from warpbook.errors import UserError
+from warpbook.common import units
+from warpbook.common.errors import UserError
 from warpbook.report import narrative
 
 

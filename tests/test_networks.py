@@ -6,9 +6,12 @@ import json
 import pytest
 import yaml
 
-from warpbook import config, networks, runs, variants
-from warpbook.errors import UserError
-from warpbook.networks import Description, Network
+from warpbook.common.errors import UserError
+from warpbook.config import settings
+from warpbook.kernels import variants
+from warpbook.problems import networks
+from warpbook.problems.networks import Description, Network
+from warpbook.runs import catalog
 
 KNOWN = list(variants.discover())
 ONE_LAYER = {"input": {"channels": 64, "size": 56}, "layers": [{"conv": {"maps": 64, "taps": 3}}]}
@@ -73,8 +76,8 @@ def test_shapes_have_an_identity_that_changes_with_them():
 
 
 def test_an_identity_is_the_same_after_a_configuration_was_recorded_and_read_again():
-    made = config.read(KNOWN)
-    again = config.load(json.loads(made.recorded), KNOWN)
+    made = settings.read(KNOWN)
+    again = settings.load(json.loads(made.recorded), KNOWN)
     for name in made.networks:
         assert (
             again.network(name).shapes_sha256 == made.network(name).shapes_sha256 == networks.find(name).shapes_sha256
@@ -82,7 +85,7 @@ def test_an_identity_is_the_same_after_a_configuration_was_recorded_and_read_aga
 
 
 def test_recorded_runs_know_the_networks_of_2017_to_2019_as_they_are_described(newest_archive):
-    recorded = runs.open_run(newest_archive).record["networks"]
+    recorded = catalog.open_run(newest_archive).record["networks"]
     assert {"fa17", "fa18", "fa19", "sp19"} <= recorded.keys()
     for name, facts in recorded.items():
         assert networks.find(name).shapes_sha256 == facts["shapes_sha256"]
@@ -106,8 +109,8 @@ studies:
   mine: {title: My layer, network: mine, sizes: [1, 10], sections: [analysis]}
 study: mine
 """
-    values = yaml.safe_load(config.FILE.read_text()) | yaml.safe_load(text)
-    network = config.load(values, KNOWN).network("mine")
+    values = yaml.safe_load(settings.FILE.read_text()) | yaml.safe_load(text)
+    network = settings.load(values, KNOWN).network("mine")
     assert [str(conv) for conv in network.convs] == ["64x56x56 * 64@3x3"]
     assert network.weight_sets == ()
     assert not network.labels_images
@@ -162,10 +165,10 @@ def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):
     ],
 )  # fmt: skip
 def test_what_is_no_network_is_named_with_value_limit_and_remedy(layers, words):
-    values = yaml.safe_load(config.FILE.read_text())
+    values = yaml.safe_load(settings.FILE.read_text())
     values["networks"]["mine"] = {"input": {"size": 28}, "layers": layers}
     with pytest.raises(UserError) as raised:
-        config.load(values, KNOWN)
+        settings.load(values, KNOWN)
     assert words in str(raised.value)
 
 
@@ -182,18 +185,18 @@ def test_what_is_no_network_is_named_with_value_limit_and_remedy(layers, words):
     ],
 )
 def test_what_is_no_input_is_named_with_value_limit_and_remedy(given, words):
-    values = yaml.safe_load(config.FILE.read_text())
+    values = yaml.safe_load(settings.FILE.read_text())
     values["networks"]["mine"] = {"input": given, "layers": [{"conv": {"maps": 3, "taps": 5}}, {"fc": {"outputs": 10}}]}
     with pytest.raises(UserError) as raised:
-        config.load(values, KNOWN)
+        settings.load(values, KNOWN)
     assert words in str(raised.value)
 
 
 def test_names_that_could_be_no_file_s_are_refused():
-    values = yaml.safe_load(config.FILE.read_text())
+    values = yaml.safe_load(settings.FILE.read_text())
     values["networks"]["../mine"] = ONE_LAYER
     values["networks"]["mine"] = {**ONE_LAYER, "weights": ["High"]}
     with pytest.raises(UserError) as raised:
-        config.load(values, KNOWN)
+        settings.load(values, KNOWN)
     assert "'../mine' is no name of letters, digits and underscores; rename the network" in str(raised.value)
     assert "networks.mine.weights: 'High' is no name of its own in small letters" in str(raised.value)

@@ -7,13 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from warpbook import implementations, networks, reference, variants
-from warpbook.harness import emulator
+from warpbook.harness import reference
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants, whole_networks
+from warpbook.problems import networks
 
 BEGUN = """
-from warpbook import implementations, networks
+from warpbook.kernels import whole_networks
+from warpbook.problems import networks
 
-one, network = implementations.read("warpgroups"), networks.find("fa17")
+one, network = whole_networks.read("warpgroups"), networks.find("fa17")
 kernels, conv = emulator.Kernels(library, one.constants), network.convs[0]
 """
 WINDOWS = """
@@ -39,9 +42,10 @@ np.savez(out, scores=scores, labels=labels)
 
 
 OF_BYTES = """
-from warpbook import implementations, networks
+from warpbook.kernels import whole_networks
+from warpbook.problems import networks
 
-one, conv = implementations.read("fused"), networks.find(arguments[0]).convs[0]
+one, conv = whole_networks.read("fused"), networks.find(arguments[0]).convs[0]
 kernels, halves, scale = emulator.Kernels(library, one.constants), arguments[1] == "halves", float(arguments[2])
 first, y = one.module.first_layer(kernels, conv, len(given["x"]), on_device(given["w"]), halves, scale)
 y[...] = np.nan
@@ -53,16 +57,16 @@ np.savez(out, y=y)
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """A function of an implementation and its source: a library of the source's kernels, emulated; each made once."""
-    if emulator.compiler() is None:
+    if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
 
     @cache
     def compile_source(name, text):
-        folder, constants = tmp_path_factory.mktemp("kernels"), implementations.read(name).constants
+        folder, constants = tmp_path_factory.mktemp("kernels"), whole_networks.read(name).constants
         written = ", ".join(f"{constant}: {value}" for constant, value in constants.items())
         (folder / "kernels.cu").write_text(f"/*\nconstants: {{{written}}}\n*/\n{text}")
         (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
-        return emulator.compile_host(variants.read("kernels", folder), folder, sandboxed=False)
+        return emulation.compile_host(variants.read("kernels", folder), folder, sandboxed=False)
 
     return compile_source
 
@@ -72,7 +76,7 @@ def emulated(compiled, run_emulated):
     """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
 
     def call(script, old="", new="", **arrays):
-        text = implementations.read("warpgroups").text
+        text = whole_networks.read("warpgroups").text
         assert old in text
         return run_emulated(BEGUN + script, compiled("warpgroups", text.replace(old, new)), **arrays)
 
@@ -99,7 +103,7 @@ def of_bytes(compiled, run_emulated):
     image, in the norm, of its pooled first layer from bytes, emulated."""
 
     def call(name, kind, old="", new=""):
-        text, network = implementations.read("fused").text, networks.find(name)
+        text, network = whole_networks.read("fused").text, networks.find(name)
         conv, source = network.convs[0], np.random.default_rng(5)
         x = source.integers(0, 256, conv.x_shape(3), np.uint8)
         x[1] = 255

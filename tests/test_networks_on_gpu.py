@@ -7,13 +7,16 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from warpbook import config, data, implementations, networks, reference, weights
-from warpbook.harness.supervision import Failed
+from warpbook.common.supervision import Failed
+from warpbook.config import settings
+from warpbook.harness import reference
+from warpbook.kernels import whole_networks
+from warpbook.problems import fashion_mnist, networks, weights
 
 pytestmark = pytest.mark.gpu
 
-SERIES = config.Series(warmup=1, min_samples=3, max_samples=5, budget_s=0.05, patience_s=1)
-MEASURING = config.Measuring(
+SERIES = settings.Series(warmup=1, min_samples=3, max_samples=5, budget_s=0.05, patience_s=1)
+MEASURING = settings.Measuring(
     relative_noise=0.01, same_within=0.01, gpu=SERIES, cpu=SERIES, programs={"runs": 1, "patience_s": 1}, timeout_s=60
 )
 IMAGES = 300
@@ -24,7 +27,7 @@ def bench_of():
     """The bench of a network on 300 images of the data set."""
     import cupy
 
-    from warpbook.harness import gpu, whole
+    from warpbook.harness import gpu_bench, network_bench
 
     made = {}
 
@@ -32,10 +35,12 @@ def bench_of():
         if name not in made:
             network = networks.find(name)
             parameters = weights.load(network, network.weight_sets[0])
-            images = np.ascontiguousarray(data.load(network)[0][:IMAGES])
+            images = np.ascontiguousarray(fashion_mnist.load(network)[0][:IMAGES])
             scores = reference.scores(network, parameters, images)
             on_device = {key: cupy.asarray(array) for key, array in parameters.items()}
-            made[name] = whole.Bench(gpu.GpuBench(), whole.Data(network, images[:, 0], scores, on_device))
+            made[name] = network_bench.Bench(
+                gpu_bench.GpuBench(), network_bench.Data(network, images[:, 0], scores, on_device)
+            )
         return made[name]
 
     return bench
@@ -44,7 +49,7 @@ def bench_of():
 @pytest.mark.parametrize("network", ["fa17", "fa18", "fa19", "ece408"])
 @pytest.mark.parametrize("name", ["one_by_one", "fused", "folded", "library", "warpgroups", "eager_fp32", "eager_tf32"])
 def test_an_implementation_gives_the_scores_and_labels_of_float64(bench_of, name, network):
-    one = implementations.read(name)
+    one = whole_networks.read(name)
     for images in (1, 7, 129, IMAGES):
         if reason := one.unsupported(networks.find(network), images):
             pytest.skip(reason)
@@ -59,14 +64,14 @@ def test_an_implementation_gives_the_scores_and_labels_of_float64(bench_of, name
 def test_an_implementation_orders_all_on_the_current_stream(name, network):
     import cupy
 
-    from warpbook.harness import gpu, whole
+    from warpbook.harness import gpu_bench, network_bench
 
-    one, of = implementations.read(name), networks.find(network)
+    one, of = whole_networks.read(name), networks.find(network)
     for images in (7, IMAGES, 3000):
         if reason := one.unsupported(of, images):
             pytest.skip(reason)
         parameters = {key: cupy.asarray(array) for key, array in weights.load(of, of.weight_sets[0]).items()}
-        kernels = whole.kernels_of(one, gpu.GpuBench().device.arch)
+        kernels = network_bench.kernels_of(one, gpu_bench.GpuBench().device.arch)
         call = one.prepare(kernels, of, images, parameters, False)
         x = cupy.zeros((images, of.input.channels, *of.image), np.float32)
         scores, labels = cupy.empty((images, 10), np.float32), cupy.empty(images, np.int32)
@@ -144,23 +149,23 @@ CHEATS = {
 
 @pytest.mark.parametrize(("launcher", "reason"), CHEATS.values(), ids=list(CHEATS))
 def test_a_cheat_is_caught(bench_of, monkeypatch, launcher, reason):
-    honest = implementations.read("eager_fp32")
+    honest = whole_networks.read("eager_fp32")
     if honest.missing:
         pytest.skip(honest.missing)
     assert honest.module
     module = ModuleType("cheat")
     exec(launcher, module.__dict__)
-    cheat = implementations.Implementation("cheat", honest.launcher, honest.header)
-    monkeypatch.setattr(implementations.Implementation, "module", module)
+    cheat = whole_networks.Implementation("cheat", honest.launcher, honest.header)
+    monkeypatch.setattr(whole_networks.Implementation, "module", module)
     with pytest.raises(Failed, match=reason):
         bench_of("fa18").measure([cheat], IMAGES, SERIES, MEASURING)
 
 
 def test_tf32_is_refused_where_single_precision_is_claimed(bench_of):
-    claimed, rounding = implementations.read("eager_fp32"), implementations.read("eager_tf32")
+    claimed, rounding = whole_networks.read("eager_fp32"), whole_networks.read("eager_tf32")
     if claimed.missing:
         pytest.skip(claimed.missing)
-    false = implementations.Implementation("false", rounding.launcher, claimed.header)
+    false = whole_networks.Implementation("false", rounding.launcher, claimed.header)
     monkeyed = rounding.module
     object.__setattr__(false, "module", monkeyed)
     with pytest.raises(Failed, match="differ from float64"):
@@ -173,7 +178,7 @@ def test_an_implementation_that_takes_bytes_is_judged_by_its_scores_from_the_hos
 ):
     import cupy
 
-    one = implementations.read("one_by_one")
+    one = whole_networks.read("one_by_one")
 
     def prepare_bytes(kernels, network, images, parameters):
         call = one.module.prepare(kernels, network, images, parameters)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from warpbook import runs, tables
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
-from warpbook.report.notes import notes
+from warpbook.runs import catalog, tables
 
 RUNS = PROJECT / "tests" / "data" / "runs"
 OLDER, NEWER = "20261121-nvidia-h200-f71084", "20261121-nvidia-h200-42e94f"
@@ -22,20 +22,20 @@ TOLERANCE = 0.02
 
 
 @pytest.fixture(scope="module")
-def base() -> runs.Run:
+def base() -> catalog.Run:
     """A run of an H200, its network fa18 alone."""
-    run = runs.open_run(RUNS / f"{NEWER}.zip")
+    run = catalog.open_run(RUNS / f"{NEWER}.zip")
     assert run.problem == ""
-    return runs.Run(run.path, {**run.record, "networks": {"fa18": run.record["networks"]["fa18"]}}, run.loaded)
+    return catalog.Run(run.path, {**run.record, "networks": {"fa18": run.record["networks"]["fa18"]}}, run.loaded)
 
 
-def slowed(run: runs.Run, **factors: float) -> runs.Run:
+def slowed(run: catalog.Run, **factors: float) -> catalog.Run:
     """A run with other sources of some variants, whose times are longer by a factor."""
     record, samples = copy.deepcopy(run.record), run.table(tables.SAMPLES)
     for name in factors:
         record["variants"][name]["source_sha256"] = "0" * 64
     longer = samples.assign(time_ms=samples.time_ms * samples.variant.map(factors).fillna(1.0))
-    return runs.Run(run.path, record, {**run.loaded, tables.SAMPLES.name: longer})
+    return catalog.Run(run.path, record, {**run.loaded, tables.SAMPLES.name: longer})
 
 
 def test_what_is_faster_or_the_same_makes_no_note(base):
@@ -44,7 +44,7 @@ def test_what_is_faster_or_the_same_makes_no_note(base):
 
 
 def test_the_noise_between_two_gpus_makes_no_note():
-    older, newer = (runs.open_run(RUNS / f"{name}.zip") for name in (OLDER, NEWER))
+    older, newer = (catalog.open_run(RUNS / f"{name}.zip") for name in (OLDER, NEWER))
     assert notes(Comparison(older, newer, TOLERANCE)) == ""
 
 
@@ -64,7 +64,7 @@ def test_what_is_no_longer_right_stands_before_what_is_slower_and_its_words_are_
     wrong = (checks.variant == "coarsened") & (checks.network == "fa18")
     checks.loc[wrong, "status"] = "wrong_result"
     checks.loc[wrong, "reason"] = "50 % wrong, ask @somebody\n- [x](http://elsewhere) `ls`"
-    broken = runs.Run(head.path, head.record, {**head.loaded, tables.CORRECTNESS.name: checks})
+    broken = catalog.Run(head.path, head.record, {**head.loaded, tables.CORRECTNESS.name: checks})
     first, second = notes(Comparison(base, broken, TOLERANCE)).splitlines()[2:4]
     assert first.endswith(": `` wrong_result: 50 % wrong, ask @somebody - [x](http://elsewhere) `ls` ``")
     assert second.startswith("- `fft`")

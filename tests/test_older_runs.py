@@ -9,12 +9,13 @@ import zipfile
 
 import pytest
 
-from warpbook import implementations, runs, tables
-from warpbook.precision_table import PRECISION
-from warpbook.report import narrative, traces
-from warpbook.report.evidence.selection import BORROWED
-from warpbook.report.views import analysis, claims, executive, watched, whole_network
-from warpbook.report.views.supplement import correctness, profilers, provenance, trust
+from warpbook.kernels import whole_networks
+from warpbook.report import narrative, trace_layout
+from warpbook.report.evidence.run_selection import BORROWED
+from warpbook.report.views import analysis, claim_table, executive, header_counter, whole_network
+from warpbook.report.views.supplement import correctness, profiler_tables, provenance, validity
+from warpbook.runs import catalog, tables
+from warpbook.runs.tables import PRECISION
 
 OWN = "20261124-nvidia-h200-000001"
 OLDER = "20261120-nvidia-h200-000002"
@@ -48,7 +49,7 @@ def made(newest_archive, tmp_path_factory):
     with zipfile.ZipFile(newest_archive) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     checks = tables.NETWORK_CHECKS.read(io.BytesIO(files["network_checks.csv"]), "network_checks.csv")
-    today = {name: one.source_sha256 for name, one in implementations.discover().items()}
+    today = {name: one.source_sha256 for name, one in whole_networks.discover().items()}
     checks["source_sha256"] = checks.variant.map(today).fillna(checks.source_sha256)
     tables.NETWORK_CHECKS.write(checks.to_dict("records"), folder / "network_checks.csv")
     files["network_checks.csv"] = (folder / "network_checks.csv").read_bytes()
@@ -63,7 +64,7 @@ def made(newest_archive, tmp_path_factory):
 @pytest.fixture
 def older(made, tmp_path, monkeypatch):
     """The older run, a copy, the only one archived."""
-    folder = tmp_path / runs.ARCHIVES
+    folder = tmp_path / catalog.ARCHIVES
     folder.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     return shutil.copy(made[1], folder)
@@ -103,21 +104,21 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one(evidence, ev):
 
 def test_captions_name_the_older_run_that_they_are_of(evidence):
     shown = evidence()
-    counts, in_full, harness = analysis.view(shown).counts, analysis.in_full(shown), trust.view(shown)
+    counts, in_full, harness = analysis.view(shown).counts, analysis.in_full(shown), validity.view(shown)
     errors = correctness.view(shown).errors
     told = [counts.few, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
     for one in [*told, errors.figure, errors.ranges]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
     assert f"They are of the run {OLDER} and the network fa18" in counts.of
     assert f"The run {OWN}, which the times are of, holds none." in counts.of
-    assert f"Counters are of the older run {OLDER}." in claims.in_full(shown).caption
-    assert f" in the run {OLDER}: " in watched.watched(shown, shown.plan.variants["shared_input"])
+    assert f"Counters are of the older run {OLDER}." in claim_table.in_full(shown).caption
+    assert f" in the run {OLDER}: " in header_counter.watched(shown, shown.plan.variants["shared_input"])
     page = executive.view(shown)
     assert page.cause.endswith(f", as counted in the run {OLDER}")
     assert f" cases in the run {OLDER}" in page.tests.beside_direct
     loads = ("constant_weights", "smsp__inst_executed_op_global_ld.sum", "conv1")
     assert narrative.Figures(shown).counter_fall(*loads).endswith(f" (run {OLDER})")
-    (counted,) = (row for row in profilers.view(shown).table.rows if row[0] == "Nsight Compute")
+    (counted,) = (row for row in profiler_tables.view(shown).table.rows if row[0] == "Nsight Compute")
     assert counted[-1].endswith(f"; {len(shown.counters.counted)} calls in the run {OLDER}")
 
 
@@ -166,7 +167,7 @@ def test_a_variant_whose_sources_changed_since_has_no_counters_of_the_older_run(
     assert "none are of shared_input, whose programs were not watched on this network there, or whose sources are" in (
         analysis.view(shown).counts.of
     )
-    assert f"not among those watched in the run {OLDER}, or of other sources there" in watched.watched(
+    assert f"not among those watched in the run {OLDER}, or of other sources there" in header_counter.watched(
         shown, shown.plan.variants["shared_input"]
     )
 
@@ -181,7 +182,7 @@ def test_a_variant_compiled_otherwise_since_has_no_counters_of_the_older_run(evi
 
 
 def test_an_implementation_whose_sources_changed_since_has_no_counts_of_the_older_run(evidence, older, rewritten):
-    of_today = implementations.read("fused").source_sha256.encode()
+    of_today = whole_networks.read("fused").source_sha256.encode()
     rewritten(older, "network_checks.csv", lambda content: content.replace(of_today, b"0" * 64))
     shown = evidence()
     assert "fused" not in shown.networks.calls
@@ -224,7 +225,7 @@ def test_whole_networks_of_an_older_run_are_shown_where_all_its_variants_are_of_
 
 
 def test_a_run_whose_figures_are_all_of_other_sources_is_passed_over_for_one_before_it(evidence, older, rewritten):
-    before = shutil.copy(older, f"{runs.ARCHIVES}/20261119-nvidia-h200-000003.zip")
+    before = shutil.copy(older, f"{catalog.ARCHIVES}/20261119-nvidia-h200-000003.zip")
     rerecorded(
         rewritten,
         before,
@@ -263,8 +264,8 @@ def test_a_submission_s_report_draws_on_no_older_run(evidence):
 
 
 def test_profilers_are_compared_within_one_run(evidence, ev):
-    assert any("ncu" in one.ms for one in traces.agreements(ev))
-    assert not any("ncu" in one.ms for one in traces.agreements(evidence()))
+    assert any("ncu" in one.ms for one in trace_layout.agreements(ev))
+    assert not any("ncu" in one.ms for one in trace_layout.agreements(evidence()))
 
 
 def test_kernels_of_a_whole_network_are_told_with_the_run_that_they_were_counted_in(evidence):
@@ -284,6 +285,6 @@ def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(eviden
     timed = {"tool": "Kernel Tuner 1", "time_ms": 1.0, "n": 7, "status": "ok", "reason": ""}
     tables.SWEEP.write([place | timed], tmp_path / "sweep.csv")
     rewritten(older, "sweep.csv", lambda _: (tmp_path / "sweep.csv").read_bytes())
-    (sweep,) = trust.sweeps(evidence())
+    (sweep,) = validity.sweeps(evidence())
     assert (sweep.variant, sweep.network) == (swept.name, "fa19")
     assert f"Of the older run {OLDER}" in sweep.figure.caption

@@ -11,11 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from warpbook import config, tables, units
-from warpbook.report import figures, traces
-from warpbook.report.views import combinations, kernels, milestone_4, pacing, resources
-from warpbook.report.views.supplement import kinds
-from warpbook.report.views.watched import watched
+from warpbook.common import units
+from warpbook.config import settings
+from warpbook.report import figures, trace_layout
+from warpbook.report.views import combinations, kernel_resources, launch_overhead, launch_resources, milestone_4
+from warpbook.report.views.header_counter import watched
+from warpbook.report.views.supplement import time_kinds
+from warpbook.runs import tables
 
 
 def without(names):
@@ -160,7 +162,7 @@ def test_a_step_of_a_chain_bears_the_marks_that_its_speedup_has_in_tables(ev, ch
 
 
 def test_the_way_to_the_fastest_starts_where_the_study_says_and_takes_back_what_that_lost(evidence_of, newest_archive):
-    studies = yaml.safe_load(config.FILE.read_text())["studies"]
+    studies = yaml.safe_load(settings.FILE.read_text())["studies"]
     studies["fa18"]["start"] = "global_accumulate"
     ev = evidence_of(newest_archive, studies=studies)
     way = ["global_accumulate", "direct", "constant_weights", "layer_specialised", "split_fp16"]
@@ -190,7 +192,7 @@ def test_ideas_tried_alone_and_together_stand_in_a_matrix_of_pairs(ev, chapter):
 
 
 def test_the_four_kinds_of_every_measured_variant_stand_in_one_table(ev):
-    table = kinds.view(ev)
+    table = time_kinds.view(ev)
     assert [row[0] for row in table.rows] == sorted(variant.name for variant in ev.ranking.measured("gpu"))
     assert len(table.head) == 1 + 3 * len(ev.layers) + 1
 
@@ -203,7 +205,7 @@ def test_an_optimization_whose_figures_are_stale_says_so_and_has_neither_chart_n
     (one,) = (one for one in found.optimizations if one.name == "constant_weights")
     assert one.problems[0].startswith("stale: recorded in ")
     assert (one.outcome, one.figure, one.kernels) == (None, None, None)
-    assert "constant_weights" not in [row[0] for row in kinds.view(other).rows]
+    assert "constant_weights" not in [row[0] for row in time_kinds.view(other).rows]
 
 
 def test_without_a_gpu_s_figures_the_chapter_keeps_its_ideas_alone(archive, evidence_of):
@@ -215,7 +217,7 @@ def test_without_a_gpu_s_figures_the_chapter_keeps_its_ideas_alone(archive, evid
 
 
 def test_the_four_kinds_of_time_keep_their_order(ev):
-    assert kinds.order_of_kinds(ev).startswith("The order gpu ≤ op ≤ layer ≤ program holds")
+    assert time_kinds.order_of_kinds(ev).startswith("The order gpu ≤ op ≤ layer ≤ program holds")
 
 
 def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(newest_archive, evidence_of):
@@ -223,7 +225,7 @@ def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(newest_archi
     samples = ev.times.samples
     around = (samples.variant == "direct") & (samples.layer == "conv1") & (samples.kind == "layer")
     samples.loc[around, "time_ms"] = 1e-6
-    assert "broken for direct on conv1" in kinds.order_of_kinds(ev)
+    assert "broken for direct on conv1" in time_kinds.order_of_kinds(ev)
 
 
 def test_every_measured_optimization_has_a_chart_of_every_layer_whose_words_say_what_it_shows(ev, measured):
@@ -242,13 +244,13 @@ def test_every_optimization_shows_what_it_changes_in_the_code_of_its_baseline(se
 
 
 def test_programs_of_one_kernel_a_layer_are_not_drawn_on_a_time_axis(ev):
-    assert kernels.before_and_after(ev, ev.plan.variants["constant_kernel_size"]) is None
-    assert kernels.before_and_after(ev, ev.plan.variants["unroll_gemm"]) is not None
+    assert kernel_resources.before_and_after(ev, ev.plan.variants["constant_kernel_size"]) is None
+    assert kernel_resources.before_and_after(ev, ev.plan.variants["unroll_gemm"]) is not None
 
 
 def test_one_bar_is_a_kernel_beside_which_nothing_can_be_seen_on_the_axis():
     spans = pd.DataFrame({"start_ns": [0, 990], "end_ns": [985, 1000]})
-    side = traces.Side("mine", "conv1", 10, spans)
+    side = trace_layout.Side("mine", "conv1", 10, spans)
     assert side.one_bar(axis_ns=10_000) and not side.one_bar(axis_ns=1000)
 
 
@@ -256,7 +258,7 @@ def test_a_kernel_has_one_colour_in_every_chart_and_the_commonest_shares_its_own
     colours = figures.style.kernel_colours(ev)
     assert set(colours) == set(ev.profiles.kernel_names) and len(colours) > 5
     assert list(colours.values()).count(colours["conv_forward"]) == 1
-    shown = [kernels.before_and_after(ev, variant) for variant in ev.ranking.measured("gpu", peers=False)]
+    shown = [kernel_resources.before_and_after(ev, variant) for variant in ev.ranking.measured("gpu", peers=False)]
     keys = [entry for one in shown if one for entry in one.key]
     assert keys and all(entry.colour == colours[entry.name] for entry in keys)
 
@@ -268,25 +270,25 @@ def test_no_two_gpu_variants_look_alike(ev):
 
 def test_kernels_before_and_after_share_one_axis_and_a_key_where_there_are_several(ev):
     for variant in ev.ranking.measured("gpu", peers=False):
-        shown = kernels.before_and_after(ev, variant)
+        shown = kernel_resources.before_and_after(ev, variant)
         if shown:
-            names = traces.kernel_names(traces.sides(ev, variant))
+            names = trace_layout.kernel_names(trace_layout.sides(ev, variant))
             assert len(shown.key) == (len(names) if len(names) > 1 else 0)
             assert len(shown.table.rows) == 2 * len(ev.layers)
             assert (shown.streams is not None) == ("a lane for each stream" in shown.table.caption)
 
 
 def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_peers_have_none(ev):
-    found = resources.of_main_kernel(ev, "direct")
+    found = launch_resources.of_main_kernel(ev, "direct")
     assert (found.kernel, found.arch) == ("conv_forward", ev.gpu_run.gpu["arch"])
     assert 0 < found.occupancy <= 1
-    assert resources.of_main_kernel(ev, "cudnn_fp32") is None
+    assert launch_resources.of_main_kernel(ev, "cudnn_fp32") is None
 
 
 def test_a_variant_whose_main_kernel_was_not_built_has_no_resources(evidence_of, newest_archive):
     ev = evidence_of(newest_archive)
     ev.builds.table = ev.builds.table.replace({"kernel": {"conv_forward": "another"}})
-    assert resources.of_main_kernel(ev, "direct") is None
+    assert launch_resources.of_main_kernel(ev, "direct") is None
 
 
 def test_what_became_of_a_counter_is_told_with_its_readings_or_why_there_are_none(ev, evidence_of, newest_archive):
@@ -321,10 +323,10 @@ def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_
     assert "Python's launching paces unroll_gemm: " in paced["unroll_gemm"]
     assert "Python's launching paces unroll_gemm: " in paced["fused_unroll_gemm"]
     assert "register_tiled_gemm" not in paced
-    (first, _) = pacing.paces(ev, ev.plan.variants["unroll_gemm"])
+    (first, _) = launch_overhead.paces(ev, ev.plan.variants["unroll_gemm"])
     assert first.launches == 2 * first.images
     assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
-    assert 0 < first.busy < pacing.BUSY
+    assert 0 < first.busy < launch_overhead.BUSY
     in_turn = [ev.times.before("unroll_gemm_streams", layer, first.images).value for layer in ev.layer_names]
     told = [f"{units.time(ms / first.launches, 2)} a launch on" for ms in in_turn]
     said = paced["unroll_gemm_streams"].split("paces unroll_gemm: ")[1]  # the times that its speedup is made of

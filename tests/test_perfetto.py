@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from warpbook import tables
 from warpbook.profiling import perfetto
+from warpbook.runs import tables
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,19 @@
 import pytest
 import yaml
 
-from warpbook import config, plan, variants
-from warpbook.devices import Device
-from warpbook.errors import UserError
-from warpbook.plan import Plan
-from warpbook.targets import Targets
+from warpbook.common.errors import UserError
+from warpbook.config import settings
+from warpbook.kernels import variants
+from warpbook.machine.cuda_devices import Device
+from warpbook.workflow import plan
+from warpbook.workflow.plan import Plan
+from warpbook.workflow.targets import Targets
 
 KNOWN = variants.discover()
 
 
-def load(**changes) -> config.Config:
-    return config.load(yaml.safe_load(config.FILE.read_text()) | changes, list(KNOWN))
+def load(**changes) -> settings.Config:
+    return settings.load(yaml.safe_load(settings.FILE.read_text()) | changes, list(KNOWN))
 
 
 def made(**changes) -> Plan:

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from warpbook import networks, precision_table, variants
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 from warpbook.harness import precision
 from warpbook.harness.bench import CpuBench
+from warpbook.kernels import variants
+from warpbook.problems import networks
+from warpbook.runs import tables
 
 LAYER = networks.ConvLayer("6x9x11 * 3@5x5", 6, 9, 11, 3, 5)
 SUMS = """
@@ -38,7 +40,7 @@ def direct(cpu_variant):
 
 def measured(variant, direct, layer=LAYER):
     rows = precision.measure_layer(CpuBench(), variant, direct, layer)
-    precision_table.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
+    tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
     return rows
 
 
@@ -144,7 +146,7 @@ def test_on_a_gpu_errors_are_held_against_those_of_direct(name, tmp_path):
     program, out = PROJECT / "scripts" / "measure_precision.py", tmp_path / "errors.csv"
     arguments = ["--variant", name, "--timeout", "300", "--sandbox", "none", "--out", str(out)]
     subprocess.run([sys.executable, program, *arguments], check=True, cwd=PROJECT)
-    rows = precision_table.PRECISION.rows(out)
+    rows = tables.PRECISION.rows(out)
     if variants.read(name).missing:
         assert {row["status"] for row in rows} == {"unsupported"}
         return

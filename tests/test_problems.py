@@ -6,10 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from warpbook import implementations, runs, tables
-from warpbook.report import closing
+from warpbook.kernels import whole_networks
+from warpbook.report import console_summary
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import ending, milestone_4, summary, whole_network
+from warpbook.report.views import last_page, milestone_4, summary, whole_network
+from warpbook.runs import catalog, tables
 
 REASON = "none of 15 samples is a figure: 15 were taken while a slowdown was active, 0 are longer than twice their call"
 
@@ -24,7 +25,7 @@ def changed(ev, evidence_of, few_variants) -> Callable[..., Evidence]:
         read[table.name] = read[table.name].astype({"status": str, "reason": str})
         change(read[table.name])
         found = evidence_of(run.path, **few_variants)
-        found.local = found.gpu_run = runs.Run(run.path, run.record, read)
+        found.local = found.gpu_run = catalog.Run(run.path, run.record, read)
         return found
 
     return make
@@ -45,7 +46,7 @@ def failing(status: str, reason: str, **where) -> Callable[[pd.DataFrame], None]
 
 def told(ev: Evidence, variant: str) -> list[dict[str, str]]:
     """The rows of the last chapter's table that name a variant, by their columns' heads."""
-    table = ending.view(ev).aside
+    table = last_page.view(ev).aside
     labels = [column.label for column in table.head]
     return [dict(zip(labels, row, strict=True)) for row in table.rows if variant in row[0].split(", ")]
 
@@ -136,7 +137,7 @@ def test_a_whole_network_without_one_kind_of_time_is_told(changed, slowed):
 
 def test_a_whole_network_that_is_stale_or_that_the_run_does_not_hold_is_told(changed, copied_networks):
     (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
-    other = implementations.read("fused").source_sha256[::-1]
+    other = whole_networks.read("fused").source_sha256[::-1]
     ev = changed(tables.NETWORK_CHECKS, lambda frame: frame.loc.__setitem__(
         (frame.variant == "fused", "source_sha256"), other))  # fmt: skip
     assert [(row["Status"], row["Images"]) for row in told(ev, "networks/fused")] == [("stale", "all")]
@@ -148,4 +149,4 @@ def test_what_is_said_of_variants_says_nothing_of_whole_networks(changed):
     names = {*ev.problems.of_networks.variant}
     assert "networks/one_by_one" in names
     assert not names & {*summary.view(ev).broken}
-    assert not any("one_by_one" in line for line in closing.lines(ev, Path("a.pdf"), Path("a.html")))
+    assert not any("one_by_one" in line for line in console_summary.lines(ev, Path("a.pdf"), Path("a.html")))

@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 
 GROUPS = {"prepare", "cpu", "gpu", "counters", "report"}
 PLANNED = ["archive", "--config", "target={arch: sm_90, profilers: [cupti, ncu]}", "study=fa18-m1"]

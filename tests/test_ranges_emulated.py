@@ -5,12 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from warpbook import networks, reference, variants
-from warpbook.harness import emulator
+from warpbook.harness import reference
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+from warpbook.problems import networks
 
 SCRIPT = """
 from pathlib import Path
-from warpbook import networks, variants
+from warpbook.problems import networks
+from warpbook.kernels import variants
 
 folder, name, network, layer = arguments
 variant, conv = variants.read(name, Path(folder)), networks.find(network).convs[int(layer)]
@@ -27,7 +30,7 @@ np.savez(out, y=y)
 @pytest.fixture
 def emulated(tmp_path, run_emulated):
     """A function of a variant, a layer of a network, x, w and a change of the source: y."""
-    if emulator.compiler() is None:
+    if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
 
     def call(name, network, layer, x, w, old="", new=""):
@@ -35,7 +38,7 @@ def emulated(tmp_path, run_emulated):
             assert file.suffix != ".cu" or old in file.read_text()
             (tmp_path / file.name).write_text(file.read_text().replace(old, new))
         (tmp_path / "built").mkdir()
-        library = emulator.compile_host(variants.read(name, tmp_path), tmp_path / "built", sandboxed=False)
+        library = emulation.compile_host(variants.read(name, tmp_path), tmp_path / "built", sandboxed=False)
         return run_emulated(SCRIPT, library, tmp_path, name, network, layer, x=x, w=w)["y"]
 
     return call

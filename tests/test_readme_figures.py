@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from warpbook import runs, stream_tables, streams, tables
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.runs import catalog, tables
+from warpbook.workflow import streams
 
 README = (PROJECT / "README.md").read_text()
 OURS = ("split_fp16", "split_reuse")
@@ -24,7 +25,7 @@ def named(beginning):
     """The run that a paragraph names, which begins so."""
     paragraph = README[README.index(f"\n{beginning}") :].split("\n\n")[0]
     name = re.search(r"run (\d{8}-[\w-]+)", paragraph)[1]
-    return runs.open_run(PROJECT / "reports" / "runs" / f"{name}.zip")
+    return catalog.open_run(PROJECT / "reports" / "runs" / f"{name}.zip")
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +147,7 @@ def test_times_of_few_images_are_those_of_the_run(networks_run):
 
 @pytest.mark.parametrize(("gpus", "quoted"), rows_of("GPUs"))
 def test_a_stream_s_rates_are_those_of_its_run(gpus, quoted):
-    streamed = named("Ten million images").table(stream_tables.STREAM_SHARDS)
+    streamed = named("Ten million images").table(tables.STREAM_SHARDS)
     (row,) = (one for one in streams.summarised(streamed) if (one["images"], str(one["devices"])) == (10_000_000, gpus))
     assert quoted == {
         "in all": f"{row['images_per_s'] / 1e6:.2f}",

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from warpbook import networks, reference, variants
+from warpbook.harness import reference
+from warpbook.kernels import variants
+from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("small", 3, 7, 9, 2, 4)
 

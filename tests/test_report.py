@@ -18,11 +18,15 @@ import yaml
 from markupsafe import Markup
 from pypdf import PdfReader
 
-from warpbook import config, plan, provenance, runs, variants
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
+from warpbook.common import version
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
+from warpbook.kernels import variants
 from warpbook.report import evidence, pdf, rendering
-from warpbook.report.views import profiles
+from warpbook.report.views import profile_tables
+from warpbook.runs import catalog
+from warpbook.workflow import plan
 
 KNOWN = variants.discover()
 
@@ -112,14 +116,14 @@ def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
 
 
 def test_cover_names_title_authors_devices_and_commit(pages, newest_archive):
-    settings = config.read(list(KNOWN))
+    chosen = settings.read(list(KNOWN))
     cover = re.sub(r"\s+", "", pages[0])  # a run's id may go over two lines
-    for words in (settings.report.title, *settings.report.authors, "NVIDIA", newest_archive.stem, "commit"):
+    for words in (chosen.report.title, *chosen.report.authors, "NVIDIA", newest_archive.stem, "commit"):
         assert words.replace(" ", "") in cover
 
 
 def test_cover_bears_the_date_of_the_run(pages, newest_archive):
-    ended = datetime.fromisoformat(runs.open_run(newest_archive).record["ended"])
+    ended = datetime.fromisoformat(catalog.open_run(newest_archive).record["ended"])
     assert f"{ended:%-d %B %Y}" in pages[0]
 
 
@@ -127,7 +131,7 @@ def test_pdf_is_tagged_titled_and_bookmarked(report):
     reader = report.pdf
     assert reader.root_object["/MarkInfo"]["/Marked"]
     assert "Convolution kernels" in reader.metadata.title
-    assert reader.metadata.creator == f"Warpbook {provenance.VERSION}"
+    assert reader.metadata.creator == f"Warpbook {version.VERSION}"
     assert len(reader.outline) >= 10
 
 
@@ -164,7 +168,7 @@ def test_a_stream_that_ends_in_a_carriage_return_keeps_its_length(tmp_path):
     # The compressed data end with their checksum.
     record = next(record for record in written if zlib.compress(record.encode(), 9).endswith(b"\r"))
     (tmp_path / "run.json").write_text(record)
-    cited = runs.Run(tmp_path, json.loads(record) | {"run_id": "run"})
+    cited = catalog.Run(tmp_path, json.loads(record) | {"run_id": "run"})
     pdf.write_pdf("<html lang=en><title>Run</title><p>Text", tmp_path / "run.pdf", [cited])
     reader = PdfReader(tmp_path / "run.pdf")
     assert reader.attachments["run_run.json"] == [record.encode()]
@@ -285,7 +289,7 @@ LOST = {
 def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it(
     lost, few_variants, evidence_of, rewritten, archive
 ):
-    recorded = runs.open_run(archive).record["variants"]
+    recorded = catalog.open_run(archive).record["variants"]
     few = few_variants["studies"]["fa18"]["variants"]
     measured = lost([name for name in few if name in recorded and KNOWN[name].device == "gpu"])
     assert measured and set(measured) <= set(recorded)
@@ -305,8 +309,8 @@ def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory, newest_archive) -> list[Path]:
     """Two copies of the project, each with the report of milestone 1 that another process rendered there."""
-    measuring = runs.open_run(newest_archive).record["measuring"]
-    values = yaml.safe_load(config.FILE.read_text()) | {"study": "fa18-m1", "measuring": measuring}
+    measuring = catalog.open_run(newest_archive).record["measuring"]
+    values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18-m1", "measuring": measuring}
 
     def started(copy: Path, seed: str) -> subprocess.Popen:
         for name in ("config.yaml", "pyproject.toml"):
@@ -343,8 +347,8 @@ def test_a_study_of_one_milestone_has_that_milestone_alone(copies):
 
 
 def test_a_name_that_the_templates_do_not_know_fails_the_rendering(newest_archive, opened):
-    values = yaml.safe_load(config.FILE.read_text())
-    made = plan.make(config.load(values, list(KNOWN)))
+    values = yaml.safe_load(settings.FILE.read_text())
+    made = plan.make(settings.load(values, list(KNOWN)))
     env = rendering.environment(evidence.load(made, "fa18", opened(newest_archive)), rendering.Headings())
     with pytest.raises(Exception, match="'speedpu' is undefined"):
         env.from_string("{{ speedpu }}").render()
@@ -361,7 +365,7 @@ def test_a_name_that_the_templates_do_not_know_fails_the_rendering(newest_archiv
     ],
 )
 def test_long_kernel_names_lose_their_arguments(name, short):
-    assert profiles.short_name(name) == short
+    assert profile_tables.short_name(name) == short
 
 
 def test_the_chart_of_whole_networks_stands_before_its_table(report):

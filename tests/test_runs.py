@@ -12,16 +12,20 @@ import yaml
 
 import archive_run
 import assemble_run
-from warpbook import config, devices, plan, runs, tables, variants
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
+from warpbook.kernels import variants
+from warpbook.machine import cuda_devices
+from warpbook.runs import catalog, tables
+from warpbook.workflow import plan
 
-ARCHIVES = runs.archived(PROJECT / runs.ARCHIVES)
+ARCHIVES = catalog.archived(PROJECT / catalog.ARCHIVES)
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
 def test_every_archived_run_is_sound_and_small(path):
-    run = runs.open_run(path)
+    run = catalog.open_run(path)
     assert run.problem == ""
     assert run.run_id == path.stem
     assert path.stat().st_size < 15 << 20
@@ -29,14 +33,14 @@ def test_every_archived_run_is_sound_and_small(path):
 
 EARLIER = [
     path
-    for path in [*ARCHIVES, *runs.archived(PROJECT / "tests/data/runs")]
-    if runs.open_run(path).record["format"] == 1
+    for path in [*ARCHIVES, *catalog.archived(PROJECT / "tests/data/runs")]
+    if catalog.open_run(path).record["format"] == 1
 ]
 
 
 @pytest.mark.parametrize("path", EARLIER, ids=lambda path: path.stem)
 def test_a_run_of_format_1_reads_in_the_names_of_today(path):
-    run = runs.open_run(path)
+    run = catalog.open_run(path)
     times, samples = run.table(tables.OP_TIMES), run.table(tables.SAMPLES)
     assert times.method_bound_ms.notna().all() and times.fp32_bound_ms.isna().all()
     assert not samples.job.str.contains("again").any() and not samples.variant.str.contains("again").any()
@@ -56,8 +60,8 @@ def test_the_a_a_tests_of_a_run_of_format_1_are_shown(archive, evidence_of, rewr
 
 @pytest.mark.parametrize(("study", "names"), [("fa19", ["fa19"]), ("fa18,fa19", ["fa18", "fa19"])])
 def test_a_run_names_each_study_that_it_was_made_for(study, names, tmp_path):
-    values = yaml.safe_load(config.FILE.read_text()) | {"study": study}
-    recorded = json.loads(config.load(values, list(variants.discover())).recorded)
+    values = yaml.safe_load(settings.FILE.read_text()) | {"study": study}
+    recorded = json.loads(settings.load(values, list(variants.discover())).recorded)
     machine = {"gpu": None, "cpu": {"model": "a CPU"}, "started": "2026-11-20T12:00:00+00:00"}
     assemble_run.assemble(machine, assemble_run.by_table([]), recorded, {}, [], tmp_path / "run")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["studies"] == names
@@ -68,8 +72,8 @@ def test_a_run_and_the_reports_that_it_keeps_take_no_more_than_their_limit(archi
     reports = [tmp_path / f"fa18-variant_{number}.ncu-rep" for number in range(30)]
     for report in reports:
         report.write_bytes(os.urandom(10_000))
-    recorded = json.loads(config.load(yaml.safe_load(config.FILE.read_text()), list(variants.discover())).recorded)
-    machine = runs.open_run(archive).record["machine"]
+    recorded = json.loads(settings.load(yaml.safe_load(settings.FILE.read_text()), list(variants.discover())).recorded)
+    machine = catalog.open_run(archive).record["machine"]
     assemble_run.assemble(machine, assemble_run.by_table([]), recorded, {}, reports, tmp_path / "made")
     taken = sum(path.stat().st_size for path in archive_run.archive(tmp_path / "made", tmp_path))
     assert 190_000 < taken <= 200_000
@@ -78,7 +82,7 @@ def test_a_run_and_the_reports_that_it_keeps_take_no_more_than_their_limit(archi
 
 
 def test_a_run_names_its_machine_and_code(archive):
-    record = runs.open_run(archive).record
+    record = catalog.open_run(archive).record
     assert record["machine"]["gpu"]["name"]
     assert record["machine"]["gpu"]["copy_gb_per_s"] > 0
     assert {"commit", "dirty", "measuring", "protocol", "config"} <= record.keys()
@@ -97,7 +101,7 @@ def test_a_run_names_its_machine_and_code(archive):
 )
 def test_a_run_without_a_sound_record_is_refused(archive, name, change, words, rewritten):
     with pytest.raises(UserError, match=words):
-        runs.open_run(rewritten(archive, name, change))
+        catalog.open_run(rewritten(archive, name, change))
 
 
 def without(part: bytes, instead: bytes = b""):
@@ -115,14 +119,14 @@ def without(part: bytes, instead: bytes = b""):
     ],
 )
 def test_a_damaged_table_is_named_with_file_and_column(archive, name, change, words, rewritten):
-    assert re.search(words, runs.open_run(rewritten(archive, name, change)).problem)
+    assert re.search(words, catalog.open_run(rewritten(archive, name, change)).problem)
 
 
 @pytest.mark.parametrize("keep", [0, 100, 10_000])
 def test_a_truncated_archive_is_refused(archive, keep):
     archive.write_bytes(archive.read_bytes()[:keep])
     with pytest.raises(UserError, match="is damaged"):
-        runs.open_run(archive)
+        catalog.open_run(archive)
 
 
 def test_an_unknown_run_is_named_with_the_nearest(planned):
@@ -132,7 +136,7 @@ def test_an_unknown_run_is_named_with_the_nearest(planned):
 
 
 def test_a_live_gpu_that_is_not_there_is_an_error_that_says_what_was_looked_for(planned):
-    if isinstance(devices.probe(), devices.Device):
+    if isinstance(cuda_devices.probe(), cuda_devices.Device):
         pytest.skip("there is a GPU here")
     with pytest.raises(UserError, match=r"gpu: live needs a CUDA device, and none is here: .*cu"):
         _ = planned(gpu="live").gpu_sources
@@ -148,7 +152,7 @@ def test_a_corrupt_newest_archive_is_passed_over_and_said(tmp_path):
     for path in ARCHIVES:
         shutil.copy(path, tmp_path)
     (tmp_path / "99991231-broken-000000.zip").write_bytes(b"PK\x03\x04")
-    run, refused = runs.newest_archived("fa18", tmp_path)
+    run, refused = catalog.newest_archived("fa18", tmp_path)
     assert run.run_id in [path.stem for path in ARCHIVES]
     assert len(refused) == 1
     assert "99991231-broken-000000.zip is damaged" in refused[0]
@@ -156,22 +160,22 @@ def test_a_corrupt_newest_archive_is_passed_over_and_said(tmp_path):
 
 def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatch, archive, tmp_path, rewritten):
     monkeypatch.chdir(tmp_path)
-    first, _ = runs.newest_archived("fa18", tmp_path)
-    second, _ = runs.newest_archived("fa18", tmp_path)
+    first, _ = catalog.newest_archived("fa18", tmp_path)
+    second, _ = catalog.newest_archived("fa18", tmp_path)
     assert "problem" in vars(first)
     assert "problem" not in vars(second), "read again"
     with monkeypatch.context() as patch:
         patch.setattr(tables.BUILDS.__class__, "read", lambda *_, **__: pytest.fail("checked again"))
-        for sound in (second, runs.open_run(archive).checked()):
+        for sound in (second, catalog.open_run(archive).checked()):
             pd.testing.assert_frame_equal(sound.table(tables.BUILDS), first.table(tables.BUILDS), check_exact=True)
     rewritten(archive, "builds.csv", lambda content: content.replace(b"variant,", b"variants,", 1))
-    found, refused = runs.newest_archived("fa18", tmp_path)
+    found, refused = catalog.newest_archived("fa18", tmp_path)
     assert found is None
     assert "lacks the column 'variant'" in refused[0]
 
 
 def test_without_any_archive_there_are_no_gpu_figures(tmp_path):
-    assert runs.newest_archived("fa18", tmp_path) == (None, [])
+    assert catalog.newest_archived("fa18", tmp_path) == (None, [])
 
 
 def test_a_figure_of_changed_sources_is_stale_and_in_no_headline(archive, evidence_of, rewritten):
@@ -198,7 +202,7 @@ def test_the_framework_on_the_cpu_is_onnx_runtime_where_that_ran_else_pytorch(ar
 
 
 def test_figures_of_another_measuring_policy_are_stale(archive, evidence_of):
-    measuring = yaml.safe_load(config.FILE.read_text())["measuring"] | {"relative_noise": 0.5}
+    measuring = yaml.safe_load(settings.FILE.read_text())["measuring"] | {"relative_noise": 0.5}
     evidence = evidence_of(archive, measuring=measuring)
     assert set(evidence.problems.table.status) - {"not_measured"} == {"stale"}
     assert "measuring policy differs: `relative_noise`" in evidence.problems.table.reason.iloc[0]
@@ -225,7 +229,7 @@ def test_figures_of_other_compile_options_are_stale(archive, evidence_of, rewrit
 
 
 def test_a_kernel_time_beyond_its_call_s_own_is_refused_and_counted(archive, evidence_of):
-    evidence = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
+    evidence = evidence_of(archive, measuring=catalog.open_run(archive).record["measuring"])
     before, sound = evidence.times.refused_samples, evidence.times.op("direct", "conv1", 10_000, "gpu")
     place = (
         (evidence.times.samples.variant == "direct")
@@ -237,20 +241,20 @@ def test_a_kernel_time_beyond_its_call_s_own_is_refused_and_counted(archive, evi
         & (evidence.times.samples.state == "cold")
         & (evidence.times.samples.job == "direct")
     )
-    again = evidence_of(archive, measuring=runs.open_run(archive).record["measuring"])
+    again = evidence_of(archive, measuring=catalog.open_run(archive).record["measuring"])
     again.times.samples.loc[again.times.samples.index[place][0], "time_ms"] = 500.0
     assert again.times.refused_samples == before + 1
     assert again.times.op("direct", "conv1", 10_000, "gpu").high < 1.1 * sound.high
 
 
 def test_no_recorded_time_is_below_the_hardware_s_bound(archive):
-    times = runs.open_run(archive).table(tables.OP_TIMES)
+    times = catalog.open_run(archive).table(tables.OP_TIMES)
     large = times[(times.device == "gpu") & (times.status == "ok") & (times["size"] == 10000)]
     assert (large.median_ms >= large.method_bound_ms).all()
 
 
 def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_of_the_archived_run():
-    opened = map(runs.open_run, reversed(runs.archived()))
+    opened = map(catalog.open_run, reversed(catalog.archived()))
     # The newest on a machine that had the reference's weights.
     run = next(one for one in opened if "labels" in set(one.table(tables.CORRECTNESS).query("network == 'sp19'").test))
     precision = {name: variant["precision"] for name, variant in run.record["variants"].items()}

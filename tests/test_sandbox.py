@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import outcomes, tables, variants
-from warpbook.errors import UserError
-from warpbook.harness import attacks, emulator, sandbox
+from warpbook.common.errors import UserError
+from warpbook.harness import sandbox
+from warpbook.harness.attacks import catalog
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+from warpbook.runs import tables
 
 needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
-needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+needs_compiler = pytest.mark.skipif(
+    emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
+)
 # Each attack is made outside the sandbox too, where it does its harm: one that never could shows nothing.
 either = pytest.mark.parametrize("setting", [pytest.param("auto", marks=needs_sandbox), "none"])
 
@@ -23,14 +28,14 @@ RIGHT = "y[...] = convolve(x, w)"
 def checked(folder: Path, setting: str = "auto", device: str = "cpu"):
     """The rows of checking the variant `mine` of a folder."""
     out = folder.parent / f"{folder.name}.csv"
-    command = [sys.executable, attacks.CHECK, "--device", device, "--kernels", folder, "--variant", "mine"]
+    command = [sys.executable, catalog.CHECK, "--device", device, "--kernels", folder, "--variant", "mine"]
     command += ["--network", "fa17", "--sizes", "1", "--timeout", "60", "--sandbox", setting, "--out", out]
     subprocess.run(command, check=True, capture_output=True)
     return tables.CORRECTNESS.rows(out)
 
 
 def failure(rows) -> dict[str, str]:
-    first = outcomes.first_failure(rows)
+    first = tables.first_failure(rows)
     assert first, "it passed"
     return first
 
@@ -49,7 +54,7 @@ def test_a_kernel_that_calls_system_reaches_no_file_outside(setting, tmp_path):
     kernels.mkdir()
     text = (variants.FOLDER / "direct.cu").read_text()
     call = f'if (row == 0 && column == 0) {{ system("echo from $(id -u) > {mark}"); system("rm -r {kernels}/*"); }}'
-    text = text.replace("*/", "*/\n#include <stdlib.h>\n", 1).replace(attacks.STORE, f"{call} {attacks.STORE}")
+    text = text.replace("*/", "*/\n#include <stdlib.h>\n", 1).replace(catalog.STORE, f"{call} {catalog.STORE}")
     (kernels / "mine.cu").write_text(text)
     rows = checked(kernels, setting, "emulator")
     assert mark.exists() == (setting == "none")
@@ -178,7 +183,7 @@ def _read(path: Path) -> bytes:
 
 
 JUDGES = """
-from warpbook import reference
+from warpbook.harness import reference
 from warpbook.harness import checking
 row = dict(max_abs_err=0.0, rel_l2_err=0.0, tolerance=0.0, worst_ratio=0.0, mismatched_labels=None)
 checking.judged = lambda *_: {**row, "ok": True, "status": "ok", "reason": ""}

@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warpbook import estimates, outcomes, tables, variants
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.harness import attacks, checking, sandbox
+from warpbook.common import statistics
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.harness import checking, sandbox
+from warpbook.harness.attacks import catalog
+from warpbook.kernels import variants
+from warpbook.runs import tables
 
 needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
 # Each attack is made outside the sandbox too, where it does its harm: one that never could shows nothing.
@@ -35,16 +38,16 @@ def passed(path: Path, device: str = "cpu") -> Path:
 def timed(folder: Path, setting: str, *sizes: int):
     """The samples of the variant `mine` of a folder."""
     out, machine = folder.parent / f"{folder.name}.samples.csv", folder.parent / "machine.json"
-    machine.write_text(json.dumps(attacks.MACHINE))
-    command = [sys.executable, attacks.MEASURE, "--device", "cpu", "--kernels", folder, "--variant", "mine"]
-    command += ["--network", "fa17", "--sizes", *map(str, sizes), "--measuring", attacks.MEASURING.model_dump_json()]
+    machine.write_text(json.dumps(catalog.MACHINE))
+    command = [sys.executable, catalog.MEASURE, "--device", "cpu", "--kernels", folder, "--variant", "mine"]
+    command += ["--network", "fa17", "--sizes", *map(str, sizes), "--measuring", catalog.MEASURING.model_dump_json()]
     command += ["--correctness", passed(folder.parent / "passed.csv"), "--machine", machine, "--sandbox", setting]
     subprocess.run([*command, "--out", out], check=True, capture_output=True)
     return tables.SAMPLES.rows(out)
 
 
 def failure(rows) -> dict[str, str]:
-    first = outcomes.first_failure({**row, "ok": row["status"] == "ok"} for row in rows)
+    first = tables.first_failure({**row, "ok": row["status"] == "ok"} for row in rows)
     assert first, "it passed"
     return first
 
@@ -150,7 +153,7 @@ def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_v
     ).launcher
     shutil.copy(launcher, project / "kernels")
     command = [sys.executable, "scripts/run_program.py", "--network", "fa17", "--weights", "high", "--variant", "mine"]
-    command += ["--sizes", "3", "--measuring", attacks.MEASURING.model_dump_json(), "--sandbox", setting]
+    command += ["--sizes", "3", "--measuring", catalog.MEASURING.model_dump_json(), "--sandbox", setting]
     command += ["--correctness", passed(tmp_path / "passed.csv"), "--out", "programs.csv"]
     subprocess.run(command, cwd=project, check=True, capture_output=True)
     (row,) = tables.PROGRAMS.rows(project / "programs.csv")
@@ -196,7 +199,7 @@ def test_a_gpu_variant_is_checked_in_the_sandbox(tmp_path):
     if reason := sandbox.gpu_unavailable():
         pytest.skip(reason)
     out = tmp_path / "checked.csv"
-    command = [sys.executable, attacks.CHECK, "--device", "gpu", "--variant", "direct", "--network", "fa17"]
+    command = [sys.executable, catalog.CHECK, "--device", "gpu", "--variant", "direct", "--network", "fa17"]
     command += ["--sizes", "1", "--timeout", "120", "--sandbox", "all", "--out", out]
     subprocess.run(command, check=True, capture_output=True)
     assert all(row["ok"] or row["status"] == "unsupported" for row in tables.CORRECTNESS.rows(out))
@@ -207,8 +210,8 @@ TIMES = """
 import sys
 from time import perf_counter
 import numpy as np
-from warpbook import variants
-from warpbook.networks import ConvLayer
+from warpbook.kernels import variants
+from warpbook.problems.networks import ConvLayer
 layer, images = ConvLayer("1x28x28 * 50@5x5", 1, 28, 28, 50, 5), 1
 operation = variants.read(sys.argv[1]).prepare(layer, images)
 x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
@@ -245,8 +248,8 @@ def test_a_variant_takes_the_same_time_inside_and_outside(name, tried):
                 print(file=processes[place].stdin, flush=True)
                 times_s[place].append(float(processes[place].stdout.readline()))
     taken = {place: np.array(values) for place, values in times_s.items()}
-    ratio = estimates.paired_ratio(taken["inside"], taken["outside"])
-    noise = estimates.paired_ratio(taken["again"], taken["outside"])
+    ratio = statistics.paired_ratio(taken["inside"], taken["outside"])
+    noise = statistics.paired_ratio(taken["again"], taken["outside"])
     outcome = f"times as long as outside: {ratio.value:.3f}, 95 % interval {ratio.low:.3f} to {ratio.high:.3f}"
     outcome += f"; a second one outside: {noise.value:.3f}, {noise.low:.3f} to {noise.high:.3f}"
     tried(f"a call of `{name}` timed in the sandbox, in turn with one outside", ROUNDS, outcome)

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from warpbook import tables
-from warpbook.files import GIVEN, PROJECT
+from warpbook.common.files import GIVEN, PROJECT
+from warpbook.runs import tables
 
 pytestmark = pytest.mark.gpu
 

@@ -12,25 +12,29 @@ import pytest
 import yaml
 from markupsafe import Markup
 
-from warpbook import config, implementations, plan, runs, tables, units, variants
+from warpbook.common import units
+from warpbook.config import settings
+from warpbook.kernels import variants, whole_networks
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import (
     analysis,
-    cells,
+    cell_markup,
     cover,
     division_of_labour,
-    ending,
     executive,
+    last_page,
     milestone_1,
     milestone_2,
     milestone_3,
-    published,
+    published_comparison,
     summary,
     whole_network,
 )
-from warpbook.report.views.parts import Table
-from warpbook.report.views.supplement import correctness, times
+from warpbook.report.views.components import Table
+from warpbook.report.views.supplement import all_times, correctness
+from warpbook.runs import catalog, tables
+from warpbook.workflow import plan
 
 # The archived run has no CPU figures: those of GPU variants, so many times as long, stand for CPU variants.
 CPU_STAND_INS = {
@@ -41,7 +45,7 @@ CPU_STAND_INS = {
 }
 
 
-def with_cpu_figures(run: runs.Run) -> runs.Run:
+def with_cpu_figures(run: catalog.Run) -> catalog.Run:
     """A run that holds op times and programs of CPU variants too, as they stand here."""
     of_today = {name: {"source_sha256": variants.read(name).source_sha256} for name in CPU_STAND_INS}
     record = {**run.record, "variants": {**run.record["variants"]}}
@@ -62,11 +66,11 @@ def with_cpu_figures(run: runs.Run) -> runs.Run:
             rows = rows.assign(variant=renamed, device="cpu", **{column: rows[column] * factor for column in slower})
             frames.append(rows)
         read[table.name] = pd.concat(frames, ignore_index=True)
-    return runs.Run(run.path, record, read)
+    return catalog.Run(run.path, record, read)
 
 
 @pytest.fixture(scope="module")
-def run(newest_archive, opened) -> runs.Run:
+def run(newest_archive, opened) -> catalog.Run:
     return with_cpu_figures(opened(newest_archive))
 
 
@@ -75,8 +79,8 @@ def study(run):
     """The evidence of a study under the policy that the run was measured with, the configuration changed as told."""
 
     def make(name: str = "fa18", **changes) -> Evidence:
-        values = yaml.safe_load(config.FILE.read_text()) | {"study": name, "measuring": run.record["measuring"]}
-        planned = plan.make(config.load(values | changes, list(variants.discover())))
+        values = yaml.safe_load(settings.FILE.read_text()) | {"study": name, "measuring": run.record["measuring"]}
+        planned = plan.make(settings.load(values | changes, list(variants.discover())))
         return Evidence(planned, name, run)
 
     return make
@@ -145,7 +149,7 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     [("Layer by layer", "layer by layer"), ("FP32 sums", "FP32 sums"), ("A tile", "a tile"), ("", "")],
 )
 def test_a_title_within_a_sentence_begins_small_unless_with_an_abbreviation(title, inside):
-    assert cells.within(title) == inside
+    assert cell_markup.within(title) == inside
 
 
 def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, newest_archive, tmp_path, rewritten):
@@ -155,10 +159,10 @@ def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, newest_arc
         path = Path(shutil.copy(newest_archive, folder / f"202611{day}-{newest_archive.stem[9:]}.zip"))
         rewritten(path, "run.json", lambda text, day=day, path=path: json.dumps(
             json.loads(text) | {"ended": f"2026-11-{day}T00:00:00+00:00", "run_id": path.stem}).encode())  # fmt: skip
-    assert runs.archived_before(ev.gpu_run, "fa18", folder).run_id.startswith("20261102")
-    assert runs.archived_before(ev.gpu_run, "sp19x", folder) is None
-    first = runs.open_run(min(folder.glob("*.zip")))
-    assert runs.archived_before(first, "fa18", folder) is None
+    assert catalog.archived_before(ev.gpu_run, "fa18", folder).run_id.startswith("20261102")
+    assert catalog.archived_before(ev.gpu_run, "sp19x", folder) is None
+    first = catalog.open_run(min(folder.glob("*.zip")))
+    assert catalog.archived_before(first, "fa18", folder) is None
 
 
 def test_each_optimization_measured_is_fruitful_or_fruitless(ev):
@@ -208,7 +212,7 @@ def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
     assert column(view.times, "Framework") == ["onnxruntime", "cudnn_fp32"]
     made = [ev.programs.runs(name, ev.largest).elapsed_s for name in ("onnxruntime", "cudnn_fp32")]
     assert column(view.times, "Elapsed, s") == [
-        Markup(cells.ran(times)).striptags().replace("\u202f", " ") for times in made
+        Markup(cell_markup.ran(times)).striptags().replace("\u202f", " ") for times in made
     ]
     assert min(map(len, made)) > 1
 
@@ -223,7 +227,7 @@ def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
     ],
 )
 def test_a_program_s_time_has_an_interval_from_three_runs_on_and_says_where_there_was_one(elapsed_s, said):
-    assert Markup(cells.ran(elapsed_s)).striptags().replace("\u202f", " ") == said
+    assert Markup(cell_markup.ran(elapsed_s)).striptags().replace("\u202f", " ") == said
 
 
 def test_a_program_s_output_is_of_the_run_whose_elapsed_time_is_the_median_s(ev):
@@ -346,7 +350,7 @@ def test_without_a_gpu_kernel_milestone_3_says_why(study):
 
 def test_published_figures_stand_beside_ours_and_the_framework_has_its_name(study):
     ev = study("fa18")
-    view, table = published.view(ev), published.in_full(ev)
+    view, table = published_comparison.view(ev), published_comparison.in_full(ev)
     assert not view.from_course
     assert view.table is None and view.figures == len(table.rows)
     assert "framework, CPU; onnxruntime" in column(table, "Variant")
@@ -358,17 +362,17 @@ def test_published_figures_stand_beside_ours_and_the_framework_has_its_name(stud
 
 def test_a_published_figure_of_the_first_kernel_is_beside_its_time_now(study):
     ev = study("fa18")
-    rows = published.in_full(ev).rows
+    rows = published_comparison.in_full(ev).rows
     (row,) = (row for row in rows if row[:3] == ("op time, conv1", "direct", "10000"))
     assert row[4] == units.time(ev.times.op("direct", "conv1", 10_000).value)
 
 
 def test_published_times_of_other_hardware_are_compared_by_their_ratios(study):
     ev = study("fa18")
-    gains = {(row[0], row[1], row[3], row[4]): row for row in published.view(ev).gains.rows}
+    gains = {(row[0], row[1], row[3], row[4]): row for row in published_comparison.view(ev).gains.rows}
     row = gains["constant_weights", "direct", "conv1", "100"]
     assert row[5] == "1.98×"  # 3.22228 ms over 1.62703 ms
-    assert cells.sped(ev.times.speedup("constant_weights", "conv1", 100, kind="gpu")) == row[6]
+    assert cell_markup.sped(ev.times.speedup("constant_weights", "conv1", 100, kind="gpu")) == row[6]
     assert ("direct", "loop_nest", "conv1", "10\u202f000") in gains
     assert all(row[0] != row[1] for row in gains.values())
 
@@ -376,8 +380,8 @@ def test_published_times_of_other_hardware_are_compared_by_their_ratios(study):
 def test_a_study_that_follows_no_report_has_no_published_figures(study):
     ev = study()
     ev.published.table = pd.DataFrame()
-    assert published.view(ev).figures == 0
-    assert published.in_full(ev) is None
+    assert published_comparison.view(ev).figures == 0
+    assert published_comparison.in_full(ev) is None
 
 
 def test_contributions_are_those_of_the_configuration(study):
@@ -419,7 +423,7 @@ def test_the_cover_says_where_gpu_figures_come_from_or_why_there_are_none(study)
 def with_networks(planned, study, run, samples):
     """The evidence of a study whose run has these samples of whole networks."""
     read = {table.name: run.table(table) for table in tables.RUN_TABLES} | {tables.NETWORK_SAMPLES.name: samples}
-    made = Evidence(planned, study, runs.Run(run.path, run.record, read))
+    made = Evidence(planned, study, catalog.Run(run.path, run.record, read))
     made.gpu_run = made.local
     return made
 
@@ -458,14 +462,16 @@ def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of
     ev, why = study(cpu="none"), "the configuration asks for no CPU figures (cpu: none)"
     assert cover.view(ev, MADE, "", dirty=None).cpu == f"none: {why}"
     assert executive.view(ev).caveats.count(why) == 1
-    assert milestone_2.view(ev).unwanted == ending.view(ev).unwanted == milestone_1.view(ev).programs[0].missing == why
+    assert (
+        milestone_2.view(ev).unwanted == last_page.view(ev).unwanted == milestone_1.view(ev).programs[0].missing == why
+    )
     assert milestone_1.view(ev).where == "on the GPU"
     assert not any("CPU" in fact.label for fact in summary.view(ev).facts)
     figure = milestone_3.view(ev).kernel.figure
     assert "CPU" not in figure.alt + figure.caption + milestone_3.view(ev).kernel.figure_title
     assert "CPU" not in correctness.view(ev).reals.caption
-    assert ev.device_name("cpu") not in published.in_full(ev).caption
-    assert "cpu" not in {row[1] for row in ending.view(ev).aside.rows}
+    assert ev.device_name("cpu") not in published_comparison.in_full(ev).caption
+    assert "cpu" not in {row[1] for row in last_page.view(ev).aside.rows}
     cpu = {name for name, one in ev.plan.variants.items() if one.device == "cpu"}
     assert cpu and not cpu & {one.variant for one in ev.claims.judged}
 
@@ -492,13 +498,13 @@ def test_reports_that_an_archive_has_no_room_for_are_named_where_their_network_i
 
 
 def test_no_speedup_over_the_cpu_is_drawn_where_there_is_no_time_of_it(ev, monkeypatch):
-    assert times.view(ev).over_cpu.id == "m3-speedup"
+    assert all_times.view(ev).over_cpu.id == "m3-speedup"
     measured = ev.ranking.measured
     monkeypatch.setattr(
         ev.ranking, "measured", lambda device, **kinds: [] if device == "cpu" else measured(device, **kinds)
     )
     assert milestone_3.view(ev).kernel.figure.id == "m3-times"
-    assert times.view(ev).over_cpu is None
+    assert all_times.view(ev).over_cpu is None
 
 
 def test_the_whole_network_s_table_is_in_order_of_time_and_its_headline_compares_sound_figures(ev):
@@ -549,7 +555,7 @@ def test_a_network_s_gain_is_of_the_rounds_that_it_shares_with_what_it_builds_on
     samples = run.table(tables.NETWORK_SAMPLES)
     job = samples[(samples.job == "folded") & (samples.network == "fa18") & (samples["size"] == ev.largest)]
     job = job[(job.kind == "gpu") & (job.state == "cold")].pivot(index="sample", columns="variant", values="time_ms")
-    gain = ev.networks.gain(implementations.read("folded"), ev.largest)
+    gain = ev.networks.gain(whole_networks.read("folded"), ev.largest)
     assert gain.n == len(job)
     assert gain.value == pytest.approx((job.fused / job.folded).median())
 
@@ -559,7 +565,7 @@ def test_a_network_s_gain_stands_beside_the_ratio_of_the_gpu_times_shown_where_t
     said = {idea.name: idea.gains for idea in whole_network.view(ev).ideas}
     seen = set()
     for name, at in itertools.product(("warpgroups", "library", "fused"), ev.sizes):
-        one = implementations.read(name)
+        one = whole_networks.read(name)
         gain, times = ev.networks.gain(one, at), [ev.networks.time(each, at) for each in (one.header.builds_on, name)]
         ratio = times[0].value / times[1].value
         told = abs(ratio / gain.value - 1) > 0.02 and not gain.low <= ratio <= gain.high
@@ -580,7 +586,7 @@ def test_a_library_whose_scores_were_wrong_is_named_and_compared_with_nothing(st
 
 
 def test_figures_of_implementations_that_changed_since_are_left_out_and_told(study, monkeypatch):
-    monkeypatch.setattr(implementations.Implementation, "source_sha256", "another")
+    monkeypatch.setattr(whole_networks.Implementation, "source_sha256", "another")
     view = whole_network.view(study())
     assert (view.beside, view.chart, view.headline, view.ideas) == (None, None, "", ())
     assert any(
@@ -631,7 +637,7 @@ def test_the_whole_network_s_headline_has_each_step_s_gain_from_the_fastest_of_o
 
 
 def test_the_steps_of_a_whole_network_end_where_one_was_not_taken_in_turn_with_the_next(ev, run):
-    best, fused = ev.networks.fastest(ev.largest, False), implementations.read("fused")
+    best, fused = ev.networks.fastest(ev.largest, False), whole_networks.read("fused")
     assert (best.header.builds_on, fused.header.builds_on) == ("fused", "one_by_one")
     assert [step.name for step, _ in ev.networks.steps(best)] == [best.name, "fused"]
     samples = run.table(tables.NETWORK_SAMPLES)

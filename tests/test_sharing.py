@@ -20,9 +20,10 @@ from unittest.mock import ANY
 
 import pytest
 
-from warpbook import aside, devices, locks, machine, sharing, tables
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.machine import cuda_devices, gpu_pool, gpu_quarantine, host, locks
+from warpbook.runs import tables
 
 SOON_S = 0.4  # several looks of who waits for a GPU
 A, B, C = (letter * 64 for letter in "abc")
@@ -30,14 +31,14 @@ A, B, C = (letter * 64 for letter in "abc")
 JOB = """
 import json, os, sys, time
 from pathlib import Path
-from warpbook import devices, machine, sharing
+from warpbook.machine import cuda_devices, gpu_pool, host
 
 try:
-    with sharing.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])):
-        seen = devices.visible()
-        assert machine.gpu() == seen[0] and len(seen) == (1 if os.environ[sharing.GPUS] != "1" else len(seen))
-        cores, described = sorted(os.sched_getaffinity(0)), machine.cpu()["cores"]
-        print(json.dumps([os.environ.get(machine.VISIBLE), seen[0].selector, cores, described]), flush=True)
+    with gpu_pool.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])):
+        seen = cuda_devices.visible()
+        assert host.gpu() == seen[0] and len(seen) == (1 if os.environ[gpu_pool.GPUS] != "1" else len(seen))
+        cores, described = sorted(os.sched_getaffinity(0)), host.cpu()["cores"]
+        print(json.dumps([os.environ.get(host.VISIBLE), seen[0].selector, cores, described]), flush=True)
         while not Path(sys.argv[3]).exists():
             time.sleep(0.02)
         time.sleep(float(sys.argv[4]))
@@ -49,10 +50,10 @@ except Exception as error:
 WORK = """
 import json, os, sys, time
 from pathlib import Path
-from warpbook import aside, devices, machine, sharing
+from warpbook.machine import cuda_devices, gpu_pool, gpu_quarantine, host
 
 def launch():
-    error = devices.fails()  # as launches of the job's own
+    error = cuda_devices.fails()  # as launches of the job's own
     time.sleep(0 if error else 0.3)
     return error
 
@@ -61,11 +62,11 @@ def ail(number, ending, said):
     return "it failed"
 
 try:
-    with sharing.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])) as rows:
-        on = int(os.environ[machine.VISIBLE][-2:], 16)
+    with gpu_pool.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])) as rows:
+        on = int(os.environ[host.VISIBLE][-2:], 16)
         reason = eval(sys.argv[3])
         rows.append({"status": "launch_failed" if reason else "ok", "reason": reason})
-    print(json.dumps([on, reason, aside.AGAIN in os.environ]))
+    print(json.dumps([on, reason, gpu_quarantine.AGAIN in os.environ]))
 except Exception as error:
     print(json.dumps(str(error)))
 """
@@ -97,7 +98,7 @@ def start(driver, lock, sick, tmp_path):
         command = [sys.executable, "-c", WORK if work else JOB, *given_to]
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
         given[locks.GIVEN] = str(lock.parent)
-        given |= {sharing.GPUS: str(gpus), "WARPBOOK_SIMULATED": str(here), "WARPBOOK_SICK": str(sick), **environment}
+        given |= {gpu_pool.GPUS: str(gpus), "WARPBOOK_SIMULATED": str(here), "WARPBOOK_SICK": str(sick), **environment}
         process = subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
         started.append(process)
         return process
@@ -250,7 +251,7 @@ def test_jobs_in_real_processes_take_turns_on_each_gpu_and_each_sees_its_own_alo
         assert described == len(os.sched_getaffinity(0))
         assert set(cores) <= os.sched_getaffinity(0)
     assert [job.wait(60) for job in jobs] == [0] * 6
-    rows = [row for path in (tmp_path / sharing.NOTES).rglob("*.csv") for row in tables.JOBS.rows(path)]
+    rows = [row for path in (tmp_path / gpu_pool.NOTES).rglob("*.csv") for row in tables.JOBS.rows(path)]
     assert {row["part"] for row in rows} == {f"samples/gpu/fa18/job{number}" for number in range(6)}
     on = defaultdict(list)
     for row in rows:
@@ -292,8 +293,8 @@ def test_a_job_that_is_told_of_a_gpu_which_was_lost_since_begins_again_on_anothe
     names = [f"GPU-ab000000-0000-0000-0000-0000000000{number:02x}" for number in range(3)]
     identities = [hashlib.sha256(bytes([0xAB, *[0] * 14, number])).hexdigest() for number in range(3)]
     found = [replace(device(), uuid_sha256=one, selector=name) for one, name in zip(identities, names, strict=True)]
-    monkeypatch.setenv(machine.FOUND, "null")
-    machine.tell_jobs(found)
+    monkeypatch.setenv(host.FOUND, "null")
+    host.tell_jobs(found)
     on, reason, again = said(start(gpus=3, here=2, options=[False, 2], work=LAUNCH))
     assert (on in (0, 1), reason, again) == (True, "", True)
 
@@ -303,7 +304,7 @@ def test_which_gpu_made_a_part_is_noted_though_the_job_asked_cuda_itself(start, 
     job = start("counters/gpu/fa18/direct", gpus=1, here=2, lasts_s=0)
     assert said(job)[1].endswith("00")
     assert job.wait(20) == 0
-    (row,) = tables.JOBS.rows(tmp_path / sharing.NOTES / "counters/gpu/fa18/direct.csv")
+    (row,) = tables.JOBS.rows(tmp_path / gpu_pool.NOTES / "counters/gpu/fa18/direct.csv")
     assert row["measured_on"].partition("/")[2] == hashlib.sha256(bytes([0xAB, *[0] * 15])).hexdigest()[:12]
 
 
@@ -315,7 +316,7 @@ RAISE = {"probe_machine.py", "stream_shard.py"}
 def test_a_program_that_holds_a_gpu_says_which_of_its_rows_failed(path):
     nodes = list(ast.walk(ast.parse(path.read_text())))
     withs = [item for node in nodes for item in getattr(node, "items", ()) if isinstance(node, ast.With)]
-    held = [item for item in withs if ast.unparse(item.context_expr).startswith("sharing.held")]
+    held = [item for item in withs if ast.unparse(item.context_expr).startswith("gpu_pool.held")]
     assert all(item.optional_vars or path.name in RAISE for item in held)
     turns = [item for item in withs if ast.unparse(item.context_expr).startswith("ahead.turn")]
     assert not turns or any(ast.unparse(node).startswith("turn.keep(") for node in nodes if isinstance(node, ast.Call))
@@ -333,7 +334,8 @@ def put_aside(tmp_path, monkeypatch):
 
     def found():
         words = [
-            re.fullmatch(r"[^/]+/(\w{12}), found by (\S+) at \S+: (.+)", each).groups() for each in aside.since("")
+            re.fullmatch(r"[^/]+/(\w{12}), found by (\S+) at \S+: (.+)", each).groups()
+            for each in gpu_quarantine.since("")
         ]
         return sorted((numbers[gpu], reason, part) for gpu, part, reason in words)
 
@@ -349,7 +351,7 @@ def test_a_gpu_that_fails_every_job_is_put_aside_and_another_does_them(shared, s
     ((number, reason, part),) = put_aside()
     assert (number, reason) == (0, ECC)
     assert part in {f"samples/gpu/fa18/job{job}" for job, (*_, again) in enumerate(outcomes) if again}
-    (row,) = tables.JOBS.rows(sharing.NOTES / f"{part}.csv")
+    (row,) = tables.JOBS.rows(gpu_pool.NOTES / f"{part}.csv")
     assert row["measured_on"].partition("/")[2] == hashlib.sha256(bytes([0xAB, *[0] * 14, 1])).hexdigest()[:12]
 
 
@@ -445,8 +447,8 @@ def test_what_others_do_with_a_gpu_is_no_fault_of_it(error, mode, expected, driv
     (sick / "0.mode").write_text(str(mode))
     for name, value in [("LD_LIBRARY_PATH", driver), ("WARPBOOK_SICK", sick), ("WARPBOOK_SIMULATED", 1)]:
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(aside, "ANSWERS_WITHIN_S", 1 if error < 0 else 60)
-    assert aside.fault(device(), None) == expected
+    monkeypatch.setattr(gpu_quarantine, "ANSWERS_WITHIN_S", 1 if error < 0 else 60)
+    assert gpu_quarantine.fault(device(), None) == expected
 
 
 IMPORTS_AHEAD = """
@@ -454,7 +456,7 @@ import ctypes, os, sys
 from warpbook.harness import ahead
 
 ahead.load("no_such_package", "wave")
-assert {"wave", "cupy", "warpbook.harness.gpu"} <= set(sys.modules)
+assert {"wave", "cupy", "warpbook.harness.gpu_bench"} <= set(sys.modules)
 child = os.fork()
 if not child:
     os._exit(ctypes.CDLL("libcuda.so.1").cuInit(0))
@@ -479,18 +481,18 @@ def test_one_gpu_is_the_machine_s_as_ever(start, lock):
 
 
 def device(name="NVIDIA H200", number=0):
-    return devices.Device(name, "sm_90", f"{number:064}", "13.0", 141 << 30, f"GPU-{number}")
+    return cuda_devices.Device(name, "sm_90", f"{number:064}", "13.0", 141 << 30, f"GPU-{number}")
 
 
 def test_gpus_of_a_run_are_of_one_model_and_as_many_as_are_there():
     alike = [device(number=number) for number in range(3)]
-    assert devices.alike(alike, "all") == alike
+    assert cuda_devices.alike(alike, "all") == alike
     mixed = [alike[0], device("NVIDIA A100", 9), alike[1]]
-    assert devices.alike(mixed, 2) == alike[:2]
+    assert cuda_devices.alike(mixed, 2) == alike[:2]
     with pytest.raises(UserError, match=r"gpus: all, and the devices are 2 of NVIDIA H200, sm_90 and 1 of NVIDIA A100"):
-        devices.alike(mixed, "all")
+        cuda_devices.alike(mixed, "all")
     with pytest.raises(UserError, match=r"gpus: 3, .* set gpus to 2 at most"):
-        devices.alike(mixed, 3)
+        cuda_devices.alike(mixed, 3)
 
 
 EIGHT = dict(enumerate(range(8)))
@@ -513,20 +515,20 @@ TWO_EACH = {0: 0, 1: 1, 2: 2, 3: 3, 4: 0, 5: 1, 6: 2, 7: 3}  # threads 0 and 4 a
     ],
 )
 def test_a_gpu_s_cores_are_neighbours_beside_it_both_threads_or_neither(threads, near, expected, monkeypatch, tmp_path):
-    monkeypatch.setattr(machine, "CORES", frozenset(threads))
+    monkeypatch.setattr(host, "CORES", frozenset(threads))
     for thread, first in threads.items():
         topology = tmp_path / "cpu" / f"cpu{thread}" / "topology"
         topology.mkdir(parents=True)
         siblings = [str(other) for other, same in threads.items() if same == first]
         (topology / "thread_siblings_list").write_text(",".join(siblings) + "\n")
-    monkeypatch.setattr(sharing, "TOPOLOGY", tmp_path / "cpu")
-    monkeypatch.setattr(sharing, "PCI", tmp_path)
+    monkeypatch.setattr(gpu_pool, "TOPOLOGY", tmp_path / "cpu")
+    monkeypatch.setattr(gpu_pool, "PCI", tmp_path)
     gpus = [replace(device(number=number), pci=f"0000:{number:02x}:00.0") for number in range(len(near))]
     for gpu, said in zip(gpus, near, strict=True):
         if said:
             (tmp_path / gpu.pci).mkdir()
             (tmp_path / gpu.pci / "local_cpulist").write_text(f"{said}\n")
-    assert sharing.shares(gpus) == expected
+    assert gpu_pool.shares(gpus) == expected
 
 
 def test_snakemake_shares_jobs_out_and_starts_two_for_each_gpu_without_being_told(driver, fresh, monkeypatch):
@@ -555,5 +557,5 @@ def test_a_job_of_snakemake_s_begins_again_on_another_gpu_and_what_fails_there_s
     monkeypatch.chdir(fresh.folder)
     (row,) = tables.CORRECTNESS.rows(out)
     assert row["status"] == "launch_failed"
-    (job,) = tables.JOBS.rows(sharing.note_of(out))
+    (job,) = tables.JOBS.rows(gpu_pool.note_of(out))
     assert job["measured_on"].endswith(hashlib.sha256(bytes([0xAB, *[0] * 14, 1])).hexdigest()[:12])

@@ -19,20 +19,22 @@ import yaml
 from markupsafe import Markup
 
 import render_site
-from warpbook import config, runs, tables, units
+from warpbook.common import units
+from warpbook.config import settings
 from warpbook.report import rendering
-from warpbook.report.history import History
-from warpbook.report.views import archive, devices
+from warpbook.report.run_history import History
+from warpbook.report.views import other_gpus, run_archive
+from warpbook.runs import catalog, tables
 
 RUNS = Path(__file__).parent / "data" / "runs"
-VALUES = yaml.safe_load(config.FILE.read_text())
+VALUES = yaml.safe_load(settings.FILE.read_text())
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = '"><script>alert(1)</script><img src=http://x.invalid/y>'
 
 
 def older_and_newer() -> list[Path]:
     """Two runs of one GPU model."""
-    return sorted(runs.archived(RUNS), key=lambda path: runs.open_run(path).record["ended"])
+    return sorted(catalog.archived(RUNS), key=lambda path: catalog.open_run(path).record["ended"])
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def site(tmp_path_factory, second_device) -> Path:
 
 @pytest.fixture(scope="module")
 def history(second_device) -> History:
-    return History([runs.open_run(path) for path in [second_device, *older_and_newer()]], 0.02)
+    return History([catalog.open_run(path) for path in [second_device, *older_and_newer()]], 0.02)
 
 
 def test_runs_stand_in_order_of_time_and_a_network_s_newest_headline_is_told_for_each_device(history):
@@ -128,18 +130,18 @@ def test_a_faster_kernel_is_a_step_and_what_cannot_be_compared_says_why(changed)
 
     half = changed("half", faster, lambda row: 0.5 if row["variant"] == "layer_specialised" else 1)
     apart = changed("apart", of_other_protocol, lambda row: 1)
-    told = History([runs.open_run(path) for path in (older_and_newer()[-1], half, apart)], 0.02)
+    told = History([catalog.open_run(path) for path in (older_and_newer()[-1], half, apart)], 0.02)
     _, second, third = told.of("fa18")
     assert second.step.speedup.verdict == "faster"
     assert second.step.speedup.ratio.value == pytest.approx(2, rel=0.01)
     assert third.step.speedup is None
     assert "protocol" in third.step.why
-    page = archive.overview(told, {}).networks[0]
+    page = run_archive.overview(told, {}).networks[0]
     assert "not compared: base was timed under protocol" in " ".join(page.history.rows[0])
 
 
 def test_devices_stand_side_by_side_and_verdicts_that_differ_are_marked(history):
-    limits, *networks = devices.side_by_side(history)
+    limits, *networks = other_gpus.side_by_side(history)
     assert [row[1] for row in limits.rows] == ["sm_80", "sm_90"]
     rows = {Markup(row[0]).striptags(): row for row in networks[0].rows}
     assert str(rows["shared_input"][4]) == '<strong><span class="faster">faster</span></strong>'
@@ -148,7 +150,7 @@ def test_devices_stand_side_by_side_and_verdicts_that_differ_are_marked(history)
 
 
 @pytest.fixture(scope="module")
-def elsewhere(ev) -> runs.Run:
+def elsewhere(ev) -> catalog.Run:
     """The run of the report's figures as another GPU might have made it: twice as slow, but for `shared_input`."""
     record = copy.deepcopy(ev.gpu_run.record)
     record["run_id"] = "elsewhere"
@@ -158,11 +160,11 @@ def elsewhere(ev) -> runs.Run:
     samples = loaded[tables.SAMPLES.name]
     factor = samples.variant.map(lambda name: 0.5 if name == "shared_input" else 2.0)
     loaded[tables.SAMPLES.name] = samples.assign(time_ms=samples.time_ms * factor)
-    return runs.Run(ev.gpu_run.path, record, loaded)
+    return catalog.Run(ev.gpu_run.path, record, loaded)
 
 
 def test_a_report_has_another_gpu_beside_its_own_for_variants_whose_sources_are_today_s(ev, elsewhere):
-    view = devices.beside(ev, [elsewhere])
+    view = other_gpus.beside(ev, [elsewhere])
     ours = ev.gpu_run.gpu["name"]
     assert (view.ours, view.others) == (ours, ("NVIDIA Other",))
     assert [row[0] for row in view.limits.rows] == [ours, "NVIDIA Other"]
@@ -191,11 +193,11 @@ def test_constants_that_are_best_here_are_told_with_what_they_cost_on_another_gp
         vars(ev.trust), "sweep", pd.concat([swept({"X=1": 2.0, "X=2": 1.0}), swept({"Y=1": 1.0}, "fft")])
     )
     there = pd.concat([swept({"X=1": 4.0, "X=2": 5.0}), swept({"Y=1": 1.0}, "fft")])
-    assert devices.best_constants(ev, [elsewhere]) is None
-    held = runs.Run(elsewhere.path, elsewhere.record, {**elsewhere.loaded, tables.SWEEP.name: there})
-    (row,) = devices.best_constants(ev, [held]).rows  # fft is of another source there
+    assert other_gpus.best_constants(ev, [elsewhere]) is None
+    held = catalog.Run(elsewhere.path, elsewhere.record, {**elsewhere.loaded, tables.SWEEP.name: there})
+    (row,) = other_gpus.best_constants(ev, [held]).rows  # fft is of another source there
     assert row == ("coarsened", "conv2, 10\u202f000 images", "NVIDIA Other", "X=2", "X=1", "4.000\u202fms", "1.25×")
-    monkeypatch.setattr(devices.runs, "of_other_models", lambda run, network: [held])
+    monkeypatch.setattr(other_gpus.runs, "of_other_models", lambda run, network: [held])
     page = rendering.environment(ev, rendering.Headings()).get_template("sections/devices.html.j2").render()
     assert "times as long with ours" in page
 
@@ -209,9 +211,9 @@ def test_the_section_on_devices_stands_where_there_are_two_models_and_nowhere_el
     def body() -> str:
         return rendering.environment(ev, rendering.Headings()).get_template("report.html.j2").render()
 
-    monkeypatch.setattr(devices.runs, "of_other_models", lambda run, network: [])
+    monkeypatch.setattr(other_gpus.runs, "of_other_models", lambda run, network: [])
     assert 'id="devices"' not in body()
-    monkeypatch.setattr(devices.runs, "of_other_models", lambda run, network: [elsewhere])
+    monkeypatch.setattr(other_gpus.runs, "of_other_models", lambda run, network: [elsewhere])
     assert 'id="devices"' in body()
     assert "NVIDIA Other: op time" in body()
 
@@ -232,7 +234,7 @@ def test_another_model_s_run_is_the_newest_sound_one_of_the_same_shapes_and_prot
     made = [changed(change.__name__, change, lambda row: 1) for change in (older, of_other_shapes, of_other_protocol)]
     for path in [*older_and_newer(), second_device, *made]:
         shutil.copy(path, tmp_path)
-    found = runs.of_other_models(runs.open_run(older_and_newer()[0]), "fa18", tmp_path)
+    found = catalog.of_other_models(catalog.open_run(older_and_newer()[0]), "fa18", tmp_path)
     assert [run.run_id for run in found] == ["other"]
 
 
@@ -265,13 +267,13 @@ def test_reports_of_studies_are_copied_and_led_to(site):
 
 def test_lines_of_code_are_those_of_sources_that_still_are_what_was_measured(cuda_variant):
     kernel = cuda_variant('extern "C" __global__ void conv_forward() {\n// why\nint a = 1;\n\nint b = 2;\n}\n')
-    (run,) = (runs.open_run(path) for path in older_and_newer()[-1:])
+    (run,) = (catalog.open_run(path) for path in older_and_newer()[-1:])
     told = History([run], 0.02)
     measured = {row.name: row for row in told.variants(told.of("fa18")[0])}["fft"]
-    assert archive.code_lines(measured, kernel) is None
+    assert run_archive.code_lines(measured, kernel) is None
     run.record["variants"]["fft"]["source_sha256"] = kernel.source_sha256
     measured = {row.name: row for row in told.variants(told.of("fa18")[0])}["fft"]
-    assert archive.code_lines(measured, kernel) == 3
+    assert run_archive.code_lines(measured, kernel) == 3
 
 
 class Addresses(HTMLParser):
@@ -305,11 +307,11 @@ def test_no_page_loads_anything_from_elsewhere_or_takes_a_stranger_s_words_for_i
 
 @pytest.mark.parametrize("network", ["../../up", HOSTILE, "a/b", "."])
 def test_a_page_s_name_stays_in_its_folder_whatever_a_network_is_called(network):
-    assert re.fullmatch(r"network-1-[a-z0-9-]*\.html", archive.file_of(network, [network]))
+    assert re.fullmatch(r"network-1-[a-z0-9-]*\.html", run_archive.file_of(network, [network]))
 
 
 def test_traces_of_profiled_programs_are_written_and_led_to_but_for_names_that_would_leave_the_folder(tmp_path):
-    run = runs.open_run(older_and_newer()[-1])
+    run = catalog.open_run(older_and_newer()[-1])
     row = {name: "" if column.dtype == "string" else 0 for name, column in tables.ACTIVITIES.columns.items()}
     row |= {"network": "fa18", "tool": "cupti", "kind": "kernel", "name": "conv", "size": 10, "end_ns": 5}
     rows = [row | {"variant": name} for name in ("direct", "../../../up", "a/b")]

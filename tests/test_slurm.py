@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import runs, tables
+from warpbook.runs import catalog, tables
 
 PREFIX = "warpbook-slurm-"  # of the folder of a test's daemons; the process that tests follows
 SYSTEM = Path("/etc/slurm")  # where a job's own `srun` looks, whatever the environment says
@@ -170,7 +170,7 @@ def fresh(fresh):
 
 def run_tables(workspace) -> dict[str, str]:
     """What the tables of a workspace's run say, without times."""
-    run = runs.open_run(workspace.folder / "results" / "run")
+    run = catalog.open_run(workspace.folder / "results" / "run")
     assert run.problem == ""
     place = ["variant", "network", "layer", "device", "size", "status"]
     checks, samples = run.table(tables.CORRECTNESS), run.table(tables.SAMPLES)

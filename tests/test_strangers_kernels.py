@@ -2,10 +2,14 @@
 
 import pytest
 
-from warpbook import networks, outcomes, variants
-from warpbook.harness import attacks, building, emulator
+from warpbook.harness import building
+from warpbook.harness.attacks import catalog
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+from warpbook.problems import networks
+from warpbook.runs import tables
 
-pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
 
 # Dynamic shared memory, the arguments and the grid of the course's skeleton of 2017 and 2018.
 SHARED = """
@@ -89,8 +93,8 @@ def verdict(tmp_path):
     def judge(code: str, facts: str) -> str:
         (tmp_path / "strangers.cu").write_text(code)
         (tmp_path / "strangers.yaml").write_text(facts)
-        rows = attacks.checked(tmp_path, "strangers", "emulator")
-        failure = outcomes.first_failure(rows)
+        rows = catalog.checked(tmp_path, "strangers", "emulator")
+        failure = tables.first_failure(rows)
         return failure["reason"] if failure else "" if any(row["ok"] for row in rows) else rows[0]["reason"]
 
     return judge

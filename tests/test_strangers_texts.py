@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from warpbook import runs, tables
-from warpbook.errors import UserError
-from warpbook.report import rendering, words
+from warpbook.common.errors import UserError
+from warpbook.report import escaping, rendering
 from warpbook.report.comparison import Comparison
 from warpbook.report.pdf import write_pdf
+from warpbook.runs import catalog, tables
 
 HOSTILE = (
     '<link rel=attachment href="file:///etc/passwd"><img src=file:///etc/hostname onerror=x><hostile>'
@@ -56,7 +56,7 @@ def hostile(run, columns=None):
             if text and (name in columns if columns else name not in PLACES):
                 frame[name] = frame[name] + HOSTILE
         read[table.name] = frame
-    return runs.Run(run.path, run.record, read)
+    return catalog.Run(run.path, run.record, read)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_no_text_of_a_run_is_markup_in_its_report(ours, newest_archive, evidence
     stranger = hostile(ours)
     failed = stranger.table(tables.OP_TIMES)
     failed.loc[failed.variant == "coarsened", ["status", "reason"]] = ["refused", HOSTILE]
-    monkeypatch.setattr(runs, "open_run", lambda path: stranger)
+    monkeypatch.setattr(catalog, "open_run", lambda path: stranger)
     evidence = evidence_of(newest_archive)
     document = rendering.to_html(evidence, datetime(2026, 1, 1), "0" * 40, dirty=False)
     assert "&lt;hostile&gt;" in document
@@ -90,7 +90,7 @@ def test_no_text_of_a_run_is_markup_in_a_comparison(ours, side):
     for table in (tables.CORRECTNESS, tables.OP_TIMES):
         frame = stranger.table(table)
         frame.loc[frame.variant == "fft", ["status", "reason"]] = ["refused", HOSTILE]
-    stranger = runs.Run(ours.path, record, stranger.loaded)
+    stranger = catalog.Run(ours.path, record, stranger.loaded)
     found = Comparison(*((stranger, ours) if side == "base" else (ours, stranger)), 0.02)
     document = rendering.comparison_html(found)
     assert "&lt;hostile&gt;" in document
@@ -107,12 +107,12 @@ def test_a_stranger_s_names_are_no_markup_in_a_comparison_either(ours, names):
     record = copy.deepcopy(ours.record)
     for kind in ("variants", "networks"):
         record[kind] |= {key + HOSTILE: value for key, value in record[kind].items()}
-    stranger = runs.Run(ours.path, record, hostile(ours, names).loaded)
+    stranger = catalog.Run(ours.path, record, hostile(ours, names).loaded)
     changed = copy.deepcopy(record)
     for variant in changed["variants"].values():
         variant["source_sha256"] = "0" * 64
     slower = {**stranger.loaded, tables.BUILDS.name: stranger.table(tables.BUILDS).assign(registers=7)}
-    found = Comparison(stranger, runs.Run(ours.path, changed, slower), 0.02)
+    found = Comparison(stranger, catalog.Run(ours.path, changed, slower), 0.02)
     document = rendering.comparison_html(found)
     assert found.moved
     assert_harmless(document)
@@ -120,7 +120,7 @@ def test_a_stranger_s_names_are_no_markup_in_a_comparison_either(ours, names):
 
 @pytest.mark.parametrize("text", ["", "`", "a`b``c", "a|b", "<b>", "*a*", "\n# a", "\\"])
 def test_a_name_set_as_code_is_shown_as_it_is(text):
-    shown = words.to_html(f"| {words.code('a' + text)} |\n| --- |\n")
+    shown = escaping.to_html(f"| {escaping.code('a' + text)} |\n| --- |\n")
     assert len(re.findall("<code>", shown)) == 1
     assert "<b>" not in shown and "<em>" not in shown
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import assemble_run
-from warpbook import stream_tables
+from warpbook.runs import tables
 
 IMAGES = 200
 SMALL = {"images": IMAGES, "variants": {"cpu": "im2col_blas"}}
@@ -26,7 +26,7 @@ def streaming(workspace_for_all):
 
 def shards_of(workspace, shards, images=IMAGES):
     path = workspace.folder / "results" / "parts" / "stream_shards" / f"fa18-im2col_blas-{images}-{shards}-1.csv"
-    return stream_tables.STREAM_SHARDS.read(path)
+    return tables.STREAM_SHARDS.read(path)
 
 
 def asked(shards, images=IMAGES):
@@ -53,7 +53,7 @@ def test_labels_are_equal_over_1_2_and_5_shards_and_equal_to_the_program_s(strea
     assert len(set(found)) == 1
     assert found[0][0] == program_s_sha256(streaming, IMAGES)
     assert f"fa18 im2col_blas: {IMAGES} images over 1 CPU in" in done.stdout + done.stderr
-    whole = stream_tables.STREAMS.read(streaming.folder / "results" / "stream" / "streams.csv")
+    whole = tables.STREAMS.read(streaming.folder / "results" / "stream" / "streams.csv")
     assert whole.shards.tolist() == [1, 2, 5]
     assert whole.labels_sum.nunique() == whole.stream_sha256.nunique() == 1
     assert streaming.leftovers() == []
@@ -64,7 +64,7 @@ def test_streams_are_parts_of_this_machine_s_run(streaming):
     part = "results/parts/stream_shards/fa18-im2col_blas-200-1-1.csv"
     assert part in streaming.snakemake("--dry-run", "--printshellcmds", "measure").stdout
     gathered = assemble_run.by_table([Path(part)])
-    assert gathered[stream_tables.STREAM_SHARDS] == [Path(part)]
+    assert gathered[tables.STREAM_SHARDS] == [Path(part)]
     assert sum(map(len, gathered.values())) == 1
 
 

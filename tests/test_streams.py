@@ -10,10 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from warpbook import data, networks, stream_tables, streams, variants, weights
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
 from warpbook.harness import inference, streaming
+from warpbook.kernels import variants
+from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.runs import tables
+from warpbook.workflow import streams
 
 NETWORK = networks.find("fa17")
 
@@ -45,7 +48,7 @@ def told(images):
 
 
 def stream(path, lanes, first, end, out):
-    expected = told(data.load(NETWORK)[0])
+    expected = told(fashion_mnist.load(NETWORK)[0])
     return streaming.run(lanes, streams.Images(path, NETWORK), first, end, expected, out / "labels.npy")
 
 
@@ -59,12 +62,12 @@ def test_labels_are_the_same_however_a_stream_is_divided_and_begin_the_file_agai
         assert (measured["labels_sum"], measured["mismatched_labels"]) == (labels.sum(), 0)
         assert measured["labels_sha256"] == hashlib.sha256(labels.tobytes()).hexdigest()
         kept.append(labels)
-    expected = np.resize(told(data.load(NETWORK)[0]), images)
+    expected = np.resize(told(fashion_mnist.load(NETWORK)[0]), images)
     assert np.array_equal(np.concatenate(kept), expected)
 
 
 def test_a_label_that_is_not_the_program_s_is_counted(images_file, tmp_path):
-    expected = told(data.load(NETWORK)[0])
+    expected = told(fashion_mnist.load(NETWORK)[0])
     expected[3] += 1
     images = streams.Images(images_file, NETWORK)
     measured = streaming.run([Told(100)], images, 0, 20_010, expected, tmp_path / "labels.npy")
@@ -77,10 +80,10 @@ def test_shards_follow_each_other_and_differ_by_one_image_at_most():
 
 def test_a_worker_s_labels_are_those_of_the_inference_program(images_file, tmp_path):
     found = variants.read("im2col_blas")
-    images, _ = data.load(NETWORK)
+    images, _ = fashion_mnist.load(NETWORK)
     expected, _ = inference.load(found, NETWORK, weights.load(NETWORK, "high"))(images[:430])
     lanes = streaming.opened(found, NETWORK, "high", 150)
-    padded = np.resize(expected, data.IMAGES)
+    padded = np.resize(expected, fashion_mnist.IMAGES)
     measured = streaming.run(lanes, streams.Images(images_file, NETWORK), 50, 430, padded, tmp_path / "labels.npy")
     assert measured["mismatched_labels"] == 0
     assert np.array_equal(np.load(tmp_path / "labels.npy"), expected[50:])
@@ -90,16 +93,17 @@ def test_a_worker_s_labels_are_those_of_the_inference_program(images_file, tmp_p
 MEMORY = """\
 import sys, test_streams as tests
 from pathlib import Path
-from warpbook import machine, variants
+from warpbook.machine import host
+from warpbook.kernels import variants
 from warpbook.harness import streaming
 
 path, out = map(Path, sys.argv[1:])
 
 def grown_kib(lanes, few, many):
     tests.stream(path, lanes, 0, few, out)
-    before = machine.peak_memory_kib()
+    before = host.peak_memory_kib()
     tests.stream(path, lanes, 0, many, out)
-    return machine.peak_memory_kib() - before
+    return host.peak_memory_kib() - before
 
 print(grown_kib(streaming.opened(variants.read("im2col_blas"), tests.NETWORK, "high", 100), 200, 2000))
 print(grown_kib([tests.Told(700) for _ in range(3)], 20_000, 400_000))
@@ -150,7 +154,7 @@ def rows(devices, images, seconds, **changes):
     defaults = {"Int64": 1, "int64": 1, "float64": 0.5, "string": "x", "bool": True}
     for number in range(devices):
         yield {
-            **{name: defaults[column.dtype] for name, column in stream_tables.STREAM_SHARDS.columns.items()},
+            **{name: defaults[column.dtype] for name, column in tables.STREAM_SHARDS.columns.items()},
             "images": images,
             "shards": devices,
             "workers": devices,
@@ -184,7 +188,7 @@ def test_the_pause_before_a_shard_is_done_again_is_no_time_of_the_stream():
 def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound(name):
     network = networks.find(name)
     chunk = streaming.gpu_chunk(network)
-    assert 1000 <= chunk <= data.IMAGES
+    assert 1000 <= chunk <= fashion_mnist.IMAGES
     widest = max(np.prod(conv.x_shape(chunk)) + np.prod(conv.y_shape(chunk)) for conv in network.convs)
     assert 4 * widest <= streaming.GPU_CHUNK_BYTES
 
@@ -193,7 +197,7 @@ def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound(name):
 @pytest.mark.parametrize("variant", ["direct", "constant_weights", "unroll_gemm_streams", "split_fp16"])
 def test_a_gpu_worker_s_labels_are_the_inference_program_s_and_its_memory_is_bounded(images_file, tmp_path, variant):
     found, parameters = variants.read(variant), weights.load(NETWORK, "high")
-    expected, _ = inference.load(found, NETWORK, parameters)(data.load(NETWORK)[0])
+    expected, _ = inference.load(found, NETWORK, parameters)(fashion_mnist.load(NETWORK)[0])
     lanes = streaming.opened(found, NETWORK, "high", 31_003)
     assert len(lanes) == streaming.LANES
     images = streams.Images(images_file, NETWORK)

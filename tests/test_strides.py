@@ -5,11 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from warpbook import networks, outcomes, reference, variants
-from warpbook.harness import attacks, building, checking, emulator
+from warpbook.harness import building, checking, reference
+from warpbook.harness.attacks import catalog
 from warpbook.harness.bench import CpuBench
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+from warpbook.problems import networks
+from warpbook.runs import tables
 
-needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+needs_compiler = pytest.mark.skipif(
+    emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
+)
 
 STRIDED, PADDED, BOTH = (layer for layer, _ in checking.RAGGED_STEPS)
 PLAIN = checking.RAGGED_LAYERS[0][0]
@@ -49,7 +55,7 @@ def judged(tmp_path, monkeypatch):
     def judge(code: str, facts: str) -> list[dict]:
         (tmp_path / "mine.cu").write_text(code)
         (tmp_path / "mine.yaml").write_text(facts)
-        return attacks.checked(tmp_path, "mine", "emulator", "steps")
+        return catalog.checked(tmp_path, "mine", "emulator", "steps")
 
     return judge
 
@@ -112,7 +118,7 @@ def test_a_launcher_that_takes_another_padding_is_caught(cpu_variant):
 @needs_compiler
 def test_a_right_kernel_passes_on_all_ragged_layers(judged):
     rows = judged(KERNEL, FACTS)
-    assert outcomes.first_failure(rows) is None
+    assert tables.first_failure(rows) is None
     passed = {row["layer"] for row in rows if row["ok"]}
     assert {layer.name for layer, _ in (*checking.RAGGED_LAYERS, *checking.RAGGED_STEPS)} | {"conv1"} <= passed
 
@@ -120,7 +126,7 @@ def test_a_right_kernel_passes_on_all_ragged_layers(judged):
 @needs_compiler
 def test_a_kernel_that_gets_no_padding_passes_where_there_is_none(judged):
     rows = judged(KERNEL.replace(", int P)", ")\n#define P 0"), FACTS.replace(", P]", "]"))
-    assert outcomes.first_failure(rows) is None
+    assert tables.first_failure(rows) is None
     passed = {row["layer"] for row in rows if row["ok"]}
     assert {PLAIN.name, STRIDED.name} <= passed
     assert not {PADDED.name, BOTH.name} & passed
@@ -143,7 +149,7 @@ WRONG = {
 def test_a_wrong_kernel_is_caught(judged, name):
     old, new, words = WRONG[name]
     assert old in KERNEL
-    assert words in outcomes.first_failure(judged(KERNEL.replace(old, new), FACTS))["reason"]
+    assert words in tables.first_failure(judged(KERNEL.replace(old, new), FACTS))["reason"]
 
 
 def test_a_kernel_with_strides_builds_for_a_gpu(tmp_path):

@@ -18,23 +18,31 @@ from pypdf import PdfReader
 from snakemake.io import PeriodicityDetector
 
 import report_submission
-from warpbook import built_in_times, config, files, finals, plan, printed, runs, submissions, tables, units, variants
-from warpbook.errors import UserError
-from warpbook.grades import GRADES
-from warpbook.harness import emulator, sandbox
-from warpbook.report import answers, grading, pdf, rendering
-from warpbook.report.evidence import Evidence, submitted
+from warpbook.common import files, units
+from warpbook.common.errors import UserError
+from warpbook.config import settings
+from warpbook.config.course_term import Term, line_of
+from warpbook.course import final_submission_rules, program_output, reference_times, submissions
+from warpbook.course.grades_table import GRADES
+from warpbook.harness import sandbox
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+from warpbook.report import class_report, pdf, rendering, student_answers
+from warpbook.report.evidence import Evidence, submission_evidence
 from warpbook.report.views import VIEWS
-from warpbook.terms import Term, line_of
+from warpbook.runs import catalog, tables
+from warpbook.workflow import plan
 
 COURSE = Path(__file__).parent / "data" / "course"
-VALUES = yaml.safe_load(config.FILE.read_text())
+VALUES = yaml.safe_load(settings.FILE.read_text())
 RIGHT = COURSE / "one_call.cu"
 ODD = os.fsdecode(b"caf\xe9 'it\"s' {x}\n$(touch made) ; " + b"a" * 50)
 ODD_NAMED = "caf___it_s___x____touch_made____a"
 SP25 = Term.model_validate(VALUES["studies"]["sp25"]["course"])
 
-needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+needs_compiler = pytest.mark.skipif(
+    emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
+)
 
 
 def hand_in(root: Path, **parts: str | bytes) -> Path:
@@ -51,7 +59,7 @@ def hand_in(root: Path, **parts: str | bytes) -> Path:
 def shared(**changes) -> dict:
     """What a submission's project has of this one's configuration."""
     values = VALUES | {"study": "sp25", "path": "somewhere", **changes}
-    return yaml.safe_load(submissions.shared_configuration(config.load(values, list(variants.discover()))))
+    return yaml.safe_load(submissions.shared_configuration(settings.load(values, list(variants.discover()))))
 
 
 @pytest.mark.parametrize("study", ["fa21", "sp24", "fa24", "sp25", "fa25"])
@@ -173,8 +181,8 @@ def test_names_that_cannot_be_printed_are_marked(tmp_path):
     folder.mkdir(parents=True)
     (folder / "m3-forward.cu").write_text("int x;")
     submissions.open_room(tmp_path / "room", "mine", tmp_path, shared())
-    settings = yaml.safe_load((tmp_path / "room" / "config.yaml").read_text())
-    assert settings["submission"]["files"] == {"op_0": "\ufffd/m3/op_0/m3-forward.cu"}
+    changed = yaml.safe_load((tmp_path / "room" / "config.yaml").read_text())
+    assert changed["submission"]["files"] == {"op_0": "\ufffd/m3/op_0/m3-forward.cu"}
 
 
 def test_a_submission_s_project_holds_its_files_as_variants_over_their_baselines(tmp_path):
@@ -188,9 +196,9 @@ def test_a_submission_s_project_holds_its_files_as_variants_over_their_baselines
     }  # fmt: skip
     assert made["req_0"].title == "Streams"
     assert made["req_0"].code == code
-    settings = yaml.safe_load((room / "config.yaml").read_text())
-    assert config.load(settings, list(made)).submission.files["req_0"] == "project/m3/req_0/m3-forward.cu"
-    assert (settings["architectures"], list(settings["studies"])) == (["sm_86"], ["sp25"])
+    changed = yaml.safe_load((room / "config.yaml").read_text())
+    assert settings.load(changed, list(made)).submission.files["req_0"] == "project/m3/req_0/m3-forward.cu"
+    assert (changed["architectures"], list(changed["studies"])) == (["sm_86"], ["sp25"])
 
 
 def test_what_a_file_says_of_itself_in_a_header_decides_nothing(tmp_path):
@@ -218,12 +226,12 @@ def test_answers_are_told_apart_by_the_numbers_in_their_headings(tmp_path):
         "In short.\n\n## 2. How it should help\n*Copies* hide.\n```\n# 3 no heading\n```\n"
         "# Question 4\n<b>10 %</b>\n## 9\nmore\n"
     )
-    found = answers.read("req_0", 6, tmp_path)
+    found = student_answers.read("req_0", 6, tmp_path)
     assert "In short" in found.rest
     assert list(found.by_question) == [2, 4]
     assert "<em>Copies</em> hide" in found.by_question[2] and "# 3 no heading" in found.by_question[2]
     assert "&lt;b&gt;10 %&lt;/b&gt;" in found.by_question[4] and "more" in found.by_question[4]
-    assert answers.read("op_0", 6, tmp_path) == answers.Answers()
+    assert student_answers.read("op_0", 6, tmp_path) == student_answers.Answers()
 
 
 def test_of_a_stranger_s_markdown_pictures_beside_it_are_shown_and_nothing_else_is_loaded(tmp_path):
@@ -236,7 +244,7 @@ def test_of_a_stranger_s_markdown_pictures_beside_it_are_shown_and_nothing_else_
         "![](./sweep.png) ![b](broken.png) ![c](http://localhost/c.png) ![d](../../secret.png) "
         "[e](#nowhere) [f](/etc/passwd) [g](https://example.com)\n"
     )
-    html = answers.read("op_3", 6, tmp_path).rest
+    html = student_answers.read("op_3", 6, tmp_path).rest
     assert re.findall(r"<img src=\"(data:image.png);base64,[^\"]*\" alt=\"([^\"]*)\"", html) == [
         ("data:image/png", "./sweep.png")
     ]
@@ -289,10 +297,10 @@ Op Time: 3 ms
 
 
 def test_the_course_s_output_is_read_run_by_run_and_what_is_cut_off_left_out():
-    first, last = printed.runs(OUTPUT, layers=2)
-    assert first == printed.Printed(100, (0.5, 0.25), (6.5, 7.5), 0.86, 1.5)
-    assert last == printed.Printed(10_000, (40.25, 20.0), (), 0.8714, None)
-    assert printed.runs("no output of the course", layers=2) == []
+    first, last = program_output.runs(OUTPUT, layers=2)
+    assert first == program_output.Printed(100, (0.5, 0.25), (6.5, 7.5), 0.86, 1.5)
+    assert last == program_output.Printed(10_000, (40.25, 20.0), (), 0.8714, None)
+    assert program_output.runs("no output of the course", layers=2) == []
 
 
 def test_outputs_are_found_beside_what_they_are_of(tmp_path):
@@ -323,17 +331,17 @@ def timed(tmp_path, newest_archive, monkeypatch):
             found = submissions.find(folder, SP25).files[name]
             found.with_suffix(".out").write_text(text)
         submissions.open_room(room, "mine", folder, shared())
-        monkeypatch.setattr(submitted, "PROJECT", room)
+        monkeypatch.setattr(submission_evidence, "PROJECT", room)
         known = variants.discover(room / "kernels")
-        settings = config.load(yaml.safe_load((room / "config.yaml").read_text()), list(known))
-        record = dict(runs.open_run(newest_archive).record)
-        record["measuring"] = settings.measuring.model_dump(mode="json")
+        changed = settings.load(yaml.safe_load((room / "config.yaml").read_text()), list(known))
+        record = dict(catalog.open_run(newest_archive).record)
+        record["measuring"] = changed.measuring.model_dump(mode="json")
         record["machine"] = {**record["machine"], "gpu": {**record["machine"]["gpu"], "name": gpu}}
         record["variants"] = {
             name: {"source_sha256": variant.source_sha256, **variant.header.model_dump(mode="json")}
             for name, variant in known.items()
         }
-        shapes = settings.network("ece408").shapes_sha256
+        shapes = changed.network("ece408").shapes_sha256
         record["networks"] = {"ece408": {"shapes_sha256": shapes, "sizes": [10_000]}}
         run = tmp_path / "run"
         run.mkdir()
@@ -351,7 +359,7 @@ def timed(tmp_path, newest_archive, monkeypatch):
         ]  # fmt: skip
         for table in tables.RUN_TABLES:
             table.write(rows if table is tables.COURSE_SAMPLES else [], run / table.name)
-        ev = Evidence(plan.Plan(settings, known, "no device, for the test"), "sp25", runs.open_run(run))
+        ev = Evidence(plan.Plan(changed, known, "no device, for the test"), "sp25", catalog.open_run(run))
         ev.gpu_run = ev.local
         return ev
 
@@ -386,7 +394,7 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
     ev = timed("any", final=[1.0, 1.0, 1.0, 1.0])
     ev.gpu_run = None
     assert VIEWS["course_baseline"](ev).context is None  # there is no archived run
-    context = built_in_times.recorded("ece408", ("conv1", "conv2"), 10_000)
+    context = reference_times.recorded("ece408", ("conv1", "conv2"), 10_000)
     monkeypatch.setattr(type(ev.submitted), "of", ev.submitted.of.model_copy(update={"context": context}))
     view = VIEWS["course_baseline"](ev)
     assert view.table is None
@@ -402,7 +410,7 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
 
 
 def test_without_an_archived_run_of_the_network_there_is_no_context():
-    assert built_in_times.recorded("a network that nobody has", ("conv1",), 10_000) is None
+    assert reference_times.recorded("a network that nobody has", ("conv1",), 10_000) is None
 
 
 def test_what_the_course_s_program_printed_is_told_as_that_and_too_short_times_give_no_ratio(timed):
@@ -440,7 +448,7 @@ def test_on_the_pages_of_a_submission_with_times_nothing_is_cut_and_none_is_most
 def test_points_follow_from_times_on_the_course_s_gpu_alone(timed, gpu, words):
     ev = timed(gpu, final=[40, 20, 80, 90])
     assert words in VIEWS["course_points"](ev).grade.replace("\u202f", " ")
-    (row,) = [row for row in grading.rows(ev, "") if row["number"] == "final"]
+    (row,) = [row for row in class_report.rows(ev, "") if row["number"] == "final"]
     assert (round(row["op_ms"]), row["device"]) == (60, gpu)
 
 
@@ -464,8 +472,8 @@ class Workspace:
         for path in (files.PROJECT / "reports").iterdir():
             if path.name not in ("out", "runs"):
                 (folder / "reports" / path.name).symlink_to(path)
-        settings = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 30}}
-        (folder / "config.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
+        changed = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 30}}
+        (folder / "config.yaml").write_text(yaml.safe_dump(changed, sort_keys=False))
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
@@ -483,7 +491,7 @@ def text_of(path: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory) -> Workspace:
     """A workspace in which three submissions were graded: of several kinds of file, one that hangs, an empty one."""
-    if emulator.compiler() is None:
+    if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
     if sandbox.unavailable():
         pytest.skip(sandbox.unavailable())
@@ -615,7 +623,7 @@ def made(workspace: Workspace, arguments: tuple[str, ...], name: str, study: str
 
 
 def test_a_report_that_cannot_be_made_is_a_row_and_leaves_the_others(tmp_path):
-    row = grading.failed("theirs", "sp25", "it took longer than the 600 s")
+    row = class_report.failed("theirs", "sp25", "it took longer than the 600 s")
     GRADES.write([row], tmp_path / "theirs.csv")
     document = rendering.of_grades("t", SP25, 10_000, GRADES.rows(tmp_path / "theirs.csv"))
     assert "no report" in document and "it took longer than the 600 s" in document
@@ -664,9 +672,9 @@ def test_a_submission_that_takes_too_long_is_ended_with_all_that_it_started(tmp_
 def test_the_rules_for_the_final_file_are_read_from_its_code():
     beside = "void GPUInterface::conv_forward_gpu_prolog(float *x) {\n  // <<<\n  if (x) { k<<<1, 1>>>(x); }\n}\n"
     inside = "void GPUInterface::conv_forward_gpu(float *x) { k<<<1, 1>>>(x); }\n"
-    kept = {rule.asks: (rule.kept, rule.words) for rule in finals.rules(inside)}
+    kept = {rule.asks: (rule.kept, rule.words) for rule in final_submission_rules.rules(inside)}
     assert [kept for kept, _ in kept.values()] == [True, True, True]
-    found = finals.rules(beside + inside + "cudaStreamCreate(&s); __half x;")
+    found = final_submission_rules.rules(beside + inside + "cudaStreamCreate(&s); __half x;")
     assert [(rule.kept, rule.words) for rule in found] == [
         (False, "launched in conv_forward_gpu_prolog, line 3"),
         (False, "streams are made in line 6"),

@@ -3,7 +3,9 @@
 import pandas as pd
 import pytest
 
-from warpbook import bounds, networks, runs, summaries, tables, variants
+from warpbook.kernels import lower_bounds, variants
+from warpbook.problems import networks
+from warpbook.runs import catalog, summaries, tables
 
 SERIES = {"job": "direct", "variant": "direct", "network": "fa18", "layer": "conv2", "device": "gpu", "size": 10_000}
 
@@ -22,11 +24,11 @@ def samples(kinds: dict[str, list[float]], throttled: tuple[int, ...] = (), **ch
 
 @pytest.fixture(scope="module")
 def machine(newest_archive) -> dict:
-    return runs.open_run(newest_archive).record["machine"]
+    return catalog.open_run(newest_archive).record["machine"]
 
 
 def test_the_report_shows_every_median_that_the_run_s_own_summary_holds(archive, evidence_of):
-    run = runs.open_run(archive)
+    run = catalog.open_run(archive)
     evidence = evidence_of(archive, measuring=run.record["measuring"])
     rows = summaries.summarised(run.table(tables.SAMPLES), run.record["machine"])
     rows = rows[(rows.network == "fa18") & rows["size"].isin(evidence.sizes)]
@@ -75,17 +77,21 @@ def test_each_bound_is_called_what_it_bounds(machine):
     taken = samples({"op": [1.0]}, job="fft", variant="fft")
     (row,) = summaries.summarised(taken, machine | {"gpu": gpu}).to_dict("records")
     layer = networks.find("fa18").convs[1]
-    assert row["method_bound_ms"] == bounds.method_bound_ms(layer, 10_000, fft, gpu) == pytest.approx(0.155, rel=0.03)
-    assert row["fp32_bound_ms"] == bounds.fp32_bound_ms(layer, 10_000, gpu) == pytest.approx(0.485, rel=0.01)
+    assert (
+        row["method_bound_ms"]
+        == lower_bounds.method_bound_ms(layer, 10_000, fft, gpu)
+        == pytest.approx(0.155, rel=0.03)
+    )
+    assert row["fp32_bound_ms"] == lower_bounds.fp32_bound_ms(layer, 10_000, gpu) == pytest.approx(0.485, rel=0.01)
 
 
 def test_products_made_of_several_on_tensor_cores_are_bound_by_the_tensor_cores(machine):
     layer, gpu = networks.find("fa19").convs[1], machine["gpu"]
     split = variants.read("split_fp16").header
     tensor_cores_ms = 3 * layer.flops(10_000) / (gpu["peak_gflop_per_s"]["fp16"] * 1e9) * 1e3
-    bound = bounds.method_bound_ms(layer, 10_000, split, gpu)
+    bound = lower_bounds.method_bound_ms(layer, 10_000, split, gpu)
     assert bound == pytest.approx(tensor_cores_ms) == pytest.approx(0.59, rel=0.05)
-    assert bound < 1.5 < bounds.fp32_bound_ms(layer, 10_000, gpu)
+    assert bound < 1.5 < lower_bounds.fp32_bound_ms(layer, 10_000, gpu)
 
 
 def job(measured_on: str, began_s: float, ended_s: float, alone: bool = True) -> dict:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import locks, workflow
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.harness.supervision import Failed, run_to_end, supervised
+from warpbook.common import parent_process
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.common.supervision import Failed, run_to_end, supervised
+from warpbook.machine import locks
 
 
 def test_items_arrive_as_they_are_made():
@@ -176,7 +177,7 @@ def test_what_a_command_leaves_behind_ends_with_it(tmp_path):
 def test_a_child_ends_when_its_parent_is_killed(tmp_path):
     program = f"""
 import os, sys, time
-from warpbook.harness.supervision import supervised
+from warpbook.common.supervision import supervised
 def produce():
     open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
     yield 1
@@ -279,13 +280,13 @@ def test_a_program_ends_with_the_snakemake_that_it_works_for():
     snakemake = subprocess.Popen(["sleep", "120"])
     code = """
 import time
-from warpbook.errors import exit_status
+from warpbook.common.errors import exit_status
 def main():
     print("works", flush=True)
     time.sleep(120)
 exit_status(main)
 """
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), workflow.SNAKEMAKE: str(snakemake.pid)}
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), parent_process.SNAKEMAKE: str(snakemake.pid)}
     program = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
     assert program.stdout.readline() == "works\n"
     with pytest.raises(subprocess.TimeoutExpired):

@@ -6,20 +6,21 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from warpbook import stream_tables, tables, units
+from warpbook.common import units
 from warpbook.profiling import counters
-from warpbook.report import traces
-from warpbook.report.views import analysis, ending
+from warpbook.report import trace_layout
+from warpbook.report.views import analysis, last_page
 from warpbook.report.views.supplement import (
-    builds,
+    all_times,
+    build_tables,
     correctness,
-    profilers,
+    profiler_tables,
     provenance,
     several_gpus,
-    streaming,
-    times,
-    trust,
+    stream_tables,
+    validity,
 )
+from warpbook.runs import tables
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_without_counters_there_is_no_chapter_on_them(other):
 
 
 def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev):
-    table = builds.view(ev).table
+    table = build_tables.view(ev).table
     (row,) = (row for row in table.rows if row[:2] == ("direct", "conv_forward"))
     built = ev.builds.table[(ev.builds.table.variant == "direct") & ev.builds.table.ok]
     for arch, registers in zip(built.arch, built.registers, strict=True):
@@ -85,11 +86,11 @@ def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev
 
 
 def test_cpp_for_the_processor_is_listed_with_its_compiler_and_options(ev, other):
-    assert builds.view(ev).host is None
+    assert build_tables.view(ev).host is None
     table = other.builds.table
     named = {"variant": "register_blocked", "arch": "x86_64", "compiler": "g++ 12.2.0", "options": "-O3"}
     other.builds.host = table.head(2).assign(**named, ok=[True, False], log=["", "error: expected a ;"])
-    view = builds.view(other)
+    view = build_tables.view(other)
     assert [row[:4] for row in view.host.rows] == [("register_blocked", "x86_64", "g++ 12.2.0", "-O3")] * 2
     assert [row[4] for row in view.host.rows] == ["yes", "no"]
     assert ("register_blocked", "x86_64", "error: expected a ;") in view.failed.rows
@@ -99,9 +100,9 @@ def test_a_failed_build_is_listed_with_the_compiler_s_words_and_not_among_the_bu
     frame = other.builds.table.copy()
     frame.loc[frame.variant == "direct", ["ok", "log"]] = [False, "error: expected a ;" + "x" * 1000]
     other.builds.table = frame
-    view = builds.view(other)
+    view = build_tables.view(other)
     assert {row[0] for row in view.failed.rows} == {"direct"}
-    assert view.failed.rows[0][2] == ("error: expected a ;" + "x" * 1000)[: builds.LOG_LENGTH]
+    assert view.failed.rows[0][2] == ("error: expected a ;" + "x" * 1000)[: build_tables.LOG_LENGTH]
     assert "direct" not in {row[0] for row in view.table.rows}
 
 
@@ -117,7 +118,7 @@ def test_a_failed_test_stands_in_the_verdict_and_lowers_the_count(ev, other):
 
 
 def test_every_series_has_a_row_and_those_that_are_quoted_their_interval(ev):
-    table = times.view(ev).table
+    table = all_times.view(ev).table
     (row,) = (row for row in table.rows if row[:3] == ("direct", "conv1", units.count(ev.sizes[0])))
     assert "±" in cell(table, row, "op, cold")
     hot = ev.times.op("direct", "conv1", ev.sizes[0], "op", "hot")
@@ -136,7 +137,7 @@ def test_comparisons_with_a_copy_that_say_faster_or_slower_are_wrong(other):
         )
     ]  # fmt: skip
     other.trust.aa_tests = pd.DataFrame(rows, columns=columns)
-    found = trust.view(other).aa_tests
+    found = validity.view(other).aa_tests
     assert (found.comparisons, found.wrong, found.beyond, found.same, found.ambiguous) == (4, 2, 3, 1, 1)
     assert (found.wrong_share, found.beyond_share) == (units.percent(0.5), units.percent(0.75))
 
@@ -145,7 +146,7 @@ def test_a_kernel_that_cheats_and_is_not_caught_is_called_missed(other):
     frame = other.trust.attacks.copy()
     frame.loc[frame.index[0], "caught"] = False
     other.trust.attacks = frame
-    results = [row[1] for row in trust.view(other).attacks.rows]
+    results = [row[1] for row in validity.view(other).attacks.rows]
     assert results == ["MISSED"] + ["caught"] * (len(frame) - 1)
 
 
@@ -154,7 +155,7 @@ def test_a_tool_that_could_not_run_says_so_in_the_place_of_its_errors(other):
     rows = [{**found, "tool": tool} for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
     rows[1] |= {"errors": None, "status": "timed_out", "reason": "after 60 s"}
     other.trust.sanitizer = pd.DataFrame(rows).astype({"errors": "Int64"})
-    table = trust.view(other).sanitizer
+    table = validity.view(other).sanitizer
     (row,) = table.rows
     assert (cell(table, row, "memcheck"), cell(table, row, "racecheck")) == ("0", "timed out")
     assert row[-1] == "racecheck: after 60 s"
@@ -164,28 +165,28 @@ def test_a_run_says_of_blocks_that_take_one_image_after_another_only_what_it_tri
     found = {"version": "2025.3", "tool": "racecheck", "errors": 0, "status": "ok", "reason": ""}
     for names, said in ((["direct"], False), (["direct", "networks/fused"], True)):
         other.trust.sanitizer = pd.DataFrame([{**found, "variant": name} for name in names]).astype({"errors": "Int64"})
-        table = trust.view(other).sanitizer
+        table = validity.view(other).sanitizer
         assert ("one after another" in table.caption) is said
         assert [row[0] for row in table.rows] == names
 
 
 def test_what_a_run_was_not_asked_for_has_no_table(other):
     other.gpu_run = None
-    assert trust.view(other) == trust.Trust(None, None, None)
-    assert trust.sweeps(other) == ()
+    assert validity.view(other) == validity.Trust(None, None, None)
+    assert validity.sweeps(other) == ()
 
 
 def test_the_fastest_configuration_of_a_sweep_is_held_against_the_variant_s_declared_one(ev):
-    for sweep in trust.sweeps(ev):
+    for sweep in validity.sweeps(ev):
         rows = ev.trust.sweep[ev.trust.sweep.variant == sweep.variant]
         assert sweep.best == rows.configuration[rows.time_ms.idxmin()]
         assert sweep.declared_time == units.time(rows.time_ms[rows.configuration == sweep.declared].iloc[0])
 
 
 def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
-    agreed = traces.agreements(ev)
-    found = profilers.view(ev).agreements
-    assert (found.near, found.all) == (sum(one.apart <= traces.AGREE_WITHIN for one in agreed), len(agreed))
+    agreed = trace_layout.agreements(ev)
+    found = profiler_tables.view(ev).agreements
+    assert (found.near, found.all) == (sum(one.apart <= trace_layout.AGREE_WITHIN for one in agreed), len(agreed))
     named = {"cupti": "CUPTI in process", "nsys": "Nsight Systems", "ncu": "Nsight Compute"}
     tools = [words for tool, words in named.items() if tool in agreed[0].ms]
     assert found.tools == " and ".join([", ".join(tools[:-1]), tools[-1]])
@@ -193,7 +194,7 @@ def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
 
 
 def test_every_profile_in_full_is_as_nvprof_prints_it_the_api_s_for_few(ev):
-    shown = profilers.profiles(ev).profiles
+    shown = profiler_tables.profiles(ev).profiles
     assert all("GPU activities:" in profile.text for profile in shown)
     api = {profile.title.split(",")[0] for profile in shown if "API calls:" in profile.text}
     assert ev.ranking.best.name in api
@@ -251,15 +252,15 @@ def test_every_column_of_a_run_is_explained_once(ev):
 
 def test_what_was_set_aside_is_listed_whole(other):
     other.gpu_run = None
-    view = ending.view(other)
+    view = last_page.view(other)
     told = {name for row in view.aside.rows for name in row[0].split(", ")}
     assert told >= {variant.name for variant in other.wanted("gpu")}
-    assert (profilers.view(other), profilers.profiles(other)) == (None, None)
+    assert (profiler_tables.view(other), profiler_tables.profiles(other)) == (None, None)
     assert view.archive == provenance.view(other).archive == ""
 
 
 def test_every_interval_among_the_times_in_full_stands_with_its_samples(ev):
-    cells_of = [cell for row in times.view(ev).table.rows for cell in row]
+    cells_of = [cell for row in all_times.view(ev).table.rows for cell in row]
     assert any("±" in one for one in cells_of)
     assert all(("±" in one) == ("n\u202f" in one) for one in cells_of)
 
@@ -340,7 +341,7 @@ def bare(newest_archive, opened, evidence_of):
     """Evidence of the run as though it held no streams, and nobody had noted what was busy when."""
     ev = evidence_of(newest_archive)
     run = opened(newest_archive)
-    lacking = {table.name: table.empty() for table in (stream_tables.STREAM_SHARDS, tables.JOBS)}
+    lacking = {table.name: table.empty() for table in (tables.STREAM_SHARDS, tables.JOBS)}
     ev.gpu_run = ev.local = replace(run, loaded={**run.loaded, **lacking})
     return ev
 
@@ -353,7 +354,7 @@ def test_a_run_that_noted_no_jobs_says_nothing_of_how_busy_its_gpus_were(bare):
 def streamed(newest_archive, opened, evidence_of):
     """Evidence of the run as though it held streams of one and ten million images, over 1 and 2 GPUs."""
     defaults = {"Int64": 1 << 30, "int64": 1 << 10, "float64": 0.5, "string": "fa18", "bool": True}
-    columns = {name: defaults[column.dtype] for name, column in stream_tables.STREAM_SHARDS.columns.items()}
+    columns = {name: defaults[column.dtype] for name, column in tables.STREAM_SHARDS.columns.items()}
     columns |= {"variant": "direct", "device": "gpu", "labels_sum": 9, "mismatched_labels": 0, "began_s": 0.0}
     rows = [
         {
@@ -366,13 +367,13 @@ def streamed(newest_archive, opened, evidence_of):
     ]  # fmt: skip
     ev = evidence_of(newest_archive)
     run = opened(newest_archive)
-    loaded = {**run.loaded, stream_tables.STREAM_SHARDS.name: pd.DataFrame(rows)}
+    loaded = {**run.loaded, tables.STREAM_SHARDS.name: pd.DataFrame(rows)}
     ev.gpu_run = ev.local = replace(run, loaded=loaded)
     return ev
 
 
 def test_streams_are_shown_with_their_rates_and_efficiency_where_the_run_holds_some(streamed, bare):
-    view = streaming.view(streamed)
+    view = stream_tables.view(streamed)
     assert [row[1:3] for row in view.rates.rows] == [
         ("1\u202f000\u202f000", "1 GPU"),
         ("1\u202f000\u202f000", "2 GPUs"),
@@ -384,7 +385,7 @@ def test_streams_are_shown_with_their_rates_and_efficiency_where_the_run_holds_s
     assert {row[8] for row in view.rates.rows} == {"100.0\u202f%"}
     assert {row[-2:] for row in view.spent.rows} == {("1024", "1")}
     assert "direct, 2 GPUs" in view.figure.svg
-    assert streaming.view(bare) is None
+    assert stream_tables.view(bare) is None
 
 
 def test_a_stream_of_a_variant_whose_source_changed_is_not_shown(streamed):
@@ -395,4 +396,4 @@ def test_a_stream_of_a_variant_whose_source_changed_is_not_shown(streamed):
         streamed.gpu_run, record={**record, "variants": {**record["variants"], "direct": direct}}
     )
     del streamed.streams.rows
-    assert streaming.view(streamed) is None
+    assert stream_tables.view(streamed) is None

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 
 LOCKS = sorted((PROJECT / "requirements").glob("*.txt"))
 WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))

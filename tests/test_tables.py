@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpbook import tables
-from warpbook.errors import UserError
-from warpbook.table import DTYPES, Column, Range, Table
+from warpbook.common.errors import UserError
+from warpbook.runs import tables
+from warpbook.runs.schema import DTYPES, Column, Range, Table
 
 SMALL = Table(
     "small.csv",

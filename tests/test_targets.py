@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from warpbook import config, variants
-from warpbook.devices import Device
-from warpbook.extras import EXTRAS
-from warpbook.plan import Plan
-from warpbook.targets import Targets
+from warpbook.config import settings
+from warpbook.kernels import variants
+from warpbook.machine.cuda_devices import Device
+from warpbook.workflow.optional_measurements import EXTRAS
+from warpbook.workflow.plan import Plan
+from warpbook.workflow.targets import Targets
 
 KNOWN = variants.discover()
 GPU = Device("A GPU", "sm_90", "ab" * 32, "13.0")
@@ -19,8 +20,8 @@ FILE = Path(__file__).parent / "data" / "course" / "fused_wmma.cu"
 
 
 def targets(probed=GPU, known=KNOWN, **changes) -> Targets:
-    values = yaml.safe_load(config.FILE.read_text()) | {"profilers": []} | changes
-    return Targets(Plan(config.load(values, list(known)), known, probed))
+    values = yaml.safe_load(settings.FILE.read_text()) | {"profilers": []} | changes
+    return Targets(Plan(settings.load(values, list(known)), known, probed))
 
 
 NO_GPU = "no GPU in this test"
@@ -72,8 +73,8 @@ def test_a_a_tests_are_of_the_starting_points():
 
 
 def test_each_of_several_gpus_makes_a_a_tests_of_its_own():
-    values = yaml.safe_load(config.FILE.read_text()) | {"study": "fa18", "extras": ["aa"], "gpus": 2}
-    made = Targets(Plan(config.load(values, list(KNOWN)), KNOWN, GPU, beside=(GPU,))).extras
+    values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18", "extras": ["aa"], "gpus": 2}
+    made = Targets(Plan(settings.load(values, list(KNOWN)), KNOWN, GPU, beside=(GPU,))).extras
     assert {"results/parts/aa/gpu-0/fa18/direct.csv.gz", "results/parts/aa/gpu-1/fa18/direct.csv.gz"} <= set(made)
     assert len(made) == 2 * len(targets(study="fa18", extras=["aa"]).extras)
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from jinja2 import Environment, nodes
 
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
 
 REPORTS = PROJECT / "reports"
 LONGEST_LINE = 160

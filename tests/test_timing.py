@@ -4,11 +4,12 @@ import time
 
 import pytest
 
-from warpbook import bounds, networks
-from warpbook.config import Measuring, Programs, Series
+from warpbook.common.supervision import Failed
+from warpbook.config.settings import Measuring, Programs, Series
 from warpbook.harness import timing
 from warpbook.harness.bench import CPU_CHUNK, CpuBench
-from warpbook.harness.supervision import Failed
+from warpbook.kernels import lower_bounds
+from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
 QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
@@ -175,20 +176,22 @@ def test_a_clock_that_a_variant_puts_in_its_place_changes_no_sample_and_is_told(
 
 def test_lower_bound_is_the_larger_of_bytes_and_operations():
     first, second = networks.find("fa18").convs
-    assert bounds.lower_bound_ms(first, 10_000, 4240, 66_908) == pytest.approx(0.2425, rel=1e-3)  # bytes
-    assert bounds.lower_bound_ms(second, 10_000, 4240, 66_908) == pytest.approx(0.4850, rel=1e-3)  # operations
+    assert lower_bounds.lower_bound_ms(first, 10_000, 4240, 66_908) == pytest.approx(0.2425, rel=1e-3)  # bytes
+    assert lower_bounds.lower_bound_ms(second, 10_000, 4240, 66_908) == pytest.approx(0.4850, rel=1e-3)  # operations
 
 
 def test_what_the_cache_may_keep_is_left_out_of_the_bound():
     layer = networks.find("fa18").convs[0]
-    assert bounds.lower_bound_ms(layer, 10, 4240, None, kept_bytes=60 << 20) == 0
-    assert bounds.lower_bound_ms(layer, 10_000, 4240, None, kept_bytes=60 << 20) == pytest.approx(0.2277, rel=1e-3)
+    assert lower_bounds.lower_bound_ms(layer, 10, 4240, None, kept_bytes=60 << 20) == 0
+    assert lower_bounds.lower_bound_ms(layer, 10_000, 4240, None, kept_bytes=60 << 20) == pytest.approx(
+        0.2277, rel=1e-3
+    )
 
 
 @pytest.mark.gpu
 def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
-    from warpbook import variants
-    from warpbook.harness.gpu import GpuBench
+    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.kernels import variants
 
     rows = timing.measure_layer(GpuBench(), [variants.read("direct")], LAYER, 1, QUICK, MEASURING)
     least = {kind: min(row["time_ms"] for row in rows if row["kind"] == kind) for kind in ("gpu", "op", "layer")}
@@ -197,21 +200,21 @@ def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
 
 @pytest.mark.gpu
 def test_a_peer_in_nhwc_is_timed_without_laying_its_arrays_out():
-    from warpbook.harness import gpu
+    from warpbook.harness import gpu_bench
 
     pytest.importorskip("torch")
-    bench = gpu.GpuBench()
+    bench = gpu_bench.GpuBench()
     seen = []
 
     def operation(x, w, y):
         seen.append((x, w))
-        return gpu.channels_last(y)
+        return gpu_bench.channels_last(y)
 
     x, w, y = (bench.guarded(shape).values for shape in ((2, 3, 9, 9), (4, 3, 5, 5), (2, 4, 5, 5)))
     bench.draw(x, 1, True)
     bench.draw(w, 2, True)
     bench.draw(y, 3, True)
-    call = gpu.ChannelsLast(operation)
+    call = gpu_bench.ChannelsLast(operation)
     assert bool((call(x, w, y) == y).all())
     assert call(x, w, y).flags.c_contiguous
     timers = bench.timers(call, x, w, y)

@@ -12,13 +12,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from warpbook import profilers, runs, tables
-from warpbook.devices import Device
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.machine import available_profilers
+from warpbook.machine.cuda_devices import Device
 from warpbook.profiling import cupti_sqlite, nsight
-from warpbook.report import figures, traces
+from warpbook.report import figures, trace_layout
 from warpbook.report.evidence import within_layer
-from warpbook.report.traces import Hidden
+from warpbook.report.trace_layout import Hidden
+from warpbook.runs import catalog, tables
 
 OUTPUT = """\
 Loading fashion-mnist data... done
@@ -193,12 +194,14 @@ def test_a_profiler_that_fails_leaves_its_words_and_no_events(tmp_path, monkeypa
 
 def test_nvprof_is_not_asked_of_a_device_that_it_does_not_know(tmp_path, monkeypatch):
     tool_on_path(tmp_path / "bin", monkeypatch, "nvprof", "print('nvprof: release version 10.2.89')")
-    assert profilers.missing("nvprof", a_device("sm_75")) == ""
-    assert profilers.version("nvprof") == "10.2.89"
-    assert "capability 8.0 and later, and a GPU of sm_90 has 9.0" in profilers.missing("nvprof", a_device("sm_90"))
+    assert available_profilers.missing("nvprof", a_device("sm_75")) == ""
+    assert available_profilers.version("nvprof") == "10.2.89"
+    assert "capability 8.0 and later, and a GPU of sm_90 has 9.0" in available_profilers.missing(
+        "nvprof", a_device("sm_90")
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert profilers.missing("nvprof", a_device("sm_75")) == "nvprof (nvprof) is not on PATH"
-    assert profilers.missing("nsys", a_device("sm_90")) == "nsys (Nsight Systems) is not on PATH"
+    assert available_profilers.missing("nvprof", a_device("sm_75")) == "nvprof (nvprof) is not on PATH"
+    assert available_profilers.missing("nsys", a_device("sm_90")) == "nsys (Nsight Systems) is not on PATH"
 
 
 def test_a_layer_s_kernels_are_those_launched_in_its_range(events):
@@ -217,8 +220,8 @@ def test_hidden_copies_and_kernels_at_once_are_counted_in_time():
         columns=["kind", "start_ns", "end_ns"],
     )  # fmt: skip
     # Copies: 150 ns, of which 50 to 100 and 260 to 270 lie under kernels. Kernels: 210 ns of work in 160 ns.
-    assert traces.hidden(frame) == Hidden(150, 60, 210 / 160)
-    assert traces.hidden(frame[frame.kind == "kernel"]).share == 0.0
+    assert trace_layout.hidden(frame) == Hidden(150, 60, 210 / 160)
+    assert trace_layout.hidden(frame[frame.kind == "kernel"]).share == 0.0
 
 
 def test_ten_thousand_kernels_are_drawn_small():
@@ -226,16 +229,16 @@ def test_ten_thousand_kernels_are_drawn_small():
     kernels = pd.DataFrame(spans, columns=["start_ns", "end_ns"]).assign(
         name="k", stream=[n % 4 for n in range(10_000)]
     )
-    side = traces.Side("mine", "conv1", 10_000, kernels)
+    side = trace_layout.Side("mine", "conv1", 10_000, kernels)
     assert side.span_ns == 9_999_900
-    drawing = figures.traces.layer_kernels(side, side.span_ns, {"k": "#0b5cad"})
+    drawing = figures.timelines.layer_kernels(side, side.span_ns, {"k": "#0b5cad"})
     assert len(drawing) < 100_000
     assert drawing.count("<path") == 5  # a baseline and four lanes
 
 
 def test_a_program_s_op_times_are_added():
-    assert traces.printed_op_s(OUTPUT) == pytest.approx(0.015224)
-    assert traces.printed_op_s("EvalMetric: {'accuracy': 0.9}\n") is None
+    assert trace_layout.printed_op_s(OUTPUT) == pytest.approx(0.015224)
+    assert trace_layout.printed_op_s("EvalMetric: {'accuracy': 0.9}\n") is None
 
 
 def test_a_program_is_also_watched_at_the_size_of_its_baseline(tmp_path, monkeypatch, exported):
@@ -248,7 +251,7 @@ def test_a_program_is_also_watched_at_the_size_of_its_baseline(tmp_path, monkeyp
 def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after(ev):
     for variant in ev.ranking.measured("gpu", peers=False):
         if variant.header.builds_on:
-            pairs = traces.sides(ev, variant)
+            pairs = trace_layout.sides(ev, variant)
             assert [(pair[0].variant, pair[1].variant) for pair in pairs] == [
                 (variant.header.builds_on, variant.name)
             ] * len(ev.layers)
@@ -257,23 +260,23 @@ def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after
 @pytest.mark.parametrize("watcher", ["", "nsys"])
 def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(evidence_of, watcher):
     """Of the newest run on a GPU, and of the newest that Nsight Systems watched."""
-    watched = {path: {*runs.open_run(path).table(tables.ACTIVITIES).tool.unique()} for path in runs.archived()}
+    watched = {path: {*catalog.open_run(path).table(tables.ACTIVITIES).tool.unique()} for path in catalog.archived()}
     path = max(path for path, tools in watched.items() if "cupti" in tools and (not watcher or watcher in tools))
     ev, tools = evidence_of(path), {"ncu", *watched[path]}
-    agreed = traces.agreements(ev)
+    agreed = trace_layout.agreements(ev)
     assert {tool for one in agreed for tool in one.ms} == tools
     assert tools >= {"cupti", "ncu", watcher} - {""}
     assert all({"cupti", "ncu"} <= set(one.ms) for one in agreed)
     assert {one.variant for one in agreed} == {variant.name for variant in ev.ranking.measured("gpu", peers=False)}
-    assert all(one.apart <= traces.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
+    assert all(one.apart <= trace_layout.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 
 def test_watching_leaves_op_times_nearly_as_they_are(ev):
-    costs = traces.overheads(ev)
+    costs = trace_layout.overheads(ev)
     tools = ev.gpu_run.table(tables.ACTIVITIES).tool.unique()
     assert len(tools) > 0
     for tool in tools:
-        usual = traces.typical(costs, tool, ev.largest)
+        usual = trace_layout.typical(costs, tool, ev.largest)
         assert usual["programs"] > (20 if tool == "cupti" else 2)  # the others watch starting points and frameworks
         assert 0.9 < usual["op"] < 1.2
         assert usual["program"] > 0.5  # single runs: the host's spread is within

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 import track_runs
-from warpbook import runs
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.report.history import History
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.report.run_history import History
+from warpbook.runs import catalog
 
 RUN = PROJECT / "tests" / "data" / "runs" / "20261121-nvidia-h200-42e94f.zip"
 
@@ -21,7 +21,7 @@ def test_without_mlflow_the_error_says_how_to_install_it(monkeypatch):
 
 
 def test_figures_are_each_network_s_best_and_every_variant_with_the_ends_of_their_intervals():
-    run = runs.open_run(RUN)
+    run = catalog.open_run(RUN)
     figures = dict(track_runs.figures(run, 0.02))
     headline = History([run], 0.02).of("fa18")[0]
     assert figures["fa18/gpu/best_ms"] == figures[f"fa18/gpu/{headline.best}_ms"] == headline.time.value
@@ -37,7 +37,7 @@ def test_a_run_is_logged_once_with_its_figures_and_facts(tmp_path):
     pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed, which MLflow needs for a database")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     store = track_runs.client(uri)
-    run = runs.open_run(RUN)
+    run = catalog.open_run(RUN)
     assert track_runs.track(run, 0.02, store)
     assert not track_runs.track(run, 0.02, store)
     (experiment,) = [one for one in mlflow.MlflowClient(uri).search_experiments() if one.name == track_runs.EXPERIMENT]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from warpbook import locks, sharing, tables, turns
-from warpbook.files import PROJECT
+from warpbook.common.files import PROJECT
+from warpbook.machine import gpu_pool, gpu_wait, locks
+from warpbook.runs import tables
 
 SOON_S = 0.4  # in which a program that need not wait has gone on
 
@@ -40,15 +41,15 @@ print(json.dumps(ended + [turn.waited_s]), flush=True)
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from warpbook import devices, turns
+from warpbook.machine import cuda_devices, gpu_wait
 
 def tell(what):
     Path(f"{sys.argv[1]}.{what}").write_text(f"{os.getpid()}\\n")
 
 BEFORE
 tell("ready")
-turns.wait()
-seen = devices.visible()
+gpu_wait.wait()
+seen = cuda_devices.visible()
 tell("begun")
 print(seen[0].selector, sorted(os.sched_getaffinity(0)), sep="\\n", flush=True)
 WORK
@@ -66,7 +67,7 @@ def start(driver, lock, tmp_path):
 
     def begin(*programs: str, name="direct", timeout_s=30.0, gpus=1) -> subprocess.Popen:
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
-        given |= {locks.GIVEN: str(lock.parent), sharing.GPUS: str(gpus), "WARPBOOK_SIMULATED": "2"}
+        given |= {locks.GIVEN: str(lock.parent), gpu_pool.GPUS: str(gpus), "WARPBOOK_SIMULATED": "2"}
         given["WARPBOOK_SICK"] = str(tmp_path)  # a file there, called like a GPU's number, is what is wrong with it
         part = f"results/parts/counters/gpu/fa18/{name}"
         command = [sys.executable, "-c", JOB, part, str(timeout_s), *programs]
@@ -98,7 +99,7 @@ def told(tmp_path):
 @pytest.fixture
 def noted(tmp_path):
     """The rows of JOBS of each job that had its turn."""
-    return lambda: [row for path in (tmp_path / sharing.NOTES).rglob("*.csv") for row in tables.JOBS.rows(path)]
+    return lambda: [row for path in (tmp_path / gpu_pool.NOTES).rglob("*.csv") for row in tables.JOBS.rows(path)]
 
 
 def ended(job: subprocess.Popen):
@@ -142,7 +143,9 @@ def test_a_program_sees_the_gpu_of_its_job_alone_and_is_kept_to_its_cores(start,
 def test_programs_of_several_jobs_never_have_the_gpu_at_once(start, noted, tmp_path):
     held = (tmp_path / "held").as_posix()
     alone = f"os.mkdir({held!r}); time.sleep(0.2); os.rmdir({held!r})"
-    sweeping = "from warpbook import files\nwith files.scratch_folder(Path('/tmp')): pass"  # removes what nobody holds
+    sweeping = (
+        "from warpbook.common import files\nwith files.scratch_folder(Path('/tmp')): pass"  # removes what nobody holds
+    )
     jobs = [start(program(alone, sweeping), program(alone), name=f"job{number}") for number in range(3)]
     assert [[outcome[0] and outcome for outcome in ended(job)[0]] for job in jobs] == [[0, 0]] * 3
     rows = sorted(noted(), key=lambda row: row["began_s"])
@@ -190,7 +193,7 @@ def test_a_program_that_crashes_ends_no_job_and_its_gpu_goes_to_the_next(where, 
 
 def test_a_job_whose_program_fails_on_a_gpu_that_does_begins_again_on_another(start, noted, tmp_path):
     (tmp_path / "0").write_text("214")
-    (outcome,), _ = ended(start(program("sys.exit(devices.fails() or 0)"), gpus=2))
+    (outcome,), _ = ended(start(program("sys.exit(cuda_devices.fails() or 0)"), gpus=2))
     assert outcome[:1] == [0]
     assert outcome[1][0].endswith("01")
     assert len(noted()) == 1
@@ -215,8 +218,8 @@ def test_a_program_that_hangs_is_ended_before_its_turn_too(where, start, noted):
 
 
 def test_a_program_that_nobody_started_ahead_waits_for_nothing(monkeypatch):
-    monkeypatch.delenv(turns.JOB, raising=False)
-    turns.wait()
+    monkeypatch.delenv(gpu_wait.JOB, raising=False)
+    gpu_wait.wait()
 
 
 # --- the project's own programs -------------------------------------------------------------------------------------
@@ -244,7 +247,7 @@ def test_each_program_asks_for_its_turn_with_all_loaded_and_touches_cuda_after_i
         door.bind(str(tmp_path / "turn"))
         door.listen(1)
         door.settimeout(30)
-        given[turns.JOB] = str(tmp_path / "turn")
+        given[gpu_wait.JOB] = str(tmp_path / "turn")
         command = [sys.executable, PROJECT / "scripts" / name, *PROGRAMS[name]]
         process = subprocess.Popen(command, cwd=PROJECT, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         with process, door.accept()[0] as job:
@@ -284,10 +287,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, {scripts!r})
-from warpbook import turns
+from warpbook.machine import gpu_wait
 
 Path("direct.ready").write_text("0\\n")
-turns.wait()
+gpu_wait.wait()
 sys.exit("nothing was profiled")
 """
 

@@ -1,7 +1,7 @@
 import pytest
 
-from warpbook import units
-from warpbook.estimates import Estimate
+from warpbook.common import units
+from warpbook.common.statistics import Estimate
 
 
 @pytest.mark.parametrize(

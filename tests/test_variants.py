@@ -3,10 +3,12 @@ import shutil
 
 import pytest
 
-from warpbook import networks, runs, sources, tables, variants
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
 from warpbook.harness import checking
 from warpbook.harness.bench import CpuBench
+from warpbook.kernels import sources, variants
+from warpbook.problems import networks
+from warpbook.runs import catalog, tables
 
 FOUND = variants.discover()
 CONV2 = networks.find("fa19").convs[1]
@@ -179,7 +181,7 @@ def test_the_number_of_weights_can_be_limited(cuda_variant):
 
 
 def test_recorded_figures_of_shipped_variants_are_of_their_sources(newest_archive):
-    run = runs.open_run(newest_archive)
+    run = catalog.open_run(newest_archive)
     timed = FOUND.keys() & run.table(tables.OP_TIMES).variant
     recorded = run.record["variants"]
     assert len(timed) > 25

@@ -7,10 +7,10 @@ import sys
 import pytest
 import yaml
 
-from warpbook import provenance
-from warpbook.files import PROJECT
+from warpbook.common import version
+from warpbook.common.files import PROJECT
 from warpbook.harness import timing
-from warpbook.record import FORMAT
+from warpbook.runs.manifest import FORMAT
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ def test_a_program_that_people_type_tells_the_version(program):
         pytest.importorskip("torch", reason="training needs PyTorch, which is not installed")
     command = [sys.executable, f"scripts/{program}.py", "--version"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stdout == f"Warpbook {provenance.VERSION}\n"
+    assert done.stdout == f"Warpbook {version.VERSION}\n"
 
 
 def test_the_citation_names_the_version():
-    assert yaml.safe_load((PROJECT / "CITATION.cff").read_text())["version"] == provenance.VERSION
+    assert yaml.safe_load((PROJECT / "CITATION.cff").read_text())["version"] == version.VERSION
 
 
 def test_the_newest_entry_of_the_changelog_is_the_version():
     versions = re.findall(r"^## \[?(\d+\.\d+\.\d+)", (PROJECT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert versions[0] == provenance.VERSION
+    assert versions[0] == version.VERSION
 
 
 @pytest.mark.parametrize(("title", "newest"), [("format", FORMAT), ("protocol", timing.PROTOCOL)])

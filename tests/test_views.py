@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 import pytest
 from markupsafe import Markup
 
-from warpbook.estimates import Estimate
+from warpbook.common.statistics import Estimate
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.views import cells, headlines
-from warpbook.report.views.parts import MOST_SHORT_LINES, Figure, Table, numbers, words
+from warpbook.report.views import cards, cell_markup
+from warpbook.report.views.components import MOST_SHORT_LINES, Figure, Table, numbers, words
 
 
 def speedup(paired: bool = True, n: int = 30, verdict: str = "faster") -> Speedup:
@@ -28,9 +28,9 @@ def test_what_a_reason_has_in_backticks_is_set_as_code_wherever_it_is_printed():
         "N = 9 & more is above (`limits<T>` in a.cu)",
         "N = 9 &amp; more is above (<code>limits&lt;T&gt;</code> in a.cu)",
     )
-    assert cells.coded(said) == printed
-    assert cells.coded("an odd ` alone") == "an odd ` alone"
-    assert cells.coded(Markup("<b>`</b>`")) == "<b>`</b>`"
+    assert cell_markup.coded(said) == printed
+    assert cell_markup.coded("an odd ` alone") == "an odd ` alone"
+    assert cell_markup.coded(Markup("<b>`</b>`")) == "<b>`</b>`"
     macros = rendering.templates().get_template("macros.html.j2").module
     table = Table("t", "A table.", words("Variant", "Reason"), ((said, said),))
     assert macros.data_table(table).count(printed) == 2
@@ -38,41 +38,41 @@ def test_what_a_reason_has_in_backticks_is_set_as_code_wherever_it_is_printed():
 
 
 def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
-    assert plain(cells.timed(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 % n 30"
-    assert plain(cells.timed(Estimate(3.778, math.nan, math.nan, 1))) == "3.778 ms"
-    assert cells.timed(None) == "–"
+    assert plain(cell_markup.timed(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 % n 30"
+    assert plain(cell_markup.timed(Estimate(3.778, math.nan, math.nan, 1))) == "3.778 ms"
+    assert cell_markup.timed(None) == "–"
 
 
 def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_taken_in_turn():
-    assert plain(cells.sped(speedup())) == "1.140× [1.138, 1.142] n 30"
-    assert plain(cells.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
-    assert plain(cells.sped(speedup(n=1))) == "1.14× (one sample, not settled)"
-    assert cells.sped(None) == "–"
+    assert plain(cell_markup.sped(speedup())) == "1.140× [1.138, 1.142] n 30"
+    assert plain(cell_markup.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
+    assert plain(cell_markup.sped(speedup(n=1))) == "1.14× (one sample, not settled)"
+    assert cell_markup.sped(None) == "–"
 
 
 @pytest.mark.parametrize(("low", "high", "n"), [(135.0, 264.0, 3), (180.0, 190.0, 2)])
 def test_a_speedup_that_is_no_figure_for_a_card_is_not_settled_in_a_table_and_a_text_either(low, high, n):
     ours = Speedup(Estimate(185.0, low, high, n), False, "faster")
-    card = headlines.fact("Over the best CPU code", ours, "not measured")
-    assert plain(cells.sped(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n} ({card.value})"
+    card = cards.fact("Over the best CPU code", ours, "not measured")
+    assert plain(cell_markup.sped(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n} ({card.value})"
     assert ours.marked.endswith(f"n\u202f{n} ({card.value})")
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():
-    assert cells.times(speedup(paired=False)) == '<span class="faster">1.14×</span><sup>†</sup>'
-    assert cells.verdict(speedup(verdict="same")) == '<span class="same">same</span>'
-    assert cells.times(None) == cells.verdict(None) == "–"
+    assert cell_markup.times(speedup(paired=False)) == '<span class="faster">1.14×</span><sup>†</sup>'
+    assert cell_markup.verdict(speedup(verdict="same")) == '<span class="same">same</span>'
+    assert cell_markup.times(None) == cell_markup.verdict(None) == "–"
 
 
 def test_a_drawn_interval_says_in_words_what_it_shows():
-    cell = cells.interval(speedup(), (0.5, 2.0), 0.02)
+    cell = cell_markup.interval(speedup(), (0.5, 2.0), 0.02)
     assert 'alt="Speedup 1.140×, interval [1.138, 1.142]"' in cell
     assert 'src="data:image/svg+xml;base64,' in cell
-    assert cells.interval(None, (0.5, 2.0), 0.02) == ""
+    assert cell_markup.interval(None, (0.5, 2.0), 0.02) == ""
 
 
 def test_what_is_not_markup_is_escaped_in_a_cell():
-    assert cells.link("m4-a&b", "a<b>") == '<a href="#m4-a&amp;b">a&lt;b&gt;</a>'
+    assert cell_markup.link("m4-a&b", "a<b>") == '<a href="#m4-a&amp;b">a&lt;b&gt;</a>'
 
 
 def test_a_row_with_a_cell_too_few_is_refused_with_its_table():
@@ -146,5 +146,5 @@ def test_a_table_of_few_rows_with_long_reasons_may_break_too():
 def test_a_figure_is_placed_with_its_words_and_caption():
     page = placed("figure(figure)", figure=Figure("times", "<svg/>", 'Bars of "op" time.', "Op time."))
     ((image, _),) = page.named("img")
-    assert image == {"src": cells.data_uri("<svg/>"), "alt": 'Bars of "op" time.'}
+    assert image == {"src": cell_markup.data_uri("<svg/>"), "alt": 'Bars of "op" time.'}
     assert page.named("figcaption") == [({}, "Op time.")]

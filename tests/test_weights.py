@@ -3,10 +3,11 @@ import struct
 import numpy as np
 import pytest
 
-from warpbook import data, networks, variants, weights
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
 from warpbook.harness import inference
-from warpbook.networks import Description, Network
+from warpbook.kernels import variants
+from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.networks import Description, Network
 
 PUBLISHED = {
     ("fa17", "high"): 0.8562,
@@ -19,7 +20,7 @@ PUBLISHED = {
 @pytest.mark.parametrize(("network", "weight_set"), PUBLISHED, ids=str)
 def test_shipped_weights_reach_the_published_correctness_on_a_thousand_images(network, weight_set):
     network = networks.find(network)
-    images, labels = data.load(network)
+    images, labels = fashion_mnist.load(network)
     predict = inference.load(variants.read("simd"), network, weights.load(network, weight_set))
     accuracy = (predict(images[:1000])[0] == labels[:1000]).mean()
     assert accuracy >= PUBLISHED[network.name, weight_set]
@@ -55,7 +56,7 @@ def test_reference_model_is_imported_and_predicts_as_published_with(name, refere
         pytest.skip(variant.missing)
     network = networks.find("sp19")
     parameters = weights.match(weights.read_mxnet(reference_model), network)
-    images, labels = data.load(network)
+    images, labels = fashion_mnist.load(network)
     right = inference.load(variant, network, parameters)(images)[0] == labels
     for size, published in REFERENCE.items():
         assert abs(right[:size].sum() - published * size) <= 1 + 1e-9
@@ -73,7 +74,7 @@ def test_the_course_s_weights_since_2020_are_imported_and_predict_as_published(c
     network = networks.find("ece408")
     parameters, form = weights.read(course_weights, network)
     assert form == "a file of the course"
-    images, labels = data.load(network)
+    images, labels = fashion_mnist.load(network)
     right = inference.load(variants.read("simd"), network, parameters)(images)[0] == labels
     assert {size: float(right[:size].mean()) for size in COURSE} == COURSE
 

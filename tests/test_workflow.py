@@ -14,9 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from warpbook import devices, provenance, runs, tables
+from warpbook.common import version
+from warpbook.machine import cuda_devices
+from warpbook.runs import catalog, tables
 
-NO_GPU = not isinstance(devices.probe(), devices.Device)
+NO_GPU = not isinstance(cuda_devices.probe(), cuda_devices.Device)
 
 
 def test_a_fresh_copy_makes_a_report_with_figures_measured_here(made):
@@ -68,9 +70,9 @@ def test_a_change_in_how_measurements_keep_apart_measures_again(workspace):
 
 
 def test_a_run_holds_what_others_rely_on(made):
-    run = runs.open_run(made.folder / "results" / "run")
+    run = catalog.open_run(made.folder / "results" / "run")
     assert run.problem == ""
-    assert run.record["version"] == provenance.VERSION
+    assert run.record["version"] == version.VERSION
     assert run.record["networks"]["fa18"]["sizes"] == [3, 12]
     assert run.gpu is None
     samples = run.table(tables.SAMPLES)
@@ -91,7 +93,7 @@ def test_a_run_records_which_gpus_were_put_aside_since_it_began(workspace):
         (aside / f"{name}.json").write_text(json.dumps({**said, "by": "0"}))
     shutil.rmtree(workspace.folder / "results" / "run")
     workspace.snakemake("measure")
-    run = runs.open_run(workspace.folder / "results" / "run")
+    run = catalog.open_run(workspace.folder / "results" / "run")
     sentence = "host/since, found by samples/gpu/fa18/direct at 2999-01-01T00:00:00+00:00: it fails"
     assert run.record["machine"]["put_aside"] == [sentence]
 
@@ -215,7 +217,7 @@ def test_check_says_what_every_variant_passed_and_times_nothing(workspace):
 def test_archive_packs_the_run_where_it_is_told_to(workspace):
     workspace.snakemake("archive", "--config", "archive=kept")
     (path,) = (workspace.folder / "kept").glob("*.zip")
-    run = runs.open_run(path)
+    run = catalog.open_run(path)
     assert run.problem == ""
     assert run.run_id == path.stem
 
@@ -254,7 +256,7 @@ def test_a_measurement_killed_in_its_midst_is_resumed_by_the_same_command(worksp
     process.wait()
     done = workspace.snakemake("measure")
     assert "measure" in workspace.jobs(done)
-    assert runs.open_run(workspace.folder / "results" / "run").problem == ""
+    assert catalog.open_run(workspace.folder / "results" / "run").problem == ""
 
 
 def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the_first_is_left_alone(workspace):
@@ -311,7 +313,7 @@ def test_two_runs_are_compared_by_one_command_whose_exit_status_tells(workspace)
     record = json.loads((head / "run.json").read_text())
     record["variants"]["loop_nest"]["source_sha256"] = "0" * 64
     (head / "run.json").write_text(json.dumps(record))
-    samples = runs.open_run(head).table(tables.SAMPLES).to_dict("records")
+    samples = catalog.open_run(head).table(tables.SAMPLES).to_dict("records")
     times = [{**row, "time_ms": 99 * row["time_ms"]} if row["variant"] == "loop_nest" else row for row in samples]
     tables.SAMPLES.write(times, head / tables.SAMPLES.name)
     slower = workspace.snakemake("compare", "--config", f"base={base}", f"head={head}", check=False)

@@ -5,16 +5,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from warpbook import networks, syntax, variants, written_launches
-from warpbook.harness import building, checking, emulator
+from warpbook.harness import building, checking
+from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
+from warpbook.kernels import variants
+from warpbook.kernels.launch_inference import cuda_ast, launch_reader
+from warpbook.kernels.launch_inference.launch_reader import Unreadable
+from warpbook.problems import networks
 from warpbook.report import excerpts
-from warpbook.written_launches import Unreadable
 
 FILES = Path(__file__).parent / "data" / "strangers"
 LECTURE = (FILES / "lecture_style.cu").read_text()
 LAYER = networks.ConvLayer("ragged", 3, 23, 19, 4, 5)
-needs_compiler = pytest.mark.skipif(emulator.compiler() is None, reason="there is no C++ compiler here to emulate with")
+needs_compiler = pytest.mark.skipif(
+    emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
+)
 
 READ = {
     "lecture_style": {
@@ -297,20 +302,20 @@ def test_a_launch_changed_in_the_source_is_another_variant(tmp_path):
 )
 def test_c_arithmetic_keeps_its_meaning(written, read):
     text = changed(("dimGrid(M, Y, B)", f"dimGrid(M, {written}, B)"))
-    assert written_launches.read(text).facts["grid"] == ["M", read, "N"]
+    assert launch_reader.read(text).facts["grid"] == ["M", read, "N"]
 
 
 def test_a_stride_that_the_kernel_gets_is_the_layer_s():
     text = changed(("const int K)", "const int K, const int stride)"), ("W, K);\n    cuda", "W, K, stride);\n    cuda"))
     text = text.replace("H - K + 1", "(H - K) / stride + 1").replace("W - K + 1", "(W - K) / stride + 1")
-    facts = written_launches.read(text).facts
+    facts = launch_reader.read(text).facts
     assert facts["arguments"] == ["y", "x", "w", "N", "M", "C", "H", "W", "K", "S"]
     assert facts["grid"][1] == "ceil(((H - K) // S + 1) / 16) * ceil(((W - K) // S + 1) / 16)"
 
 
 def test_host_code_is_cut_and_every_line_stays_in_its_place():
     text = (FILES / "class_wrapper.cu").read_text()
-    cut = syntax.device_code(text)
+    cut = cuda_ast.device_code(text)
     assert len(cut.splitlines()) == len(text.splitlines())
     assert "<<<" not in cut and "class Convolution" not in cut
     number = next(i for i, line in enumerate(text.splitlines()) if "int offset(" in line)
@@ -319,14 +324,14 @@ def test_host_code_is_cut_and_every_line_stays_in_its_place():
 
 def test_a_device_function_behind_a_macro_is_no_host_code():
     text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
-    assert syntax.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
+    assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
 
 
 def test_kernels_without_host_code_are_compiled_as_they_are():
     for path in variants.FOLDER.glob("*.cu"):
-        assert syntax.device_code(path.read_text()) == path.read_text()
+        assert cuda_ast.device_code(path.read_text()) == path.read_text()
 
 
 def test_a_launch_in_a_macro_is_said_to_be_there():
     with pytest.raises(Unreadable, match="its launch stands in a macro"):
-        written_launches.read("#define RUN k<<<1, 1>>>()\n__global__ void k() {}\nvoid f() { RUN; }\n")
+        launch_reader.read("#define RUN k<<<1, 1>>>()\n__global__ void k() {}\nvoid f() { RUN; }\n")

@@ -15,9 +15,10 @@ import pytest
 import yaml
 from pypdf import PdfReader
 
-from warpbook import config, locks
-from warpbook.files import PROJECT
-from warpbook.harness import emulator
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
+from warpbook.harness.emulator import emulation
+from warpbook.machine import locks
 
 FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
 IGNORED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
@@ -30,7 +31,7 @@ TINY = {
     "gpu": "none",
     "architectures": ["sm_90"],
     "report": {"title": "A tiny study", "authors": ["Somebody"]},
-    "networks": yaml.safe_load(config.FILE.read_text())["networks"],
+    "networks": yaml.safe_load(settings.FILE.read_text())["networks"],
     "measuring": {
         "relative_noise": 0.5,
         "same_within": 0.01,
@@ -215,10 +216,10 @@ def run_emulated(tmp_path):
     def call(script, library, *arguments, **arrays):
         np.savez(tmp_path / "given.npz", **arrays)
         places = [library, tmp_path / "given.npz", tmp_path / "made.npz", *map(str, arguments)]
-        environment = {**os.environ, **emulator.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = {**os.environ, **emulation.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", _EMULATING + script, *places]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert ended.returncode == 0, emulator.sanitizer_words(ended.stderr) or ended.stderr
+        assert ended.returncode == 0, emulation.sanitizer_words(ended.stderr) or ended.stderr
         return np.load(tmp_path / "made.npz")
 
     return call

@@ -5,7 +5,7 @@ import numpy as np
 import split_fp16
 
 from warpbook.harness import inference
-from warpbook.layers import DenseLayer, PoolLayer
+from warpbook.problems.layers import DenseLayer, PoolLayer
 
 
 def prepare(kernels, network, images, parameters):

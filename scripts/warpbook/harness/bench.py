@@ -10,11 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from warpbook import reference
-from warpbook.harness import host
-from warpbook.harness.handed import GUARD_WORDS
-from warpbook.networks import ConvLayer
-from warpbook.variants import Operation, Variant
+from warpbook.harness import cpp_compiler, reference
+from warpbook.harness.worker_protocol import GUARD_WORDS
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems.networks import ConvLayer
 
 # Quiet NaNs with payloads of their own: one for outputs not yet written, one for the margins around every buffer. A
 # result that was computed from a margin is NaN too, but not the NaN of an output that was never written.
@@ -118,7 +117,7 @@ class CpuBench:
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
-        return host.prepare(variant, layer, images)
+        return cpp_compiler.prepare(variant, layer, images)
 
     def guarded(self, shape: tuple[int, ...]) -> Guarded:
         words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, MARGIN, np.uint32)

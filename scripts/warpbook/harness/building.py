@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook import devices, launches, sources, syntax, tables, variants
-from warpbook.errors import UserError
-from warpbook.files import PROJECT, written_whole
-from warpbook.harness import host, nvcc, sandbox
-from warpbook.harness.host import COMPILE_BYTES, COMPILE_S
-from warpbook.harness.supervision import Failed, bound, supervised
-from warpbook.variants import USUAL_KERNEL, Variant
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT, written_whole
+from warpbook.common.supervision import Failed, bound, supervised
+from warpbook.harness import cpp_compiler, nvcc, sandbox
+from warpbook.harness.cpp_compiler import COMPILE_BYTES, COMPILE_S
+from warpbook.kernels import launches, occupancy, sources, variants
+from warpbook.kernels.launch_inference import cuda_ast
+from warpbook.kernels.variants import USUAL_KERNEL, Variant
+from warpbook.runs import tables
 
 FOLDER = Path("results/builds")
 PROJECT_CUBINS = PROJECT / "results" / "cubins"
@@ -53,7 +55,7 @@ def options_of(variant: Variant, arch: str) -> str:
     if variant.course:
         return " ".join(nvcc.options(variant, arch))
     made = compiler_options(variant.header.compiled_for(arch), variant.defines)
-    return " ".join(host.options(variant) if variant.cpp_source else made)
+    return " ".join(cpp_compiler.options(variant) if variant.cpp_source else made)
 
 
 def _version() -> tuple[int, int]:
@@ -121,7 +123,7 @@ def checked_source(variant: Variant) -> str:
     assert variant.cuda_source is not None
     text, header = sources.text_of(variant.cuda_source), variant.header
     if not variant.course:
-        text = syntax.device_code(text)
+        text = cuda_ast.device_code(text)
     if variant.launcher or not (header.arguments or header.grid):
         return text
     listed = header.arguments or launches.ARGUMENTS
@@ -244,7 +246,7 @@ def build(variant: Variant, arch: str) -> Build:
     if cubin and variant.header.block and variant.launcher is None:
         (kernel,) = (kernel for kernel in kernels if kernel["kernel"] == main)
         threads = math.prod(variant.header.block)
-        if reason := devices.beyond_registers(arch, threads, kernel["registers"], kernel["shared_bytes"]):
+        if reason := occupancy.beyond_registers(arch, threads, kernel["registers"], kernel["shared_bytes"]):
             cubin, log = None, f"{variant.files[0].name}: {reason}"
     if cubin is None:
         return _failed(variant, arch, log)
@@ -292,14 +294,14 @@ def build_course(variant: Variant, arch: str, sandboxed: bool) -> Build | None:
 
 def build_host(variant: Variant, sandboxed: bool) -> Build:
     """Compile a C++ variant for this machine. One that does not compile gives a row that says why."""
-    log, arch = variant.problem, host.architecture()
+    log, arch = variant.problem, cpp_compiler.architecture()
     if not log:
         try:
-            host.library(variant, sandboxed)
+            cpp_compiler.library(variant, sandboxed)
         except UserError as error:
             log = str(error)
     kernel = "" if log else USUAL_KERNEL
-    rows = _rows(variant, arch, host.compiler_version(), not log, log, [{"kernel": kernel}])
+    rows = _rows(variant, arch, cpp_compiler.compiler_version(), not log, log, [{"kernel": kernel}])
     return Build(variant.name, arch, None, rows)
 
 

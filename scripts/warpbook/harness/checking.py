@@ -17,14 +17,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from warpbook import reference
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
+from warpbook.common.supervision import Failed
 from warpbook.harness import bench as benches
-from warpbook.harness import genuine
+from warpbook.harness import reference, tamper_check
 from warpbook.harness.bench import MARGIN, POISON, Bench, Guarded
-from warpbook.harness.supervision import Failed
-from warpbook.networks import ConvLayer
-from warpbook.variants import Variant
+from warpbook.kernels.variants import Variant
+from warpbook.problems.networks import ConvLayer
 
 Row = dict[str, Any]
 
@@ -118,7 +117,7 @@ def _status_of(error: Exception) -> str:
 
 def refuse_replacements(variant: Named) -> None:
     """Raises Failed where a variant's code replaced a function that measures or judges it."""
-    if names := genuine.replaced():
+    if names := tamper_check.replaced():
         raise Failed("refused", f"{variant.name} replaces {', '.join(names[:3])}, by which the harness judges it")
 
 
@@ -282,8 +281,10 @@ def check_layer(
     return rows
 
 
-genuine.hold(time, "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time")
-genuine.hold(secrets, "randbits")
-genuine.hold(np.random, "default_rng")
+tamper_check.hold(
+    time, "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time"
+)
+tamper_check.hold(secrets, "randbits")
+tamper_check.hold(np.random, "default_rng")
 for _owner in (reference, benches, benches.CpuBench, sys.modules[__name__]):
-    genuine.hold(_owner)
+    tamper_check.hold(_owner)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from warpbook.devices import Device
+from warpbook.machine.cuda_devices import Device
 
 # Reasons that mean that the device could not run as fast as it otherwise would.
 _SLOWDOWNS = (

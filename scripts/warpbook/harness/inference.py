@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from warpbook import data
-from warpbook.harness import host
+from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import CPU_CHUNK
-from warpbook.layers import Activation, ConvLayer, DenseLayer, PoolLayer, Step
-from warpbook.networks import Network
-from warpbook.variants import Operation, Variant
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems import fashion_mnist
+from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, PoolLayer, Step
+from warpbook.problems.networks import Network
 
 if TYPE_CHECKING:
     import cupy
@@ -97,13 +97,13 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
     @functools.cache
     def prepared(n: int, conv: ConvLayer) -> Operation:
-        return host.prepare(variant, conv, n, library)
+        return cpp_compiler.prepare(variant, conv, n, library)
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = dict.fromkeys(network.convs, 0.0)
         labels = np.empty(len(images), np.uint8)
         for start in range(0, len(images), CPU_CHUNK):
-            x = data.entering(images[start : start + CPU_CHUNK], network, np.float32)
+            x = fashion_mnist.entering(images[start : start + CPU_CHUNK], network, np.float32)
             for step in steps:
                 layer = step.layer
                 if isinstance(layer, PoolLayer):
@@ -129,7 +129,7 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray]) -> Predict:
     import cupy
 
-    from warpbook.harness import gpu
+    from warpbook.harness import gpu_bench
 
     loaded = OnGpu(variant, network, parameters)
 
@@ -138,17 +138,17 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
         def timed(name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
             cupy.cuda.runtime.deviceSynchronize()
-            with gpu.marked(name):
+            with gpu_bench.marked(name):
                 began = perf_counter()
                 returned = operation(*arrays)
                 cupy.cuda.runtime.deviceSynchronize()
                 op_s.append(perf_counter() - began)
             return returned
 
-        with gpu.marked("images to the device"):
-            x = cupy.asarray(data.entering(images, network, np.float32))
+        with gpu_bench.marked("images to the device"):
+            x = cupy.asarray(fashion_mnist.entering(images, network, np.float32))
         scores = loaded.scores(x, timed)
-        with gpu.marked("labels to the host"):
+        with gpu_bench.marked("labels to the host"):
             return scores.get().argmax(axis=1).astype(np.uint8), op_s
 
     return predict
@@ -160,14 +160,14 @@ class OnGpu:
     def __init__(self, variant: Variant, network: Network, parameters: dict[str, np.ndarray]):
         import cupy
 
-        from warpbook.harness import gpu
+        from warpbook.harness import gpu_bench
 
-        arch = gpu.require().arch
-        self._variant, self._network, self._marked, self._empty = variant, network, gpu.marked, cupy.empty
-        self._kernels = gpu.kernels_of(variant, arch)
+        arch = gpu_bench.require().arch
+        self._variant, self._network, self._marked, self._empty = variant, network, gpu_bench.marked, cupy.empty
+        self._kernels = gpu_bench.kernels_of(variant, arch)
         self._parameters = {name: cupy.asarray(array) for name, array in parameters.items()}
         self._operations: dict[tuple[ConvLayer, int], Operation] = {}
-        self.around = Around(gpu.project_module("layers", arch).get_function, cupy.empty)
+        self.around = Around(gpu_bench.project_module("layers", arch).get_function, cupy.empty)
 
     def scores(self, x: "cupy.ndarray", call: Callable[..., Any] | None = None) -> "cupy.ndarray":
         """The score of each class, (n, classes), of x (n, channels, height, width) float32: ordered, not waited for.

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.harness import coursed, emulator, handed, host, sandbox, worker
+from warpbook.common.supervision import Failed, leave_with
+from warpbook.harness import cpp_compiler, ece408_worker, sandbox, worker, worker_protocol
 from warpbook.harness.bench import CpuBench
-from warpbook.harness.supervision import Failed, leave_with
-from warpbook.networks import ConvLayer, Network
-from warpbook.variants import Operation, Variant
+from warpbook.harness.emulator import emulation
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems.networks import ConvLayer, Network
 
 ENDED_WITHIN_S = 10
 
@@ -61,7 +62,7 @@ class IsolatedBench(CpuBench):
             self._process.wait()
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
-        places, size = handed.layout(layer, images)
+        places, size = worker_protocol.layout(layer, images)
         handle, memory = _shared(size)
         self._ask(handle, do="prepare", layer=astuple(layer), images=images, reverse=self.reversed_order)
         y_shape = layer.y_shape(images)
@@ -127,7 +128,7 @@ class IsolatedBench(CpuBench):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
             # Not the socket alone: what the variant started may hold its end.
             wait([self._socket, self._death])
-            content = self._socket.recv(handed.ANSWER_BYTES, socket.MSG_DONTWAIT)
+            content = self._socket.recv(worker_protocol.ANSWER_BYTES, socket.MSG_DONTWAIT)
         if handle is not None:
             os.close(handle)
         if not content:
@@ -155,13 +156,13 @@ class IsolatedBench(CpuBench):
             command.append(str(self._library))
             readable = [source, self._library]
         elif self._folder:
-            library = self._library or emulator.compile_host(self._variant, self._folder, self._sandboxed)
+            library = self._library or emulation.compile_host(self._variant, self._folder, self._sandboxed)
             if self._variant.course:
-                command = [sys.executable, "-m", coursed.__name__, str(other.fileno())]
+                command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
             command.append(str(library))
-            readable, extra = [source, self._folder], emulator.sanitizing()
+            readable, extra = [source, self._folder], emulation.sanitizing()
         elif self._variant.cpp_source:
-            built = host.library(self._variant, self._sandboxed)
+            built = cpp_compiler.library(self._variant, self._sandboxed)
             command.append(str(built))
             readable = [source, built]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **extra}
@@ -197,9 +198,9 @@ class IsolatedBench(CpuBench):
             code = self._process.wait()
         self._words.seek(0)
         text = self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")
-        if self._folder and (words := emulator.lacks(text)):
+        if self._folder and (words := emulation.lacks(text)):
             return Failed("unsupported", f"{self._variant.name}: {words}")
-        if words := emulator.sanitizer_words(text):
+        if words := emulation.sanitizer_words(text):
             return Failed("wrong_result", f"{self._variant.name}: {words}")
         ended = sandbox.how_it_ended_inside(code, self._words, self._sandboxed)
         return Failed("launch_failed", f"its process died: {ended}")

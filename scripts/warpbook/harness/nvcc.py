@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from warpbook import course, sources
-from warpbook.errors import UserError
-from warpbook.files import scratch_folder, written_whole
-from warpbook.harness import host
+from warpbook.common.errors import UserError
+from warpbook.common.files import scratch_folder, written_whole
+from warpbook.common.supervision import Failed
+from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import HOT_WITHIN
-from warpbook.harness.supervision import Failed
-from warpbook.networks import ConvLayer
-from warpbook.variants import Variant
+from warpbook.kernels import ece408, sources
+from warpbook.kernels.variants import Variant
+from warpbook.problems.networks import ConvLayer
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v")
 MISSING = "it takes nvcc, and there is none on PATH, in CUDA_HOME or in NVIDIA's wheels (nvidia-cuda-nvcc)"
@@ -77,7 +77,7 @@ def linked(variant: Variant, arch: str, sandboxed: bool) -> Path:
         raise Failed("unsupported", f"{variant.name} is a file of the course: {MISSING}")
     steps, driver, product = steps_of(variant.course), DRIVER.read_text(), MATRIX_PRODUCT.read_text()
     identity = "\0".join([variant.source_sha256, version(), *options(variant, arch), steps, driver, product])
-    kept = host.LIBRARIES / f"{variant.name}-{arch}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    kept = cpp_compiler.LIBRARIES / f"{variant.name}-{arch}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if kept.exists():
         return kept
     with written_whole(kept) as made, scratch_folder() as folder:
@@ -102,7 +102,7 @@ def absent_header(error: UserError) -> str:
     return named[1] if named else ""
 
 
-def steps_of(interface: course.Interface) -> str:
+def steps_of(interface: ece408.Interface) -> str:
     """What the driver includes: the calls of one layer, each followed by a look whether CUDA refused something."""
     named = zip(("prolog", "convolution", "epilog"), interface.steps, strict=True)
     methods = " ".join(f'void {name}() {{ {calls} note("{name}", cudaPeekAtLastError()); }}' for name, calls in named)
@@ -115,7 +115,7 @@ def _laid_out(variant: Variant, folder: Path) -> Path:
     assert variant.cuda_source is not None and variant.course is not None
     source = folder / variant.cuda_source.name
     source.write_text(sources.text_of(variant.cuda_source))
-    (folder / course.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
+    (folder / ece408.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
     _copied(MATRIX_PRODUCT, folder)
     return source
 
@@ -130,7 +130,7 @@ def _compiled(variant: Variant, arch: str, words: list[str], folder: Path, sandb
     """What the compiler says. Raises UserError where it fails."""
     command = [str(found()), *options(variant, arch), *words]
     refused = f"{variant.name} does not compile for {arch}"
-    return host.compiled(command, folder, sandboxed, refused, list(_readable()))
+    return cpp_compiler.compiled(command, folder, sandboxed, refused, list(_readable()))
 
 
 def _toolkit() -> Path:

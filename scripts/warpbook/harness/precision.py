@@ -6,14 +6,14 @@ from dataclasses import astuple, replace
 
 import numpy as np
 
-from warpbook import networks
+from warpbook.common.supervision import Failed
 from warpbook.harness import checking
 from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
-from warpbook.harness.supervision import Failed
-from warpbook.networks import ConvLayer
-from warpbook.reference import Difference
-from warpbook.variants import Variant
+from warpbook.harness.reference import Difference
+from warpbook.kernels.variants import Variant
+from warpbook.problems import networks
+from warpbook.problems.networks import ConvLayer
 
 CLASS_RATIO = 2
 """A result is of FP32's class where its relative L2 error is at most so many times that of the direct convolution."""

@@ -19,10 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from warpbook import machine, networks
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.harness.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.common.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
+from warpbook.machine import host
+from warpbook.problems import networks
 
 SETTINGS = ("auto", "all", "none")  # of `sandbox` in config.yaml
 SCRATCH_BYTES = 1 << 30
@@ -39,7 +40,7 @@ _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # How many threads libraries start is the user's to say, and what the compiler is called; also passed are which GPU the
 # job has, and which networks there are.
 _PASSED = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", machine.VISIBLE,
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", host.VISIBLE,
     "CUDA_DEVICE_ORDER", networks.GIVEN,
 )  # fmt: skip
 _CONFIGURATION = (PROJECT / "config.yaml", PROJECT / "pyproject.toml")
@@ -67,7 +68,7 @@ def gpu_unavailable() -> str:
     """Why the GPU that answers here does not answer in the sandbox, tried once a process; empty where it does."""
     if reason := unavailable():
         return reason
-    asks = "from warpbook import devices; device = devices.probe(); exit(device if isinstance(device, str) else 0)"
+    asks = "from warpbook.machine.cuda_devices import probe; found = probe(); exit(found if type(found) is str else 0)"
     command = wrapped([sys.executable, "-c", asks], gpu=True)
     try:
         tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TRIED_FOR_S, env={})

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from warpbook import data, machine, weights
-from warpbook.errors import UserError
-from warpbook.files import written_whole
+from warpbook.common.errors import UserError
+from warpbook.common.files import written_whole
 from warpbook.harness import inference
-from warpbook.networks import Network
-from warpbook.streams import Images
-from warpbook.table import Row
-from warpbook.variants import Variant
+from warpbook.kernels.variants import Variant
+from warpbook.machine import host
+from warpbook.problems import fashion_mnist, weights
+from warpbook.problems.networks import Network
+from warpbook.runs.schema import Row
+from warpbook.workflow.streams import Images
 
 if TYPE_CHECKING:
     import cupy
@@ -84,7 +85,7 @@ class GpuLane:
     ):
         import cupy
 
-        from warpbook.harness.pages import page_locked
+        from warpbook.harness.pinned_memory import page_locked
 
         self.copy_s: float | None = 0.0
         self.compute_s = 0.0
@@ -121,7 +122,7 @@ class GpuLane:
 def gpu_chunk(network: Network) -> int:
     """Images of a chunk on a GPU: as many as leave what the widest convolution reads and writes in GPU_CHUNK_BYTES."""
     widest = max(4 * int(np.prod(conv.x_shape(1)) + np.prod(conv.y_shape(1))) for conv in network.convs)
-    return min(data.IMAGES, max(1, GPU_CHUNK_BYTES // widest))
+    return min(fashion_mnist.IMAGES, max(1, GPU_CHUNK_BYTES // widest))
 
 
 def opened(variant: Variant, network: Network, weight_set: str, images: int) -> list[Lane]:
@@ -214,7 +215,7 @@ def run(lanes: list[Lane], images: Images, first: int, end: int, expected: np.nd
         "read_s": read_s,
         "copy_s": sum(copies) if copies else None,
         "compute_s": sum(lane.compute_s for lane in lanes),
-        "max_rss_kib": machine.peak_memory_kib(),
+        "max_rss_kib": host.peak_memory_kib(),
         "labels_sum": labels_sum,
         "labels_sha256": digest.hexdigest(),
         "mismatched_labels": mismatched,

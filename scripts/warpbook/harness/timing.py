@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import estimates
-from warpbook.config import Measuring, Series
-from warpbook.harness import checking, genuine
+from warpbook.common import statistics
+from warpbook.common.supervision import Failed
+from warpbook.config.settings import Measuring, Series
+from warpbook.harness import checking, tamper_check
 from warpbook.harness.bench import SHORT_CALL_MS, Bench, Guarded, Timers
 from warpbook.harness.checking import Named
-from warpbook.harness.supervision import Failed
-from warpbook.networks import ConvLayer
-from warpbook.variants import Operation, Variant
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems.networks import ConvLayer
 
 PROTOCOL = 2
 """Raised whenever the meaning of a sample changes: figures of different protocols are not the same thing."""
@@ -110,7 +110,7 @@ def in_turn(
         rounds = len(samples[order[0]])
         enough = rounds >= series.min_samples or spent >= series.patience_s
         if enough and (rounds % 5 == 0 or round_s >= LONG_ROUND_S or spent >= series.budget_s):
-            noise = max(estimates.median(np.array(kept(taken))).relative_noise for taken in samples.values())
+            noise = max(statistics.median(np.array(kept(taken))).relative_noise for taken in samples.values())
             if noise <= relative_noise:
                 return SeriesResult(samples, "precise")
             if spent >= series.budget_s:
@@ -292,4 +292,4 @@ def _over_batches(prepared: dict[int, Operation], batches: list[int]) -> Operati
     return call
 
 
-genuine.hold(sys.modules[__name__])
+tamper_check.hold(sys.modules[__name__])

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from warpbook import variants
-from warpbook.harness import checking, emulator, host, inference, nvcc
-from warpbook.harness.handed import GUARD_WORDS, layout, serve, shapes
-from warpbook.harness.supervision import Failed
-from warpbook.networks import ConvLayer, Description, Network
-from warpbook.variants import Operation, Variant
+from warpbook.common.supervision import Failed
+from warpbook.harness import checking, cpp_compiler, inference, nvcc
+from warpbook.harness.emulator import emulation
+from warpbook.harness.worker_protocol import GUARD_WORDS, layout, serve, shapes
+from warpbook.kernels import variants
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems.networks import ConvLayer, Description, Network
 
 HOST, EMULATED, DRIVEN = "host", "emulated", "driven"
 """What a variant's code runs on: the host; the host though it is CUDA C++; or, a file of the course, on a GPU."""
@@ -32,7 +33,7 @@ class Worker:
         self._emulated = how == EMULATED
         self._driver = nvcc.Driver(library) if how == DRIVEN and library else None
         if self._emulated:
-            emulator.CuPy.install()
+            emulation.CuPy.install()
 
     def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
         self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
@@ -47,7 +48,7 @@ class Worker:
         self._returned = np.frombuffer(memory, np.float64, math.prod(extents[2]), 4 * places[3]).reshape(extents[2])
         if self._emulated:
             # They have exactly their size, so that the sanitizer knows their ends.
-            self._called = [emulator.allocated(shape) for shape in extents]
+            self._called = [emulation.allocated(shape) for shape in extents]
         elif self._driver:
             # Ordinary memory, as the course's program has, and not pages that two processes share.
             self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _wholes(places, extents)]
@@ -109,9 +110,9 @@ class Worker:
             if self._driver:
                 return lambda x, w, y: None  # the driver is called with a layer
             if not self._emulated:
-                return host.prepare(self._variant, layer, images, self._library)
+                return cpp_compiler.prepare(self._variant, layer, images, self._library)
             assert self._library
-            kernels = emulator.Kernels(self._library, self._variant.header.constants, reverse)
+            kernels = emulation.Kernels(self._library, self._variant.header.constants, reverse)
             return self._variant.prepare(layer, images, kernels)
 
 

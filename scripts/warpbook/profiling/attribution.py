@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from warpbook import units
-from warpbook.profiling.schema import Profile
-from warpbook.variants import Variant
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
+from warpbook.profiling.profile_schema import Profile
 
 _KERNEL = re.compile(
     r"\b__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?(?:void\s+)?(\w+)\s*\("

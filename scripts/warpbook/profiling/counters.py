@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from warpbook import units
-from warpbook.variants import Variant
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
 
 if TYPE_CHECKING:
     import pandas as pd

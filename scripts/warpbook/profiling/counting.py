@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
 from warpbook.profiling import ncu, nsight
 
 RETRIES_MAX = 6  # after so many runs without the counters that ncu named, it must be refusing for another reason

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
 from warpbook.profiling.callbacks import DRIVER, RUNTIME
-from warpbook.profiling.schema import EVENTS_AT_MOST, Profile, Row, clean, event, kind_of, summarised, sums
+from warpbook.profiling.profile_schema import EVENTS_AT_MOST, Profile, Row, clean, event, kind_of, summarised, sums
 
 Label = Any  # a cell of SQLite, in a damaged file of any type
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from warpbook import tables
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
 from warpbook.profiling import cupti_sqlite, ncu, ncu_console, nsight, nvprof, nvprof_metrics
-from warpbook.profiling.schema import Profile, Row, group_of
-from warpbook.table import Table
+from warpbook.profiling.profile_schema import Profile, Row, group_of
+from warpbook.runs import tables
+from warpbook.runs.schema import Table
 
 TEXT_LIMIT_BYTES = 64 << 20
 

@@ -4,8 +4,8 @@ import csv
 import re
 from collections.abc import Sequence
 
-from warpbook.errors import UserError
-from warpbook.profiling.schema import Profile, clean, located, no_decimal_comma, no_doubt
+from warpbook.common.errors import UserError
+from warpbook.profiling.profile_schema import Profile, clean, located, no_decimal_comma, no_doubt
 
 _HEADER = re.compile(r'\s*"?ID"?,.*"?Kernel Name"?')
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?", re.IGNORECASE)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
+from warpbook.profiling.counter_readings import Readings
 from warpbook.profiling.ncu import Word, label, reading
-from warpbook.profiling.readings import Readings
-from warpbook.profiling.schema import Profile, located
+from warpbook.profiling.profile_schema import Profile, located
 
 REMEDY = "print it with ncu --csv --page raw, or `ncu --import REPORT --csv --page raw` of its report"
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from warpbook.errors import UserError
-from warpbook.profiling.schema import (
+from warpbook.common.errors import UserError
+from warpbook.profiling.profile_schema import (
     Profile,
     Row,
     Summed,

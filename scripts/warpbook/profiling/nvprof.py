@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from warpbook.errors import UserError
-from warpbook.profiling.schema import (
+from warpbook.common.errors import UserError
+from warpbook.profiling.profile_schema import (
     TIME_UNIT,
     Profile,
     Row,

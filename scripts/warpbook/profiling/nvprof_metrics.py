@@ -4,10 +4,10 @@ import csv
 import re
 from collections.abc import Sequence
 
-from warpbook.errors import UserError
+from warpbook.common.errors import UserError
 from warpbook.profiling import nvprof
-from warpbook.profiling.readings import Readings
-from warpbook.profiling.schema import Profile, figure, located, no_decimal_comma
+from warpbook.profiling.counter_readings import Readings
+from warpbook.profiling.profile_schema import Profile, figure, located, no_decimal_comma
 
 _TEXT_HEADER = re.compile(r"\s*Invocations\s+(?:Metric|Event) Name\s.*")
 _CSV_HEADER = re.compile(r'\s*"Device","Kernel","Invocations","(?:Metric|Event) Name",.*')

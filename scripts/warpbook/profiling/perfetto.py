@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook.files import written_whole
+from warpbook.common.files import written_whole
 
 HOST, DEVICE = 1, 2
 _ROWS = {

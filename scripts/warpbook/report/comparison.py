@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from warpbook import estimates, summaries, tables
-from warpbook.estimates import Estimate
+from warpbook.common import statistics
+from warpbook.common.statistics import Estimate
 from warpbook.report.evidence import STATE
-from warpbook.runs import Run
-from warpbook.table import Table
+from warpbook.runs import summaries, tables
+from warpbook.runs.catalog import Run
+from warpbook.runs.schema import Table
 
 NO_REGRESSION, REGRESSION, AMBIGUOUS, NOT_COMPARABLE = 0, 3, 4, 5  # exit statuses
 OUTCOMES = {
@@ -192,7 +193,7 @@ class Comparison:
                 if (place.device, place.size) == (device, size) and self._unchanged(place.variant)
             }
             values = np.array(list(ratios.values()))
-            middle = estimates.median(values) if len(values) else Estimate(1.0, 1.0, 1.0, 0)
+            middle = statistics.median(values) if len(values) else Estimate(1.0, 1.0, 1.0, 0)
             judgements = sum(place.device == device and place.variant in self.changed for place in self.places)
             near = far = self.tolerance
             if len(values) and judgements:
@@ -215,11 +216,11 @@ class Comparison:
             if place.variant in self.changed:
                 base, head = (times[place] for times in self._times)
                 drift = self.drifts[place.device, place.size]
-                ratio = estimates.ratio_of_sums(base, head, paired=False)
+                ratio = statistics.ratio_of_sums(base, head, paired=False)
                 value, low, high = (end / drift.ratio.value for end in (ratio.value, ratio.low, ratio.high))
                 speedup = Estimate(value, low, high, ratio.n)
-                before, after = (estimates.sum_of_medians(series) for series in (base, head))
-                verdict = estimates.verdict(speedup, drift.near, drift.far)
+                before, after = (statistics.sum_of_medians(series) for series in (base, head))
+                verdict = statistics.verdict(speedup, drift.near, drift.far)
                 rows.append(Change(place, before, after, speedup, verdict))
         return sorted(rows, key=lambda row: row.speedup.value)
 
@@ -264,7 +265,7 @@ class Comparison:
         if any(row.place.device == device for row in self.moved):
             return ""
         drift = self.drifts[device, size]
-        return estimates.verdict(drift.ratio, drift.near, drift.far)
+        return statistics.verdict(drift.ratio, drift.near, drift.far)
 
     @cached_property
     def outcome(self) -> int:

@@ -13,8 +13,8 @@ from pygments.lexers.c_like import CudaLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 
-from warpbook import syntax
-from warpbook.variants import Variant
+from warpbook.kernels.launch_inference import cuda_ast
+from warpbook.kernels.variants import Variant
 
 MOST_LINES = 9
 """Lines of an excerpt, what is left out not counted."""
@@ -86,7 +86,7 @@ def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES) -
 
 def _kernels_code(variant: Variant) -> str:
     """Its code as it is compiled for a GPU: without that of a program that launches it, if it stands in one."""
-    return variant.code if variant.course else syntax.device_code(variant.code)
+    return variant.code if variant.course else cuda_ast.device_code(variant.code)
 
 
 def _stretch(before: str, after: str, most_lines: int) -> tuple[list[_Entry], int, int] | None:

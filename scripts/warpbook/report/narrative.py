@@ -15,14 +15,15 @@ from jinja2 import FileSystemLoader, StrictUndefined, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from warpbook import tables, units
-from warpbook.errors import UserError, nearest
-from warpbook.files import PROJECT
-from warpbook.harness.supervision import Failed, bound, supervised
+from warpbook.common import units
+from warpbook.common.errors import UserError, nearest
+from warpbook.common.files import PROJECT
+from warpbook.common.supervision import Failed, bound, supervised
 from warpbook.profiling import counters
-from warpbook.report import words
+from warpbook.report import escaping
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import pacing
+from warpbook.report.views import launch_overhead
+from warpbook.runs import tables
 
 FOLDER = PROJECT / "reports" / "narrative"
 NOT_MEASURED = "(not measured)"
@@ -86,7 +87,7 @@ class Figures:
     def launching(self, variant: str) -> str:
         """That Python's launching paces a variant's calls, as a sentence; empty where it does not."""
         self._check(variant)
-        return pacing.sentence(self._ev, self._ev.plan.variants[variant])
+        return launch_overhead.sentence(self._ev, self._ev.plan.variants[variant])
 
     def best(self) -> str:
         """The name of the fastest GPU variant of ours."""
@@ -131,13 +132,13 @@ def rendered(ev: Evidence, folder: Path = FOLDER) -> Markup:
         (text,) = supervised(produce, 2 * SECONDS)
     except (Failed, RuntimeError) as error:
         raise UserError(f"{path}: it cannot be rendered: {error}") from error
-    return Markup(words.to_html(text))
+    return Markup(escaping.to_html(text))
 
 
 def _filled_in(path: Path, figures: Figures) -> str:
     """A text with its figures in place."""
     env = ImmutableSandboxedEnvironment(
-        loader=FileSystemLoader(path.parent), undefined=StrictUndefined, finalize=words.escaped
+        loader=FileSystemLoader(path.parent), undefined=StrictUndefined, finalize=escaping.escaped
     )
     env.globals = {name: getattr(figures, name) for name in dir(figures) if not name.startswith("_")}
 

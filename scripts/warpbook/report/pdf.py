@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from warpbook import members, tables
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.runs import Run
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.runs import archive_reader, tables
+from warpbook.runs.catalog import Run
 
 if TYPE_CHECKING:
     from weasyprint.urls import URLFetcher
@@ -62,8 +62,8 @@ def attachments(cited: Iterable[Run]) -> list[Any]:
         meanings |= {table.name: f"a row is {table.row}" for table in tables.RUN_TABLES if table.name.endswith(".csv")}
         for file, meaning in meanings.items():
             try:
-                content = members.read(run.path, file)
-            except members.Missing:  # a run may lack an optional table
+                content = archive_reader.read(run.path, file)
+            except archive_reader.Missing:  # a run may lack an optional table
                 continue
             name = f"{run.run_id}_{file}"
             attached[name] = Attachment(

@@ -12,18 +12,18 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from warpbook import provenance, units
-from warpbook.errors import UserError
-from warpbook.files import PROJECT
-from warpbook.report import words
+from warpbook.common import units, version
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.config.course_term import Term
+from warpbook.report import escaping
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
-from warpbook.report.views import VIEWS, cover, graded, runs_compared
-from warpbook.report.views.archive import Overview
-from warpbook.report.views.cells import coded, data_uri
+from warpbook.report.views import VIEWS, class_table, cover, runs_compared
+from warpbook.report.views.cell_markup import coded, data_uri
 from warpbook.report.views.deliverables import SUPPLEMENT
-from warpbook.terms import Term
+from warpbook.report.views.run_archive import Overview
 
 FOLDER = PROJECT / "reports"
 
@@ -62,7 +62,7 @@ def templates(autoescape: bool = True) -> Environment:
     """The environment of every template: undefined names raise, and what the macros call is here."""
     env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=autoescape)
     env.filters |= {"coded": coded, "data_uri": data_uri, "enumerated": units.enumerated}
-    env.globals["version"] = provenance.VERSION
+    env.globals["version"] = version.VERSION
     return env
 
 
@@ -74,8 +74,8 @@ def unwrapped(paragraph: str) -> str:
 def markdown_templates() -> Environment:
     """The environment of Markdown templates: what they print of a run is escaped, and Markup of ours is not."""
     env = templates(autoescape=False)
-    env.finalize = words.escaped
-    env.filters |= {"code": words.code, "unwrapped": unwrapped}
+    env.finalize = escaping.escaped
+    env.filters |= {"code": escaping.code, "unwrapped": unwrapped}
     return env
 
 
@@ -240,7 +240,7 @@ def comparison_html(compared: Comparison) -> str:
     """The same as an HTML document, with a picture of how far each variant moved."""
     env, figure = templates(), runs_compared.figure(compared)
     place = secrets.token_hex()  # a word that no run can hold
-    body = words.to_html(comparison_text(compared, place if figure else ""))
+    body = escaping.to_html(comparison_text(compared, place if figure else ""))
     if figure:
         placing = env.from_string('{% import "macros.html.j2" as m %}{{ m.figure(figure) }}')
         body = body.replace(f"<p>{place}</p>", placing.render(figure=figure))
@@ -254,7 +254,7 @@ def comparison_html(compared: Comparison) -> str:
 
 def of_grades(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -> str:
     """The table over submissions as an HTML document: rows of GRADES, of a term's study with so many images at most."""
-    shown = graded.view(title, term, images, rows)
+    shown = class_table.view(title, term, images, rows)
     return templates().get_template("grades.html.j2").render(view=shown, stylesheet=_stylesheet())
 
 

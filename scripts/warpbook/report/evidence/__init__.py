@@ -6,16 +6,16 @@ the measuring policy. Everything else is listed with its reason, and is in no ta
 only where it was asked to may come from an older one of the same GPU model, which is then named beside it.
 """
 
-from warpbook.plan import Plan
-from warpbook.profiling.imported import Imported
-from warpbook.report.evidence.builds import Builds
-from warpbook.report.evidence.checks import Checks, Tally
-from warpbook.report.evidence.claims import Claims
-from warpbook.report.evidence.counters import Counters
+from warpbook.profiling.imported_tables import Imported
+from warpbook.report.evidence.build_results import Builds
+from warpbook.report.evidence.check_results import Checks, Tally
+from warpbook.report.evidence.claim_verdicts import Claims
+from warpbook.report.evidence.counter_values import Counters
 from warpbook.report.evidence.course_times import CourseTimes
+from warpbook.report.evidence.measurement_validity import Trust
+from warpbook.report.evidence.missing_data import Problems
 from warpbook.report.evidence.network_times import NetworkTimes
-from warpbook.report.evidence.problems import Problems
-from warpbook.report.evidence.profiles import (
+from warpbook.report.evidence.profile_values import (
     API_KINDS,
     GPU_KINDS,
     KernelLaunches,
@@ -24,16 +24,16 @@ from warpbook.report.evidence.profiles import (
     most_of,
     within_layer,
 )
-from warpbook.report.evidence.programs import Programs
-from warpbook.report.evidence.published import Published
+from warpbook.report.evidence.program_times import Programs
+from warpbook.report.evidence.published_values import Published
 from warpbook.report.evidence.ranking import Ranking
+from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.selection import Selection
-from warpbook.report.evidence.streams import Streams
-from warpbook.report.evidence.submitted import Submitted
-from warpbook.report.evidence.times import STATE, UNSETTLED, Speedup, Times
-from warpbook.report.evidence.trust import Trust
-from warpbook.runs import Run
+from warpbook.report.evidence.stream_times import Streams
+from warpbook.report.evidence.submission_evidence import Submitted
+from warpbook.report.evidence.time_series import STATE, UNSETTLED, Speedup, Times
+from warpbook.runs.catalog import Run
+from warpbook.workflow.plan import Plan
 
 __all__ = [
     "API_KINDS",

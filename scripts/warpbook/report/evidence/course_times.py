@@ -5,12 +5,14 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from warpbook import bounds, estimates, tables
-from warpbook.estimates import Estimate
-from warpbook.report.evidence.checks import Checks
+from warpbook.common import statistics
+from warpbook.common.statistics import Estimate
+from warpbook.kernels import lower_bounds
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence.check_results import Checks
+from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.selection import Selection
-from warpbook.variants import Variant
+from warpbook.runs import tables
 
 OP, LAYER, COLD, HOT = ("op", ""), ("layer", ""), ("gpu", "cold"), ("gpu", "hot")
 """(kind, state) of the times of a file, as COURSE_SAMPLES has them."""
@@ -44,12 +46,12 @@ class CourseTimes:
     def time(self, variant: str, layer: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """Median in ms of one layer, with its interval; None where there is no sound figure."""
         times = self._sound(variant, layer, size, which)
-        return estimates.median(times) if len(times) else None
+        return statistics.median(times) if len(times) else None
 
     def total(self, variant: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
         series = [self._sound(variant, layer, size, which) for layer in self._scope.layer_names]
-        return estimates.sum_of_medians(series) if all(map(len, series)) else None
+        return statistics.sum_of_medians(series) if all(map(len, series)) else None
 
     def ratio(self, variant: str, over: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """How many times longer `over` takes, all layers added, with a bootstrap interval; the two were timed one after
@@ -57,7 +59,7 @@ class CourseTimes:
         base, mine = (
             [self._sound(name, layer, size, which) for layer in self._scope.layer_names] for name in (over, variant)
         )
-        return estimates.ratio_of_sums(base, mine, paired=False) if all(map(len, base + mine)) else None
+        return statistics.ratio_of_sums(base, mine, paired=False) if all(map(len, base + mine)) else None
 
     def problems(self, variant: Variant) -> list[str]:
         """Why a file, or some of its times, has no figure; each reason once."""
@@ -93,7 +95,7 @@ class CourseTimes:
         assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
         gpu, header = self._scope.gpu_run.gpu, self._scope.plan.variants[variant].header
         layer = next(one for one in self._scope.layers if one.name == name)
-        return bounds.method_bound_ms(layer, size, header, gpu, kept_bytes=gpu["l2_bytes"])
+        return lower_bounds.method_bound_ms(layer, size, header, gpu, kept_bytes=gpu["l2_bytes"])
 
     def _below_bound(self, variant: Variant) -> list[str]:
         below = [

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from warpbook.report.evidence.remembered import remembered
+from warpbook.report.evidence.cache import remembered
 from warpbook.report.evidence.scope import Scope
 
 Key = tuple[str, str, str, int, str, str]

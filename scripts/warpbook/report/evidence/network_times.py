@@ -5,14 +5,16 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook import estimates, implementations, tables
-from warpbook.estimates import Estimate
-from warpbook.implementations import Implementation
+from warpbook.common import statistics
+from warpbook.common.statistics import Estimate
+from warpbook.kernels import whole_networks
+from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
-from warpbook.report.evidence.remembered import remembered
+from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.selection import Selection
+from warpbook.runs import tables
 
 _OUTCOME = ["state", "kind", "status", "reason"]
 
@@ -46,7 +48,7 @@ class NetworkTimes:
     def recorded(self) -> list[Implementation]:
         """Implementations that the run holds and whose figures are not stale."""
         names = set(self._checks.variant)
-        found = implementations.discover().values()
+        found = whole_networks.discover().values()
         return [one for one in found if one.name in names and not self.stale(one)]
 
     def stale(self, one: Implementation) -> str:
@@ -64,7 +66,7 @@ class NetworkTimes:
             one.name: f"recorded in {run.run_id}, but {self.stale(one)}"
             if one.name in held
             else f"the run {run.run_id} holds no figure of it"
-            for one in implementations.discover().values()
+            for one in whole_networks.discover().values()
             if one.name not in shown
         }
 
@@ -95,20 +97,20 @@ class NetworkTimes:
     def time(self, name: str, size: int, kind: str = "gpu") -> Estimate | None:
         """Median in ms with its interval, the L2 cache overwritten before; None where there is no sound figure."""
         times = self._series(name, name, size, kind)
-        return estimates.median(times.to_numpy()) if len(times) else None
+        return statistics.median(times.to_numpy()) if len(times) else None
 
     def gain(self, one: Implementation, size: int) -> Estimate | None:
         """Times of what it builds on over its own, taken in turn in one process; None where they were not."""
         below = one.header.builds_on
         mine, base = (self._series(one.name, name, size, "gpu") for name in (one.name, below))
         both = mine.index.intersection(base.index)
-        return estimates.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
+        return statistics.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
     def apart(self, one: Implementation, size: int) -> Estimate | None:
         """The same gain by the times of each one's own job, where the one in turn is not told by that; None where it
         is, or there are not both."""
         gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
-        return ratio if gain and ratio and not estimates.agree(gain, ratio) else None
+        return ratio if gain and ratio and not statistics.agree(gain, ratio) else None
 
     def steps(self, one: Implementation) -> list[tuple[Implementation, Estimate]]:
         """What an implementation gains over what it builds on, and so on down, at the largest size, as long as each was
@@ -128,7 +130,7 @@ class NetworkTimes:
         mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))
         if not len(mine) or not len(others):
             return None
-        return estimates.unpaired_ratio(others, mine).widened(self._drift(size, name, over))
+        return statistics.unpaired_ratio(others, mine).widened(self._drift(size, name, over))
 
     def _drift(self, size: int, *names: str) -> float:
         """How far times of two jobs may differ for that: the largest difference seen of ours, or one of these, at a

@@ -2,10 +2,10 @@
 
 from functools import cached_property
 
-from warpbook.report.evidence.remembered import remembered
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence.cache import remembered
 from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.times import Times
-from warpbook.variants import Variant
+from warpbook.report.evidence.time_series import Times
 
 
 class Ranking:

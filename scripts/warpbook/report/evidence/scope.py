@@ -1,10 +1,10 @@
 """The study that a report is about, and the runs that it cites."""
 
-from warpbook.config import Config, Study
-from warpbook.networks import ConvLayer
-from warpbook.plan import GpuSource, Plan
-from warpbook.runs import Run
-from warpbook.variants import Variant
+from warpbook.config.settings import Config, Study
+from warpbook.kernels.variants import Variant
+from warpbook.problems.networks import ConvLayer
+from warpbook.runs.catalog import Run
+from warpbook.workflow.plan import GpuSource, Plan
 
 
 class Scope:

@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from warpbook import units
-from warpbook.estimates import Estimate
-from warpbook.files import PROJECT
+from warpbook.common import units
+from warpbook.common.files import PROJECT
+from warpbook.common.statistics import Estimate
+from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures import vector
-from warpbook.variants import Variant
+from warpbook.report.figures import svg_drawing
 
 FONTS = PROJECT / "reports" / "fonts"
 WIDTH_IN = 6.69  # the text's width on A4
@@ -56,7 +56,7 @@ def _style() -> None:
             "legend.fontsize": 7.5,
             "text.color": INK,
             "text.parse_math": False,  # names are shown as they are, and strangers' hold anything
-            "figure.dpi": vector.POINTS,
+            "figure.dpi": svg_drawing.POINTS,
             "svg.hashsalt": "warpbook",
         }
     )

@@ -5,17 +5,18 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from warpbook import tables, units
-from warpbook.networks import ConvLayer
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.kernels.variants import Variant
+from warpbook.problems.networks import ConvLayer
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import origin
-from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
-from warpbook.report.views.profiles import short_name
-from warpbook.units import MISSING
-from warpbook.variants import Variant
+from warpbook.report.views import borrowed_run
+from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.profile_tables import short_name
+from warpbook.runs import tables
 
 NAME_WIDTH = 13
 MOST_NAMED = 8
@@ -116,7 +117,7 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
     )
     return Figure(
         "analysis-roofline",
-        figures.limits.roofline(ev, _named(ev)),
+        figures.bound_plots.roofline(ev, _named(ev)),
         "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
@@ -124,7 +125,7 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
         f"points are the others, whose figures are in the supplement. {_roof(ev)} "
         "Operations are the useful ones, those of the direct method on the layer, whatever a call does for "
         f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope."
-        f"{origin.sentence(ev, tables.COUNTERS)}",
+        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
     )
 
 
@@ -153,7 +154,7 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
         "operations, those of the direct method on the layer, a second and for each byte that DRAM moves, whatever "
         "unit does them; FP32 operations done for each useful one, more than 1 where some are on padding, less where "
         "the method does fewer or tensor cores and half precision do them."
-        f"{origin.sentence(ev, tables.COUNTERS)}",
+        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
         (
             *words("Variant", "Layer", "Kernel"),
             *numbers(*SHARES),
@@ -214,7 +215,7 @@ def _bounds(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Tab
         "What bounds each kernel, by rule: the unit nearest its peak bounds it from "
         f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
         "throughput is of the cycles in which it was active, the others' of all."
-        f"{origin.sentence(ev, tables.COUNTERS)}",
+        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
         words("Variant", "Layer", "What bounds it"),
         tuple((labels[variant.name], layer.name, bound(call)) for variant, layer, call in counted),
         "sentences",
@@ -235,7 +236,7 @@ def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
     return Table(
         "analysis-few",
         f"How busy the device is under the first kernel, each step from it to the best, and the fastest library. "
-        f"{busy_words('the whole call', 'its longest kernel', copy)}{origin.sentence(ev, tables.COUNTERS)}",
+        f"{busy_words('the whole call', 'its longest kernel', copy)}{borrowed_run.sentence(ev, tables.COUNTERS)}",
         (*words("Variant", "Layer"), *numbers(*BUSY_HEAD)),
         tuple((labels[variant.name], layer.name, *busy(call, copy)) for variant, layer, call in shown),
         "dense",

@@ -1,10 +1,10 @@
 """Why the best kernel is faster than the naive one: what bounds either, and how many instructions each takes."""
 
-from warpbook import units
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
-from warpbook.variants import Variant
 
 LEAST_TENSOR = 5.0
 """Percent of instructions on the tensor pipe, below which they need not be tensor cores' products: it takes others."""

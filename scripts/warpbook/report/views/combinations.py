@@ -2,13 +2,13 @@
 
 import itertools
 
-from warpbook import units
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
-from warpbook.units import MISSING
-from warpbook.variants import Variant
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, Figure, Table, numbers, words
 
 MOST_STEPS = 15  # of the chains in one figure
 
@@ -34,7 +34,7 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
     ]
     return Figure(
         f"m4-chains-{place}",
-        figures.gains.waterfalls(ev, chains),
+        figures.speedup_plots.waterfalls(ev, chains),
         f"Op times step by step. {told}",
         "Op times, step by step. Hatched is what a step saves, solid beyond the bar what it loses; beside it time, "
         "speedup over the step before with its interval, and over the chain's first. Over the step before it is of "
@@ -62,7 +62,7 @@ def pairs(ev: Evidence) -> Table | None:
         if len(parts) != 2 or together is None or None in gains:
             continue
         first, second = (gain.ratio for gain in gains if gain)
-        alone |= {part.name: cells.sped(gain) for part, gain in zip(parts, gains, strict=True)}
+        alone |= {part.name: cell_markup.sped(gain) for part, gain in zip(parts, gains, strict=True)}
         ratio, product = together.ratio, first.value * second.value
         low, high = ratio.low / (first.high * second.high), ratio.high / (first.low * second.low)
         judged = "they help each other" if low > 1 else "they hinder each other" if high < 1 else "neither is shown"
@@ -90,8 +90,8 @@ def left_out(ev: Evidence) -> Table:
     for joined, parts in ev.ranking.combinations:
         for part in parts:
             speedup = ev.times.total_speedup(joined.name, ev.largest, over=part.name)
-            totals = (cells.timed(ev.times.total(one.name, ev.largest)) for one in (joined, part))
-            rows.append((joined.name, part.name, *totals, cells.sped(speedup), cells.verdict(speedup)))
+            totals = (cell_markup.timed(ev.times.total(one.name, ev.largest)) for one in (joined, part))
+            rows.append((joined.name, part.name, *totals, cell_markup.sped(speedup), cell_markup.verdict(speedup)))
     return Table(
         "m4-left-out-table",
         "Variants that join ideas, against each with the other idea left out; all layers together at "

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
+from warpbook.common import units
+from warpbook.course.submissions import FINAL, TITLES
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Table, numbers, words
-from warpbook.submissions import FINAL, TITLES
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Table, numbers, words
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def _printed(ev: Evidence, shown: list[str]) -> Table | None:
             TITLES[name],
             units.count(run.batch),
             *(units.time(time) for time in run.op_ms),
-            cells.printed(run, ev.submitted.elsewhere(run)),
+            cell_markup.printed(run, ev.submitted.elsewhere(run)),
             f"{units.seconds(run.elapsed_s)}\u202fs" if run.elapsed_s else units.MISSING,
             units.MISSING if run.accuracy is None else units.significant(run.accuracy),
             ev.submitted.of.outputs[name],
@@ -55,7 +55,7 @@ def _printed(ev: Evidence, shown: list[str]) -> Table | None:
     return Table(
         "course-printed",
         "The same as the course's own program printed it, by the outputs that the submission brings: nothing here "
-        f"vouches for them, nor for the GPU.{cells.elsewhere(marked, ev.submitted.term.gpu.name)}",
+        f"vouches for them, nor for the GPU.{cell_markup.elsewhere(marked, ev.submitted.term.gpu.name)}",
         (*words("File"), *numbers("Batch", *_measures(ev)), *words("Output")),
         tuple(rows),
     )
@@ -79,8 +79,8 @@ def _table(ev: Evidence, shown: list[str]) -> Table:
                 (
                     TITLES[name],
                     units.count(size),
-                    *(cells.timed(time) for time in times),
-                    cells.timed(ev.course.total(name, size, OP)),
+                    *(cell_markup.timed(time) for time in times),
+                    cell_markup.timed(ev.course.total(name, size, OP)),
                     units.MISSING if runs.empty else f"{units.seconds(runs.elapsed_s.median())}\u202fs",
                     units.MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
                 )
@@ -125,7 +125,7 @@ def _judged(ev: Evidence, shown: list[str]) -> Table:
             (
                 TITLES[name],
                 one.file or units.MISSING,
-                cells.file_verdict(one),
+                cell_markup.file_verdict(one),
                 one.words or one.note or f"{one.tests} tests passed {one.where}",
                 units.MISSING if bound is None else f"{units.significant(bound, 3)}\u202fms",
             )

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
-from warpbook.harness import driven
+from warpbook.common import units
+from warpbook.harness import ece408_gpu
+from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import COLD, HOT, LAYER, OP
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Table, numbers, words
-from warpbook.variants import Variant
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, Table, numbers, words
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ def view(ev: Evidence) -> CourseFiles | None:
     timed = [file for file in files if not ev.course.samples[ev.course.samples.variant == file.name].empty]
     problems = [(file.name, reason) for file in files for reason in ev.course.problems(file)]
     return CourseFiles(
-        driven.WARMUPS,
-        driven.ROUNDS,
+        ece408_gpu.WARMUPS,
+        ece408_gpu.ROUNDS,
         _beside(ev, timed) if timed else None,
         _times(ev, timed) if timed else None,
         tuple(problems),
@@ -47,14 +47,26 @@ def _beside(ev: Evidence, files: list[Variant]) -> Table:
         ops = [ev.course.time(file.name, layer, largest, OP) for layer in ev.layer_names]
         op, layer = (ev.course.total(file.name, largest, which) for which in (OP, LAYER))
         place = (op.value if op else float("inf"), layer.value if layer else float("inf"))
-        told = (file.name, "file of the course", *map(cells.timed, ops), cells.timed(op), cells.timed(layer))
+        told = (
+            file.name,
+            "file of the course",
+            *map(cell_markup.timed, ops),
+            cell_markup.timed(op),
+            cell_markup.timed(layer),
+        )
         rows.append((*place, told))
     for variant in ev.ranking.fastest_first:
         ops = [ev.times.op(variant.name, layer, largest) for layer in ev.layer_names]
         op, layer = (ev.times.total(variant.name, largest, kind) for kind in ("op", "layer"))
         assert op is not None  # it is ranked by it
         kind = "library" if variant.header.peer else "built in"
-        rows.append((op.value, 0, (variant.name, kind, *map(cells.timed, ops), cells.timed(op), cells.timed(layer))))
+        rows.append(
+            (
+                op.value,
+                0,
+                (variant.name, kind, *map(cell_markup.timed, ops), cell_markup.timed(op), cell_markup.timed(layer)),
+            )
+        )
     together = len(ev.layers) > 1
     return Table(
         "course-beside",
@@ -86,7 +98,7 @@ def _times(ev: Evidence, files: list[Variant]) -> Table:
                 file.name,
                 layer,
                 units.count(size),
-                *(cells.timed(ev.course.time(file.name, layer, size, which)) for which in (OP, LAYER, COLD, HOT)),
+                *(cell_markup.timed(ev.course.time(file.name, layer, size, which)) for which in (OP, LAYER, COLD, HOT)),
             )
             for file in files
             for layer in ev.layer_names

@@ -4,18 +4,18 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from warpbook import units
-from warpbook.estimates import Estimate
-from warpbook.report import answers
+from warpbook.common import units
+from warpbook.common.statistics import Estimate
+from warpbook.config.course_term import line_of
+from warpbook.course.submissions import FINAL, TITLES
+from warpbook.report import student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import LAYER, OP
-from warpbook.report.evidence.submitted import Judged
+from warpbook.report.evidence.submission_evidence import Judged
 from warpbook.report.excerpts import Excerpt, excerpt
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Table, numbers
-from warpbook.report.views.resources import Resources, of_main_kernel
-from warpbook.submissions import FINAL, TITLES
-from warpbook.terms import line_of
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Table, numbers
+from warpbook.report.views.launch_resources import Resources, of_main_kernel
 
 MOST_LINES = 24
 """Of a difference: with short answers a section stays on one page, the first below the chapter's head."""
@@ -78,14 +78,14 @@ def _asked(ev: Evidence, name: str) -> Asked:
     one, judged = ev.submitted.term.optimizations[name], ev.submitted.judged(name)
     mine, over = ev.submitted.variant(name), ev.submitted.baseline(name)
     final = ev.submitted.variant(FINAL)
-    written = answers.read(name, len(ev.submitted.term.questions))
+    written = student_answers.read(name, len(ev.submitted.term.questions))
     times = _times(ev, name, over.name if over else "") if mine else None
     change = excerpt(mine, over, MOST_LINES) if mine and over else None
     return Asked(
         name=name,
         title=one.title,
         judged=judged,
-        verdict=cells.file_verdict(judged),
+        verdict=cell_markup.file_verdict(judged),
         over=TITLES[one.baseline],
         over_file=ev.submitted.of.files.get(one.baseline, ""),
         worth=ev.submitted.worth(name),
@@ -126,7 +126,7 @@ def _times(ev: Evidence, name: str, over: str) -> Table | None:
         times = [ev.course.total(one, size, which) for which in (OP, LAYER) for one in (over, name)]
         ratios = [ev.course.ratio(name, over, size, which) if over else None for which in (OP, LAYER)]
         if times[1] or times[3]:
-            before_op, op, before_layer, layer = map(cells.timed, times)
+            before_op, op, before_layer, layer = map(cell_markup.timed, times)
             by_op, by_layer = (units.MISSING if ratio is None else _ratio(ratio) for ratio in ratios)
             rows.append((units.count(size), before_op, op, by_op, before_layer, layer, by_layer))
     if not rows:
@@ -146,12 +146,12 @@ def _printed(ev: Evidence, name: str, over: str) -> Table | None:
     before = {run.batch: run for run in ev.submitted.printed(over)}
     rows = []
     for run in ev.submitted.printed(name):
-        base, mine = before.get(run.batch), cells.printed(run, ev.submitted.elsewhere(run))
+        base, mine = before.get(run.batch), cell_markup.printed(run, ev.submitted.elsewhere(run))
         comparable = base and not ev.submitted.elsewhere(base) and not ev.submitted.elsewhere(run)
         ratio = units.ratio(sum(base.op_ms) / sum(run.op_ms)) if base and comparable else units.MISSING
         layers = [sum(one.layer_ms) if one and one.layer_ms else None for one in (base, run)]
         by_layer = units.ratio(layers[0] / layers[1]) if layers[0] and layers[1] else units.MISSING
-        theirs = cells.printed(base, ev.submitted.elsewhere(base)) if base else units.MISSING
+        theirs = cell_markup.printed(base, ev.submitted.elsewhere(base)) if base else units.MISSING
         accuracy = units.MISSING if run.accuracy is None else units.significant(run.accuracy)
         rows.append((units.count(run.batch), theirs, mine, ratio, *map(units.time, layers), by_layer, accuracy))
     if not rows:
@@ -160,7 +160,7 @@ def _printed(ev: Evidence, name: str, over: str) -> Table | None:
     return Table(
         f"course-printed-{name}",
         f"As the course's own program printed it, by {ev.submitted.of.outputs[name]}, both layers added: nothing here "
-        f"vouches for it, nor for the GPU.{cells.elsewhere(marked, ev.submitted.term.gpu.name)}",
+        f"vouches for it, nor for the GPU.{cell_markup.elsewhere(marked, ev.submitted.term.gpu.name)}",
         numbers("Batch", "Baseline, op", "Op Time", "Ratio", "Baseline, layer", "Layer Time", "Ratio", "Accuracy"),
         tuple(rows),
     )

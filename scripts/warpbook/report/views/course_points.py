@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from warpbook import finals, units
-from warpbook.report import answers, grading
+from warpbook.common import units
+from warpbook.config.course_term import Performance, counted
+from warpbook.course import final_submission_rules
+from warpbook.course.submissions import FINAL
+from warpbook.report import class_report, student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Fact, Table, numbers, words
-from warpbook.submissions import FINAL
-from warpbook.terms import Performance, counted
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Fact, Table, numbers, words
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Points:
 
 def view(ev: Evidence) -> Points:
     """The summary of a study of a term, and its last chapters."""
-    written = answers.read(FINAL, len(ev.submitted.term.questions))
+    written = student_answers.read(FINAL, len(ev.submitted.term.questions))
     said = [written.rest, *written.by_question.values()]
     return Points(
         facts=_facts(ev),
@@ -69,7 +70,7 @@ def _possible(ev: Evidence) -> int:
 def _final(ev: Evidence) -> Table:
     """The course's rules for the final file, as far as its code tells."""
     judged, variant = ev.submitted.judged(FINAL), ev.submitted.variant(FINAL)
-    found = finals.rules(variant.code) if variant else []
+    found = final_submission_rules.rules(variant.code) if variant else []
     any_batch = judged.note or f"{judged.tests} tests passed {judged.where}" if judged.right else judged.words
     right = None if judged.status == "unsupported" else judged.right and not judged.note
     kept = {True: "kept", False: "not kept", None: "a person must say"}
@@ -95,7 +96,7 @@ def _table(ev: Evidence) -> Table:
         else:
             optional += worth
         said = str(worth) if name in claimed else units.MISSING
-        rows.append((name, one.title, str(one.points), said, *grading.claim(ev, name)))
+        rows.append((name, one.title, str(one.points), said, *class_report.claim(ev, name)))
     possible = sum(one.points for one in term.required.values())
     rows.append(("", "Required", str(possible), str(required), "", ""))
     beyond = optional - term.optional_points
@@ -161,7 +162,7 @@ def _by_output(ev: Evidence) -> str:
 
 
 def _pages(ev: Evidence) -> Table:
-    rows = tuple((name, one.title, cells.pages(f"m3-{name}")) for name, one in ev.submitted.claimed.items())
+    rows = tuple((name, one.title, cell_markup.pages(f"m3-{name}")) for name, one in ev.submitted.claimed.items())
     return Table(
         "course-pages",
         "Pages of this PDF to assign to each optimization on upload, the cover counted as page 1.",

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from warpbook import units
-from warpbook.layers import DenseLayer, Layer, PoolLayer
+from warpbook.common import units
+from warpbook.problems.layers import DenseLayer, Layer, PoolLayer
 from warpbook.report.evidence import Evidence
 
 # The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.

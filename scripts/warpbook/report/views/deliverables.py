@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-from warpbook.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells, imported
-from warpbook.report.views.parts import Column, Table, words
+from warpbook.report.views import cell_markup, imported_profiles
+from warpbook.report.views.components import Column, Table, words
 
 SUPPLEMENT = "Supplement, "
 """What the words of a heading begin with that is not in the report, whose pages are counted, but in its supplement."""
@@ -97,7 +97,7 @@ def view(ev: Evidence, titles: Mapping[str, str], body: str) -> Table | None:
         "deliverables-table",
         "Each deliverable of the study, the section that has it, and its page.",
         (*words("Deliverable", "Section"), Column("Page", "number"), *words("State")),
-        tuple(_row(places, titles, name, place, imported.places(ev)) for name, place in wanted.items()),
+        tuple(_row(places, titles, name, place, imported_profiles.places(ev)) for name, place in wanted.items()),
         "wide checklist",
     )
 
@@ -110,5 +110,5 @@ def _row(
     stands_in = elsewhere.get(place, "") if lacking else ""
     target = stands_in or places.target(place)
     title = titles.get(places.heading_of.get(target, ""), "Summary")
-    page = "" if title.startswith(SUPPLEMENT) else cells.page(target)
-    return name, cells.link(target, title), page, "imported" if stands_in else lacking or "shown"
+    page = "" if title.startswith(SUPPLEMENT) else cell_markup.page(target)
+    return name, cell_markup.link(target, title), page, "imported" if stands_in else lacking or "shown"

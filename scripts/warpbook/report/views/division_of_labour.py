@@ -1,7 +1,7 @@
 """Who did what."""
 
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.parts import Table, words
+from warpbook.report.views.components import Table, words
 
 
 def view(ev: Evidence) -> Table | None:

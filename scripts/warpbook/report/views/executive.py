@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpbook import runs, tables, units
+from warpbook.common import units
 from warpbook.harness import precision
-from warpbook.precision_table import PRECISION
+from warpbook.kernels.variants import BASELINE, Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import causes, cells, origin, whole_network
-from warpbook.report.views.parts import Cell
-from warpbook.variants import BASELINE, Variant
+from warpbook.report.views import borrowed_run, causes, cell_markup, whole_network
+from warpbook.report.views.components import Cell
+from warpbook.runs import catalog, tables
+from warpbook.runs.tables import PRECISION
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,11 @@ def view(ev: Evidence) -> Executive | None:
     steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
     chain = {one.name for one in ranking.chain(best)}
     cause = causes.sentences(ev, best)
-    counted = origin.within(ev, tables.COUNTERS)
+    counted = borrowed_run.within(ev, tables.COUNTERS)
     taken = [one for one in steps if one.name in chain]
     return Executive(
-        time=cells.timed(ev.times.total(best.name, ev.largest)),
-        idea=cells.within(best.title),
+        time=cell_markup.timed(ev.times.total(best.name, ev.largest)),
+        idea=cell_markup.within(best.title),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
         ahead=tuple(_ahead(ev, layer, one, one, best) for layer, one in ranking.ahead.items()),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
@@ -117,7 +118,9 @@ def view(ev: Evidence) -> Executive | None:
 
 def _ahead(ev: Evidence, layer: str, one: Variant, faster: Variant, slower: Variant) -> Ahead:
     speedup = ev.times.speedup(faster.name, layer, ev.largest, over=slower.name)
-    return Ahead(layer, one.name, cells.timed(ev.times.op(one.name, layer, ev.largest)), cells.sped(speedup))
+    return Ahead(
+        layer, one.name, cell_markup.timed(ev.times.op(one.name, layer, ev.largest)), cell_markup.sped(speedup)
+    )
 
 
 def _gain(ev: Evidence, variant: Variant, over: str) -> Gain | None:
@@ -126,7 +129,12 @@ def _gain(ev: Evidence, variant: Variant, over: str) -> Gain | None:
         return None
     layers = ev.layer_names if len(ev.layer_names) > 1 else []
     found = ((layer, ev.times.speedup(variant.name, layer, ev.largest, over=over)) for layer in layers)
-    return Gain(variant.name, over, cells.sped(whole), tuple((layer, cells.sped(speedup)) for layer, speedup in found))
+    return Gain(
+        variant.name,
+        over,
+        cell_markup.sped(whole),
+        tuple((layer, cell_markup.sped(speedup)) for layer, speedup in found),
+    )
 
 
 def _tests(ev: Evidence, best: Variant) -> Tests | None:
@@ -157,7 +165,7 @@ def _beside_direct(ev: Evidence, best: Variant) -> str:
     return (
         f"Over sums of {least} to {most} products and {rows.inputs.nunique()} ranges of inputs its error is at most "
         f"{precision.CLASS_RATIO} times {BASELINE}'s, FP32's class, in {int(rows.fp32_class.sum())} of "
-        f"{len(rows)} cases{origin.within(ev, PRECISION)}{others}."
+        f"{len(rows)} cases{borrowed_run.within(ev, PRECISION)}{others}."
     )
 
 
@@ -169,7 +177,7 @@ def _programs(ev: Evidence, best: Variant) -> Iterator[Program]:
         if not found.empty:
             device = ev.plan.variants[variant].device
             yield Program(
-                f"{variant} on the CPU" if device == "cpu" else variant, cells.ran(found.elapsed_s, "\u202fs")
+                f"{variant} on the CPU" if device == "cpu" else variant, cell_markup.ran(found.elapsed_s, "\u202fs")
             )
 
 
@@ -196,7 +204,7 @@ def _since(ev: Evidence) -> str:
     """What changed of the study's GPU kernels since the run archived before, of this GPU model; empty where nothing
     did."""
     assert ev.gpu_run is not None  # of which the best kernel is
-    before = runs.of_its_model_before(ev.gpu_run, ev.network.name)
+    before = catalog.of_its_model_before(ev.gpu_run, ev.network.name)
     if not before:
         return ""
     earlier = before[0]

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, most_of
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Half, Table, numbers, words
-from warpbook.report.views.profiles import program_share_table, share, total_ns
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Half, Table, numbers, words
+from warpbook.report.views.profile_tables import program_share_table, share, total_ns
 from warpbook.report.views.program_output import printed
-from warpbook.variants import Variant
 
 DEVICES = {"cpu": "CPU", "gpu": "GPU"}
 
@@ -113,7 +113,7 @@ def _times(ev: Evidence, frameworks: list[Variant]) -> Table | None:
                 units.significant(runs.accuracy.iloc[0]),
                 units.seconds(runs.user_s.median()),
                 units.seconds(runs.system_s.median()),
-                cells.ran(runs.elapsed_s),
+                cell_markup.ran(runs.elapsed_s),
                 units.mebibytes(runs.max_rss_kib.median()),
             )
         )

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Table, numbers, words
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, Table, numbers, words
 from warpbook.report.views.program_output import all_printed
-from warpbook.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _programs(ev: Evidence) -> Table | None:
                 (
                     variant.name,
                     units.count(size),
-                    cells.ran(runs.elapsed_s),
+                    cell_markup.ran(runs.elapsed_s),
                     units.seconds(runs.user_s.median()),
                     units.seconds(runs.system_s.median()),
                     units.mebibytes(runs.max_rss_kib.median()),
@@ -139,7 +139,7 @@ def _op_times(ev: Evidence, measured: list[Variant]) -> Table:
         "chunks of at most 100, whose times are added; a value without an interval is a single sample.",
         (*words("Variant", "Layer"), *numbers(*sizes)),
         tuple(
-            (variant.name, layer, *(cells.timed(ev.times.op(variant.name, layer, size)) for size in ev.sizes))
+            (variant.name, layer, *(cell_markup.timed(ev.times.op(variant.name, layer, size)) for size in ev.sizes))
             for variant in measured
             for layer in ev.layer_names
         ),
@@ -150,17 +150,17 @@ def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
     others = [variant for variant in ev.ranking.measured("cpu") if variant.name != naive.name]
     return Discussion(
         layers="both convolutions" if len(ev.layers) == 2 else "the convolution",
-        naive_time=cells.timed(ev.times.total(naive.name, ev.largest)),
+        naive_time=cell_markup.timed(ev.times.total(naive.name, ev.largest)),
         naive_rate=_rate(ev, naive),
         best=best.name,
-        best_time=cells.timed(ev.times.total(best.name, ev.largest)),
+        best_time=cell_markup.timed(ev.times.total(best.name, ev.largest)),
         best_rate=_rate(ev, best),
-        speedup=cells.sped(ev.times.total_speedup(best.name, ev.largest, over=naive.name)),
+        speedup=cell_markup.sped(ev.times.total_speedup(best.name, ev.largest, over=naive.name)),
         gains=tuple(
             Gain(
                 variant.name,
                 tuple(
-                    (layer, cells.sped(ev.times.speedup(variant.name, layer, ev.largest, over=naive.name)))
+                    (layer, cell_markup.sped(ev.times.speedup(variant.name, layer, ev.largest, over=naive.name)))
                     for layer in ev.layer_names[:2]
                 ),
             )

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
-from warpbook.networks import ConvLayer
-from warpbook.report import figures, traces
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.kernels.variants import Variant
+from warpbook.problems.networks import ConvLayer
+from warpbook.report import figures, trace_layout
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Cell, Figure, Half, Table, numbers, words
-from warpbook.report.views.profiled import watched_program
-from warpbook.report.views.profiles import launch_table, narrow_profile_table
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, Figure, Half, Table, numbers, words
+from warpbook.report.views.profile_tables import launch_table, narrow_profile_table
+from warpbook.report.views.profiled_programs import watched_program
 from warpbook.report.views.program_output import all_printed, other_sets
-from warpbook.units import MISSING
-from warpbook.variants import Variant
 
 NO_CPU_TIMES = "no CPU variant has a sound figure at every layer; the last chapter says why"
 
@@ -162,7 +162,7 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),
         largest=_call_and_kernel(ev, naive, ev.largest),
-        copied=cells.timed(copied),
+        copied=cell_markup.timed(copied),
         copied_ratio=units.ratio(copied.value / call.value) if copied and call else MISSING,
         limits=tuple(limit for layer in ev.layers if (limit := _limit(ev, naive, layer))),
     )
@@ -190,12 +190,12 @@ def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
     labels, reals, integers = (ev.checks.rows(test, naive.name, size) for test in ("labels", "reals", "integers"))
     return (
         units.count(size),
-        *(cells.timed(ev.times.op(naive.name, layer, size)) for layer in ev.layer_names),
+        *(cell_markup.timed(ev.times.op(naive.name, layer, size)) for layer in ev.layer_names),
         MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
         MISSING if labels.empty else str(labels.mismatched_labels.iloc[0]),
         "exact" if integers.ok.all() and not integers.empty else "failed",
         MISSING if reals.empty else units.significant(reals.worst_ratio.max(), 2),
-        MISSING if runs.empty else cells.ran(runs.elapsed_s),
+        MISSING if runs.empty else cell_markup.ran(runs.elapsed_s),
     )
 
 
@@ -228,11 +228,11 @@ def _with_weights(ev: Evidence, naive: Variant, weights: str) -> SizeProfile:
 
 
 def _timeline(ev: Evidence, naive: Variant) -> Timeline:
-    hidden = traces.hidden(ev.profiles.events(naive.name, ev.largest))
+    hidden = trace_layout.hidden(ev.profiles.events(naive.name, ev.largest))
     return Timeline(
         figure=Figure(
             "m3-timeline-figure",
-            figures.traces.timeline(ev, naive, ev.largest),
+            figures.timelines.timeline(ev, naive, ev.largest),
             "Rows of bars over time: API calls, copies and kernels of the profiled program, whole and from the images' "
             "copy to the labels.",
             f"The profiled program with {naive.name} at {units.count(ev.largest)} images. Above all of it, from its "
@@ -266,7 +266,7 @@ def _figure(ev: Evidence, naive: Variant) -> Figure:
     drawn = (ev.times.op(one.name, layer, size) for one in variants for layer in ev.layer_names for size in ev.sizes)
     return Figure(
         "m3-times",
-        figures.times.times_by_size(ev, variants, True),
+        figures.time_plots.times_by_size(ev, variants, True),
         f"Op time against dataset size for {beside}the first GPU kernel.",
         f"Op time against dataset size, {of}GPU ({ev.device_name('gpu')}), medians with "
         f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. The work grows with the images: on these axes "
@@ -281,7 +281,7 @@ def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
         return None
 
     def over(other: Variant, size: int) -> Cell:
-        return cells.sped(ev.times.total_speedup(naive.name, size, over=other.name))
+        return cell_markup.sped(ev.times.total_speedup(naive.name, size, over=other.name))
 
     smallest, largest = ev.sizes[0], ev.largest
     return AgainstCpu(
@@ -295,7 +295,7 @@ def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
 
 def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> CallAndKernel:
     call, kernel = (ev.times.op(naive.name, ev.layer_names[0], size, kind=kind) for kind in ("op", "gpu"))
-    return CallAndKernel(units.count(size), cells.timed(call), cells.timed(kernel))
+    return CallAndKernel(units.count(size), cell_markup.timed(call), cell_markup.timed(kernel))
 
 
 def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> Limit | None:

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from warpbook import runs, units
-from warpbook.claims import TIMES
+from warpbook.common import units
+from warpbook.kernels.claims import TIMES
+from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.evidence.problems import PROGRAM
+from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import Excerpt, excerpt
-from warpbook.report.views import cells, claims, combinations, pacing, resources
-from warpbook.report.views.kernels import BeforeAndAfter, before_and_after
-from warpbook.report.views.parts import Cell, Column, Figure, Table, numbers, words
-from warpbook.report.views.watched import watched
-from warpbook.variants import Variant
+from warpbook.report.views import cell_markup, claim_table, combinations, launch_overhead, launch_resources
+from warpbook.report.views.components import Cell, Column, Figure, Table, numbers, words
+from warpbook.report.views.header_counter import watched
+from warpbook.report.views.kernel_resources import BeforeAndAfter, before_and_after
+from warpbook.runs import catalog
 
 ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguous": "faster"}
 """The verdict at another size that is worth a word beside the one at the largest."""
@@ -58,8 +59,8 @@ class Built:
     header's words on what to watch, then what became of it."""
 
     kernel: str
-    after: resources.Resources
-    before: resources.Resources
+    after: launch_resources.Resources
+    before: launch_resources.Resources
     occupancy: str
     occupancy_before: str
     check: str
@@ -84,7 +85,7 @@ class Optimization:
     pace: str
     figure: Figure | None
     change: Excerpt | None
-    claims: tuple[claims.Told, ...]
+    claims: tuple[claim_table.Told, ...]
     kernels: BeforeAndAfter | None
     built: Built | None
 
@@ -156,7 +157,7 @@ def _foremost(ev: Evidence) -> set[str]:
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     surprising = {one.variant for one in ev.claims.refuted if one.claim.quantity in TIMES and not one.claim.more_than}
-    before = runs.archived_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
+    before = catalog.archived_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
     new = {one.name for one in _tried(ev) if before and one.name not in before.record["variants"]}
     return asked | leading | surprising | new | {*ev.problems.table.variant}
 
@@ -182,7 +183,7 @@ def _axis(span: tuple[float, float]) -> Column:
 
 
 def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> Table:
-    span, same_within = figures.intervals.interval_span(list(at_largest.values())), ev.config.measuring.same_within
+    span, same_within = figures.ratio_plots.interval_span(list(at_largest.values())), ev.config.measuring.same_within
     return Table(
         "m4-glance-table",
         "What each optimization brought: speedup over what it builds on, op times of all layers added, at each size of "
@@ -196,13 +197,13 @@ def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest:
         ),
         tuple(
             (
-                (cells.link if variant in told else cells.companion)(f"m4-{variant.name}", variant.name),
+                (cell_markup.link if variant in told else cell_markup.companion)(f"m4-{variant.name}", variant.name),
                 variant.header.builds_on,
-                *(cells.times(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
-                cells.times(at_largest[variant.name]),
+                *(cell_markup.times(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
+                cell_markup.times(at_largest[variant.name]),
                 str(at_largest[variant.name].ratio.n),
-                cells.interval(at_largest[variant.name], span, same_within),
-                cells.verdict(at_largest[variant.name]),
+                cell_markup.interval(at_largest[variant.name], span, same_within),
+                cell_markup.verdict(at_largest[variant.name]),
             )
             for variant in shown
         ),
@@ -227,15 +228,17 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
         remarks=variant.remarks,
         problems=problems,
         alone=tuple(
-            OnLayer(f"{layer} alone, at {units.count(ev.largest)} images", cells.sped(one), cells.verdict(one))
+            OnLayer(
+                f"{layer} alone, at {units.count(ev.largest)} images", cell_markup.sped(one), cell_markup.verdict(one)
+            )
             for layer, one in sound.items()
             if problems
         ),
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
-        pace=pacing.sentence(ev, variant),
+        pace=launch_overhead.sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
         change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
-        claims=claims.of(ev, variant.name),
+        claims=claim_table.of(ev, variant.name),
         kernels=before_and_after(ev, variant),
         built=_built(ev, variant),
     )
@@ -255,12 +258,12 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
     together = "both layers together" if len(ev.layers) == 2 else "on the layer"
     return Outcome(
-        speedup=cells.sped(at_largest),
+        speedup=cell_markup.sped(at_largest),
         where=f"at {units.count(ev.largest)} images, {together}",
         apart=_apart(ev, variant, "op"),
-        on_gpu=cells.sped(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
+        on_gpu=cell_markup.sped(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         on_gpu_apart=_apart(ev, variant, "gpu"),
-        verdict=cells.verdict(at_largest),
+        verdict=cell_markup.verdict(at_largest),
         judged=verdicts.total(),
         judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
@@ -274,11 +277,11 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
 
 def _apart(ev: Evidence, variant: Variant, kind: str) -> Cell:
     apart = ev.times.total_apart(variant.name, ev.largest, kind)
-    return cells.sped(apart) if apart else ""
+    return cell_markup.sped(apart) if apart else ""
 
 
 def _gains(ev: Evidence, variant: Variant) -> Figure:
-    baseline, drawn = variant.header.builds_on, figures.gains.by_size(ev, variant)
+    baseline, drawn = variant.header.builds_on, figures.speedup_plots.by_size(ev, variant)
     told = [
         f"{layer} {', '.join(f'{units.ratio(one.ratio.value)} at {units.count(size)}' for size, one in found.items())}"
         for layer, found in drawn.items()
@@ -286,7 +289,7 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
     behind = units.sample_size(one.ratio for found in drawn.values() for one in found.values())
     return Figure(
         f"m4-gain-{variant.name}",
-        figures.gains.speedup_by_layer(ev, variant),
+        figures.speedup_plots.speedup_by_layer(ev, variant),
         f"Speedup of {variant.name} over {baseline}: {'; '.join(told)} images.",
         f"Speedup by layer, {behind}.",
     )
@@ -294,8 +297,8 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
 
 def _built(ev: Evidence, variant: Variant) -> Built | None:
     """None where either has no kernel of ours."""
-    before = resources.of_main_kernel(ev, variant.header.builds_on)
-    after = resources.of_main_kernel(ev, variant.name)
+    before = launch_resources.of_main_kernel(ev, variant.header.builds_on)
+    after = launch_resources.of_main_kernel(ev, variant.name)
     if before is None or after is None:
         return None
     known = units.percent(after.occupancy, 0)
@@ -322,7 +325,7 @@ def _hardware(ev: Evidence) -> Hardware:
         peak_tflop_per_s=units.significant(gpu["peak_gflop_per_s"]["fp32"] / 1e3, 3),
         figure=Figure(
             "m4-bound",
-            figures.limits.times_bound(ev),
+            figures.bound_plots.times_bound(ev),
             "Kernel time of every GPU variant as a multiple of the lower bound, for each layer.",
             f"Kernel time over the direct method's lower bound in FP32, {images} images on {ev.device_name('gpu')}, "
             "logarithmic, in order of the op time of all layers.",

@@ -1,8 +1,8 @@
 """What inference programs printed, and GNU time of them."""
 
-from warpbook import units
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
-from warpbook.variants import Variant
 
 
 def printed(ev: Evidence, variant: Variant, size: int, weight_set: str = "") -> str:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from warpbook import units
+from warpbook.common import units
 from warpbook.report import comparison, figures
 from warpbook.report.comparison import Change, Comparison, Drift, Place
-from warpbook.report.views.parts import Column, Figure, numbers, words
-from warpbook.report.words import code, escaped
+from warpbook.report.escaping import code, escaped
+from warpbook.report.views.components import Column, Figure, numbers, words
 
 VERDICTS = ("slower", "ambiguous", "same", "faster")
 MOST_STRAYS = 8
@@ -100,7 +100,7 @@ def figure(compared: Comparison) -> Figure | None:
         kinds, shades = "grey what did not change, in colour what did, with its interval", "same; lighter: ambiguous."
     times = "Base's op time over head's of each variant on each network, corrected by the drift"
     caption = f"{times}; {kinds}. Shaded: the {shades}"
-    return Figure("moved", figures.intervals.moved(compared), caption, caption)
+    return Figure("moved", figures.ratio_plots.moved(compared), caption, caption)
 
 
 def _device(compared: Comparison, device: str) -> Device:

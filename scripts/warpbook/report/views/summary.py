@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from warpbook import units
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import cells, claims, headlines
-from warpbook.report.views.parts import Cell, Fact, Figure
-from warpbook.units import MISSING
-from warpbook.variants import Variant
+from warpbook.report.views import cards, cell_markup, claim_table
+from warpbook.report.views.components import Cell, Fact, Figure
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Kernels:
     tried: int
     fruitful: tuple[str, ...]
     fruitless: tuple[str, ...]
-    claims: claims.Tally | None
+    claims: claim_table.Tally | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
         for device in frameworks
     }
     spreads = {
-        device: f"{cells.spread_of_runs(runs[device].elapsed_s)}, " if device in runs else "" for device in frameworks
+        device: f"{cell_markup.spread_of_runs(runs[device].elapsed_s)}, " if device in runs else ""
+        for device in frameworks
     }
     accuracy = {device: float(rows.accuracy.iloc[0]) for device, rows in runs.items()}
     alike = "; the same on both" if len(accuracy) == 2 and accuracy["cpu"] == accuracy["gpu"] else ""
@@ -127,19 +128,19 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
     where = f" for {layers} of {units.count(ev.largest)} images on {ev.device_name('gpu')}"
     naive, cpu, peer = ev.ranking.naive, ev.ranking.best_cpu, ev.ranking.best_peer
     over_cpu, over_peer = _over(ev, best, cpu), _over(ev, best, peer)
-    against_cpu = headlines.fact(
+    against_cpu = cards.fact(
         _named("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"
     )
     return (
         Fact(
             "Best of ours at FP32 accuracy",
             best.name,
-            cells.timed(ev.times.total(best.name, ev.largest)) + where,
+            cell_markup.timed(ev.times.total(best.name, ev.largest)) + where,
             "name",
         ),
         _over_naive(ev, best, naive),
         *(() if ev.why_none_of("cpu") else (against_cpu,)),
-        headlines.fact(_named("Over cuDNN", peer), over_peer, "not measured"),
+        cards.fact(_named("Over cuDNN", peer), over_peer, "not measured"),
     )
 
 
@@ -150,7 +151,7 @@ def _over_naive(ev: Evidence, best: Variant, naive: Variant | None) -> Fact:
     speedup = _over(ev, best, naive) if naive.name != best.name else None
     if speedup is None:
         return Fact(label, "1×", "it is the naive kernel")
-    return headlines.fact(label, speedup, "not measured")
+    return cards.fact(label, speedup, "not measured")
 
 
 def _over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
@@ -166,7 +167,7 @@ def _kernels(ev: Evidence) -> Kernels:
         tried=len(optimizations),
         fruitful=tuple(name for name, verdict in judged.items() if verdict == "faster"),
         fruitless=tuple(name for name, verdict in judged.items() if verdict != "faster"),
-        claims=claims.tally(ev),
+        claims=claim_table.tally(ev),
     )
 
 
@@ -174,18 +175,18 @@ def _rounded(ev: Evidence) -> Rounded | None:
     variant = ev.ranking.best_rounded
     if variant is None:
         return None
-    time = cells.timed(ev.times.total(variant.name, ev.largest))
+    time = cell_markup.timed(ev.times.total(variant.name, ev.largest))
     return Rounded(variant.header.precision.upper(), variant.name, time)
 
 
 def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured("gpu"))
     shown = "every GPU variant, "
-    if measured > figures.times.MOST_SHOWN:
+    if measured > figures.time_plots.MOST_SHOWN:
         shown = f"the fastest of {measured} GPU variants of every layer, the naive one and the libraries, "
     return Figure(
         "summary-times",
-        figures.times.op_times(ev),
+        figures.time_plots.op_times(ev),
         "Bars of op time for every GPU variant on each convolution layer, with the hardware's lower bound.",
         f"Op time on each layer of {shown}{units.count(ev.largest)} images on {ev.device_name('gpu')}: medians with "
         "95 % intervals of the calls alone, without host-device copies, the L2 cache overwritten before each; dashed: "
@@ -198,13 +199,13 @@ def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
     return CpuCode(
         device=ev.device_name("cpu"),
         best=best.name,
-        time=cells.timed(ev.times.total(best.name, ev.largest)),
-        speedup=cells.sped(_over(ev, best, naive)),
+        time=cell_markup.timed(ev.times.total(best.name, ev.largest)),
+        speedup=cell_markup.sped(_over(ev, best, naive)),
         naive=naive.name,
     )
 
 
 def _cpu_figure(ev: Evidence) -> Figure:
     words = "Op time of every CPU variant against dataset size"
-    svg = figures.times.times_by_size(ev, ev.ranking.measured("cpu"), False)
+    svg = figures.time_plots.times_by_size(ev, ev.ranking.measured("cpu"), False)
     return Figure("summary-times", svg, f"{words}.", f"{words}, with 95 % intervals.")

@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpbook import tables, units
-from warpbook.extras import WHOLE
-from warpbook.implementations import Implementation
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling.counters import DURATION, CountedCall
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import analysis, cells, origin, profiles
-from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
-from warpbook.units import MISSING
+from warpbook.report.views import analysis, borrowed_run, cell_markup, profile_tables
+from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.runs import tables
+from warpbook.runs.run_parts import WHOLE
 
 HOSTED = (
     "of ours, the time from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the "
@@ -62,7 +63,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
         tuple(_idea(ev, one) for one in shown if not one.header.peer),
         Figure(
             "networks-by-size",
-            figures.networks.times_by_size(ev, shown),
+            figures.network_diagram.times_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
             "colour, PyTorch in grey, darker in FP32, compiled dotted; a marker alone: one size was measured.",
@@ -71,7 +72,9 @@ def view(ev: Evidence) -> WholeNetwork | None:
         else None,
         _beside(ev, shown) if shown else None,
         _kernels(ev, ours, call) if ours and call else None,
-        f"What bounds {ours.name}{origin.within(ev, tables.COUNTERS)}: {analysis.bound(call)}" if ours and call else "",
+        f"What bounds {ours.name}{borrowed_run.within(ev, tables.COUNTERS)}: {analysis.bound(call)}"
+        if ours and call
+        else "",
         tuple(_problems(ev)),
     )
 
@@ -87,7 +90,7 @@ def headline(ev: Evidence) -> str:
     assert time and other and ratio
     said = (
         f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
-        f"({cells.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
+        f"({cell_markup.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
         f"whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
     )
     return " ".join(filter(None, (said, _steps(ev, ours))))
@@ -152,8 +155,8 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
         if time is None or check is None:
             continue
         over = ev.networks.ratio(one.name, best.name, ev.largest) if best and best != one else None
-        ratio = cells.sped(Speedup(over, paired=False, verdict="")) if over else MISSING
-        timed = cells.timed(time), cells.timed(ev.networks.time(one.name, ev.largest, "op"))
+        ratio = cell_markup.sped(Speedup(over, paired=False, verdict="")) if over else MISSING
+        timed = cell_markup.timed(time), cell_markup.timed(ev.networks.time(one.name, ev.largest, "op"))
         wrong = units.count(int(check.mismatched_labels))
         host = _from_host(ev, one, time.value) if hosted else ()
         rows.append((time.value, (one.name, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
@@ -187,12 +190,12 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
         of_kernel = CountedCall(call.images, launches, len(launches))
         ns = of_kernel.value(DURATION)
         timed = (units.time(ns / 1e6), units.percent(ns / whole, 0)) if ns and whole else (MISSING, MISSING)
-        rows.append((profiles.short_name(kernel), str(len(launches)), *timed, *analysis.busy(of_kernel, copy)))
+        rows.append((profile_tables.short_name(kernel), str(len(launches)), *timed, *analysis.busy(of_kernel, copy)))
     return Table(
         "networks-kernels",
         f"Kernels of {ours.name} at {units.count(call.images)} images, one by one under Nsight Compute: launches, time "
         f"and its share. {analysis.busy_words('all launches', 'the longest', copy)}"
-        f"{origin.sentence(ev, tables.COUNTERS)}",
+        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
         (*words("Kernel"), *numbers("Launches", "Time", "Share", *analysis.BUSY_HEAD)),
         tuple(rows),
         "dense",
@@ -205,7 +208,7 @@ def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, 
     if not host or not copy:
         return MISSING, MISSING
     larger = max(copy.value, gpu_ms)
-    return cells.timed(host), f"{units.significant(host.value / larger, 3)}× of {units.time(larger)}"
+    return cell_markup.timed(host), f"{units.significant(host.value / larger, 3)}× of {units.time(larger)}"
 
 
 def _problems(ev: Evidence) -> list[str]:
@@ -218,5 +221,5 @@ def _problems(ev: Evidence) -> list[str]:
             found[reason if reason.startswith(named) else f"{named}: {reason}"] = None
     ours = ev.networks.fastest(ev.largest, peers=False)
     if ours and (reason := ev.networks.uncounted.get(ours.name)):
-        found[f"no hardware counters of {ours.name}{origin.within(ev, tables.COUNTERS)}: {reason}"] = None
+        found[f"no hardware counters of {ours.name}{borrowed_run.within(ev, tables.COUNTERS)}: {reason}"] = None
     return list(found)

@@ -3,29 +3,29 @@
 from dataclasses import dataclass
 
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import analysis, claims, milestone_4, published
+from warpbook.report.views import analysis, claim_table, milestone_4, published_comparison
 from warpbook.report.views.analysis import InFull
+from warpbook.report.views.components import Table
 from warpbook.report.views.milestone_4 import Optimization
-from warpbook.report.views.parts import Table
 from warpbook.report.views.supplement import (
-    builds,
+    all_times,
+    build_tables,
     correctness,
-    kinds,
-    profilers,
+    profiler_tables,
     provenance,
     several_gpus,
-    streaming,
-    times,
-    trust,
+    stream_tables,
+    time_kinds,
+    validity,
 )
-from warpbook.report.views.supplement.builds import Builds
+from warpbook.report.views.supplement.all_times import Times
+from warpbook.report.views.supplement.build_tables import Builds
 from warpbook.report.views.supplement.correctness import Correctness
-from warpbook.report.views.supplement.profilers import Profilers, Profiles
+from warpbook.report.views.supplement.profiler_tables import Profilers, Profiles
 from warpbook.report.views.supplement.provenance import Dictionary, Provenance
 from warpbook.report.views.supplement.several_gpus import SeveralGpus
-from warpbook.report.views.supplement.streaming import Streaming
-from warpbook.report.views.supplement.times import Times
-from warpbook.report.views.supplement.trust import Sweep, Trust
+from warpbook.report.views.supplement.stream_tables import Streaming
+from warpbook.report.views.supplement.validity import Sweep, Trust
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,20 @@ def view(ev: Evidence) -> Supplement:
     """Of any study."""
     variants = ev.wanted("gpu") + ev.wanted("cpu")
     return Supplement(
-        builds=builds.view(ev),
+        builds=build_tables.view(ev),
         correctness=correctness.view(ev),
-        times=times.view(ev),
-        kinds=kinds.view(ev),
+        times=all_times.view(ev),
+        kinds=time_kinds.view(ev),
         optimizations=milestone_4.others(ev) if "milestone_4" in ev.study.sections else (),
-        claims=claims.in_full(ev),
+        claims=claim_table.in_full(ev),
         counters=analysis.in_full(ev),
-        published=published.in_full(ev),
-        trust=trust.view(ev),
+        published=published_comparison.in_full(ev),
+        trust=validity.view(ev),
         several_gpus=several_gpus.view(ev),
-        streaming=streaming.view(ev),
-        sweeps=trust.sweeps(ev),
-        profilers=profilers.view(ev),
-        profiles=profilers.profiles(ev),
+        streaming=stream_tables.view(ev),
+        sweeps=validity.sweeps(ev),
+        profilers=profiler_tables.view(ev),
+        profiles=profiler_tables.profiles(ev),
         why_no_gpu=ev.source.why,
         provenance=provenance.view(ev),
         dictionary=provenance.dictionary(),

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from warpbook import reference, units
-from warpbook.harness import precision
-from warpbook.precision_table import PRECISION
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.harness import precision, reference
+from warpbook.kernels.variants import BASELINE, Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Tally
-from warpbook.report.views import origin
-from warpbook.report.views.parts import Cell, Figure, Table, numbers, words
-from warpbook.units import MISSING
-from warpbook.variants import BASELINE, Variant
+from warpbook.report.views import borrowed_run
+from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.runs.tables import PRECISION
 
 NOT_TIMED = "gpu,\u00a0not\u00a0timed"
 
@@ -119,13 +119,13 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
     least, most = (units.count(int(end)) for end in (drawn.products.min(), drawn.products.max()))
     return Figure(
         "a-errors-figure",
-        figures.errors.over_length(ev),
+        figures.error_plots.over_length(ev),
         f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
         f"over a dashed line at {precision.CLASS_RATIO} times the error of {BASELINE}.",
         f"Error against float64 on random reals over the length of sums, {least} to {most} products; of layers with "
         f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {BASELINE} on the "
         "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries."
-        f"{origin.sentence(ev, PRECISION)}",
+        f"{borrowed_run.sentence(ev, PRECISION)}",
     )
 
 
@@ -140,7 +140,7 @@ def _ranges(ev: Evidence, rows: pd.DataFrame) -> Table:
         f"and large: x times 2^{small[0]} and 2^{large[0]}; mixed: each pixel times 2^e, e from "
         f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: x times 2^{x_exponent}, which FP32 "
         f"holds as subnormal numbers, and w times 2^{w_exponent}.".replace("^-", "^−")
-        + origin.sentence(ev, PRECISION),
+        + borrowed_run.sentence(ev, PRECISION),
         (
             *words("Variant", "Claims"),
             *numbers(*kinds, "In FP32's class", "Longest sum beyond"),

@@ -5,13 +5,15 @@ from typing import Any
 
 import yaml
 
-from warpbook import data, tables, units, weights
-from warpbook.networks import Network
+from warpbook.common import units
+from warpbook.problems import fashion_mnist, weights
+from warpbook.problems.networks import Network
 from warpbook.report.evidence import Evidence
-from warpbook.report.evidence.selection import BORROWED
-from warpbook.report.views.parts import Table, words
-from warpbook.runs import Run
-from warpbook.table import Column
+from warpbook.report.evidence.run_selection import BORROWED
+from warpbook.report.views.components import Table, words
+from warpbook.runs import tables
+from warpbook.runs.catalog import Run
+from warpbook.runs.schema import Column
 
 HASH_SHOWN = 16
 
@@ -86,7 +88,7 @@ def _images(network: Network) -> str:
     fitted = ""
     if network.input.resizing == "pad":
         fitted = f"put in the middle of {height}×{width} zeros, "
-    elif network.image != data.SIDES:
+    elif network.image != fashion_mnist.SIDES:
         fitted = f"resized from 28×28 to {height}×{width} bilinearly and truncated to eight bits, "
     scaled = "" if network.input.scale == 1 else f" times {network.input.scale:g}"
     return f"Fashion-MNIST's ten thousand test images, SHA-256 checked, {fitted}fed as 0 to 255{scaled}."

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from warpbook import estimates, tables, units
+from warpbook.common import statistics, units
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import cells
-from warpbook.report.views.parts import Table, numbers, words
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Table, numbers, words
+from warpbook.runs import tables
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,11 @@ def _times(ev: Evidence) -> Table:
             continue
         first = next(iter(by_gpu.values()))
         for number, (gpu, times) in enumerate(by_gpu.items()):
-            ratio = estimates.unpaired_ratio(times, first) if number else None
+            ratio = statistics.unpaired_ratio(times, first) if number else None
             said = ("1", "", "")
             if ratio:
                 said = (units.ratio_within(ratio), units.ratio_interval(ratio), _verdict(ev, ratio))
-            rows.append((variant, layer, _named(ev, gpu), cells.timed(estimates.median(times)), *said))
+            rows.append((variant, layer, _named(ev, gpu), cell_markup.timed(statistics.median(times)), *said))
     return Table(
         "gpu-times-table",
         f"The same variant on each GPU: median op time, cold, at {units.count(ev.largest)} images in its A/A tests, "
@@ -132,7 +133,7 @@ def _times(ev: Evidence) -> Table:
     )
 
 
-def _verdict(ev: Evidence, ratio: estimates.Estimate) -> str:
+def _verdict(ev: Evidence, ratio: statistics.Estimate) -> str:
     """In words of time, of which more is slower."""
-    said = estimates.verdict(ratio, ev.config.measuring.same_within)
+    said = statistics.verdict(ratio, ev.config.measuring.same_within)
     return {"faster": "slower", "slower": "faster"}.get(said, said)

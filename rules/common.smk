@@ -1,0 +1,91 @@
+"""The configuration and its plan, this Snakemake's jobs, and what each job is asked for."""
+
+import gc
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, "scripts")
+from warpbook.common import parent_process
+from warpbook.common.errors import UserError
+from warpbook.course import reference_times, submissions
+from warpbook.harness import sandbox
+from warpbook.kernels import variants
+from warpbook.machine import available_profilers, gpu_pool, host, locks
+from warpbook.problems import networks
+from warpbook.profiling import counters
+from warpbook.runs import catalog, tables
+from warpbook.workflow import code_dependencies, console, optional_measurements, plan
+from warpbook.workflow.targets import Targets, WholeNetworks, rendered_reports, site_templates
+
+# What is read here stays: looking through it for garbage again and again would take a tenth of the time.
+gc.set_threshold(100_000)
+
+
+configfile: "config.yaml"
+
+
+if workflow.is_main_process:
+    console.shorten(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
+
+# The programs read the networks of config.yaml, or what the command line set over them.
+os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})
+try:
+    PLAN = plan.of(config)
+    CONFIG = PLAN.config
+    PLAN.gpu_sources
+    GPUS = PLAN.gpus
+    SUBMITTED = submissions.submitted(CONFIG)
+    if CONFIG.submissions:
+        sandbox.for_strangers(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
+except UserError as error:
+    sys.exit(f"error: {error}")
+TARGETS, WHOLE = Targets(PLAN), WholeNetworks(PLAN)
+
+# The jobs' `python3` is that of this Snakemake, whether or not its environment is activated, and they end with it.
+os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
+os.environ[parent_process.SNAKEMAKE] = str(os.getpid())
+os.environ[host.TARGET] = json.dumps(PLAN.promised and asdict(PLAN.promised))
+os.environ[gpu_pool.GPUS] = str(GPUS)
+host.tell_jobs([] if PLAN.promised or not PLAN.device else [PLAN.device, *PLAN.beside])
+
+# A measurement holds the machine's measuring lock, or that of one of several GPUs. On a GPU, and with cores to spare, the
+# next job may start and load meanwhile, two where there are eight cores: loading takes as long as measuring. They wait at the
+# lock. A timing of the CPU takes every core. The resource `measuring` counts jobs that measure or use the GPU; no cluster
+# knows it, whereas `gpu` would be a request for one.
+AT_ONCE = (3 if workflow.cores >= 8 * GPUS else 2) * GPUS
+MEASURING_THREADS = {
+    "cpu": workflow.cores,
+    "gpu": workflow.cores if GPUS == 1 and workflow.cores < 4 else max(1, workflow.cores // AT_ONCE),
+}
+if "measuring" not in workflow.global_resources:
+    workflow.register_resource("measuring", AT_ONCE)
+
+# What Slurm is asked for besides cores: GPUs, and for timing a CPU the node alone. Jobs of one `group` are one
+# allocation there; elsewhere these words mean nothing. The machine is described where it is measured.
+GRES = {"cpu": "", "gpu": f"gpu:{GPUS}", "emulator": ""}
+SLURM_EXTRA = {"cpu": "--exclusive", "gpu": "", "emulator": ""}
+PROBED = "gpu" if PLAN.device else "cpu"
+
+# Parameters called `rerun_on_...` are in no command: a part is made again when the device, an installed library or a
+# table's columns change. Inputs called `modules` are the files that decide what a program makes, read from its imports.
+
+
+def logged(command: str) -> str:
+    """A command whose messages go to its log as well as to the console."""
+    return f"{command} 2> >(tee {{log:q}} >&2)"
+
+
+wildcard_constraints:
+    network="|".join(CONFIG.networks),
+    weights="[a-z]+",
+    device="cpu|gpu|emulator",
+    numbered=r"gpu(-\d+)?",
+    size=r"\d+",
+    tool="|".join(available_profilers.TRACERS),
+    variant=variants.SHOWN,
+    implementation=r"\w+",
+    study="|".join(CONFIG.studies),
+    submission="[A-Za-z0-9_.-]+",

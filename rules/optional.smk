@@ -1,0 +1,186 @@
+"""Optional measurements of a GPU: those that `extras` in config.yaml names."""
+
+
+rule measure_aa:
+    """An A/A test, a variant in turn with its copy: how often the harness calls the same thing faster or slower."""
+    input:
+        program="scripts/measure_variant.py",
+        modules=code_dependencies.inputs_for("measure_variant.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        machine="results/parts/machine.json",
+        correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+    output:
+        samples="results/parts/aa/{numbered}/{network}/{variant}.csv.gz",
+    log:
+        "logs/measure_aa/{numbered}/{network}/{variant}.log",
+    group:
+        "gpu"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        # Each GPU of several makes its share of the tests, and so is held against the others.
+        tests=-(-optional_measurements.AA_TESTS // PLAN.gpus),
+        gpu=lambda wildcards: wildcards.numbered.replace("gpu", "").replace("-", "--gpu "),
+        sizes=lambda wildcards: PLAN.sizes(wildcards.network),
+        measuring=CONFIG.measuring.model_dump_json(),
+        sandbox=CONFIG.sandbox,
+        rerun_on_columns=code_dependencies.columns(tables.SAMPLES),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Timing {wildcards.variant} against itself on {wildcards.network} ({wildcards.numbered})"
+    shell:
+        logged(
+            "python3 {input.program:q} --device gpu --network {wildcards.network:q} --variant {wildcards.variant:q}"
+            " --aa {params.tests} {params.gpu} --sizes {params.sizes:q} --measuring {params.measuring:q}"
+            " --correctness {input.correctness:q}"
+            " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q}"
+        )
+
+
+rule sanitize_variant:
+    """One variant under compute-sanitizer: a row for each of its tools."""
+    input:
+        program="scripts/sanitize_variant.py",
+        modules=code_dependencies.inputs_for("sanitize_variant.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+    output:
+        sanitizer="results/parts/sanitizer/{variant}.csv",
+    log:
+        "logs/sanitize_variant/{variant}.log",
+    priority: 1  # beside the checks, and not between measurements
+    group:
+        "gpu"
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        variant=lambda wildcards: wildcards.variant,
+        timeout=CONFIG.measuring.timeout_s,
+        rerun_on_columns=code_dependencies.columns(tables.SANITIZER),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "compute-sanitizer over {params.variant}"
+    shell:
+        logged(
+            "python3 {input.program:q} --variant {params.variant:q} --timeout {params.timeout:q}"
+            " --out {output.sanitizer:q}"
+        )
+
+
+use rule sanitize_variant as sanitize_network with:
+    input:
+        program="scripts/sanitize_variant.py",
+        modules=code_dependencies.inputs_for("sanitize_variant.py", "gpu"),
+        variant=lambda wildcards: WHOLE.sources(wildcards.implementation),
+    output:
+        sanitizer="results/parts/sanitizer/networks/{implementation}.csv",
+    log:
+        "logs/sanitize_network/{implementation}.log",
+    params:
+        variant=lambda wildcards: f"networks/{wildcards.implementation}",
+        timeout=CONFIG.measuring.timeout_s,
+        rerun_on_columns=code_dependencies.columns(tables.SANITIZER),
+        rerun_on_device=PLAN.identity("gpu"),
+
+
+rule sanitize:
+    """compute-sanitizer over every variant and whole network; fails where it found something."""
+    input:
+        program="scripts/report_checks.py",
+        sanitizer=lambda _: TARGETS.sanitizer,
+    log:
+        "logs/sanitize.log",
+    message:
+        "compute-sanitizer over every variant and whole network"
+    shell:
+        logged("python3 {input.program:q} --sanitizer {input.sanitizer:q}")
+
+
+rule attack_harness:
+    """Cheating and broken kernels: a row for each, which a check must catch."""
+    input:
+        program="scripts/attack_harness.py",
+        modules=code_dependencies.inputs_for("attack_harness.py", "gpu"),
+    output:
+        attacks="results/parts/attacks.csv",
+    log:
+        "logs/attack_harness.log",
+    group:
+        "gpu"
+    threads: 4
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        rerun_on_columns=code_dependencies.columns(tables.ATTACKS),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Attacking the harness"
+    shell:
+        logged("python3 {input.program:q} --device gpu --out {output.attacks:q}")
+
+
+rule measure_precision:
+    """One variant's error against float64, over the length of sums and the range of inputs, beside that of `direct`."""
+    input:
+        program="scripts/measure_precision.py",
+        modules=code_dependencies.inputs_for("measure_precision.py", "gpu"),
+        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        direct=lambda wildcards: TARGETS.files_of(variants.BASELINE),
+    output:
+        precision="results/parts/precision/{variant}.csv",
+    log:
+        "logs/measure_precision/{variant}.log",
+    priority: 1  # before any measurement, which would wait for it
+    group:
+        "gpu"
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        timeout=CONFIG.measuring.timeout_s,
+        sandbox=CONFIG.sandbox,
+        rerun_on_columns=code_dependencies.columns(tables.PRECISION),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Errors of {wildcards.variant} beside those of direct"
+    shell:
+        logged(
+            "python3 {input.program:q} --variant {wildcards.variant:q} --timeout {params.timeout:q}"
+            " --sandbox {params.sandbox:q} --out {output.precision:q}"
+        )
+
+
+rule sweep_variant:
+    """Kernel Tuner over one variant's parameters on the default study's last layer: a row for each configuration."""
+    input:
+        program="scripts/sweep_variant.py",
+        modules=code_dependencies.inputs_for("sweep_variant.py", "gpu"),
+        sources=lambda wildcards: TARGETS.sources(wildcards.variant),
+    output:
+        sweep="results/parts/sweep/{variant}.csv",
+    log:
+        "logs/sweep_variant/{variant}.log",
+    group:
+        "gpu"
+    threads: MEASURING_THREADS["gpu"]
+    resources:
+        measuring=1,
+        gres=GRES["gpu"],
+        slurm_extra=SLURM_EXTRA["gpu"],
+    params:
+        network=PLAN.networks[0],
+        rerun_on_columns=code_dependencies.columns(tables.SWEEP),
+        rerun_on_device=PLAN.identity("gpu"),
+    message:
+        "Kernel Tuner over {wildcards.variant}"
+    shell:
+        logged(
+            "python3 {input.program:q} --variant {wildcards.variant:q} --network {params.network:q} --out {output.sweep:q}"
+        )

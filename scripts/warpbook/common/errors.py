@@ -1,0 +1,33 @@
+"""Failures that the user can fix, and how a program shows them."""
+
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+
+from warpbook.common import parent_process
+
+
+class UserError(Exception):
+    """A failure that the user can fix. The message gives the value, the limit that it broke and the remedy."""
+
+
+def nearest(name: str, valid: list[str] | tuple[str, ...]) -> str:
+    """The end of a sentence about a misspelt name: the nearest valid name, or all of them."""
+    close = get_close_matches(name, valid, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"valid: {', '.join(sorted(valid)) or 'none'}"
+
+
+def exit_status(main: Callable[[], int | None], failed: int = 2) -> int:
+    """Run `main` and return its exit status; a UserError becomes one screen on stderr and status `failed`."""
+    parent_process.end_with_it()
+    try:
+        return main() or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return failed
+    except BrokenPipeError:
+        # The reader of our output closed the pipe (`... | head`): no failure.
+        sys.stderr.close()
+        return 0

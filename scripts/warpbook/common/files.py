@@ -1,0 +1,150 @@
+"""Files written whole or not at all, and their hashes."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from warpbook.common.errors import UserError
+
+GIVEN = "WARPBOOK_PROJECT"
+"""The environment variable with the project's folder, where its `scripts/` is a link to another's."""
+
+PROJECT = Path(os.environ.get(GIVEN) or Path(__file__).parents[3])
+"""Folder of the project: what is beside `scripts/`."""
+
+_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+
+
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path`, moved onto it when the block ends well and removed when it does not.
+
+    The temporary name keeps the suffix, because writers choose a format by it. Raises UserError, naming the
+    file, when the disk is full or fails, or the folder cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _scratch_folder(f".{path.name}.", path.parent) as scratch:
+            temporary = scratch / path.name
+            yield temporary
+            _to_disk(temporary)
+            if temporary.is_dir() and path.is_dir():
+                shutil.rmtree(path)
+            temporary.replace(path)
+    except UserError:
+        raise
+    except Exception as error:
+        if cause := disk_failure(error):
+            raise _unwritable(path, cause) from error
+        raise
+
+
+def _to_disk(written: Path) -> None:
+    """Have the disk hold a file, or all files of a folder, before it gets its name: a machine that loses its power
+    keeps the name and not what is still in memory."""
+    for path in [written, *written.rglob("*")]:
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+@contextmanager
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    """A folder for temporary files, in TMPDIR or `parent`, gone when the block ends. Raises UserError where none can
+    be made."""
+    parent = parent or Path(tempfile.gettempdir())
+    with ExitStack() as held:
+        try:
+            folder = held.enter_context(_scratch_folder("warpbook-", parent))
+        except OSError as error:
+            raise _unwritable(parent / "warpbook-...", error) from error
+        yield folder
+
+
+@contextmanager
+def _scratch_folder(prefix: str, parent: Path) -> Iterator[Path]:
+    """A folder in `parent` for this process's temporary files, removed when the block ends.
+
+    Those of its like that a killed process left there are removed too: nobody holds their locks any more.
+    """
+    _sweep(prefix, parent)
+    with ExitStack() as held:
+        while True:
+            scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            held.callback(shutil.rmtree, scratch, ignore_errors=True)
+            try:
+                held.callback(os.close, _locked(scratch))
+            except (FileNotFoundError, BlockingIOError):
+                continue  # another process swept it, just made and not yet locked
+            except OSError:
+                break  # this file system knows no locks: nobody sweeps here
+            if scratch.exists():
+                break
+        yield scratch
+
+
+def _sweep(prefix: str, parent: Path) -> None:
+    name = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}(\.swept)?")  # as mkdtemp ends it
+    for left in parent.iterdir():
+        if name.fullmatch(left.name):
+            with suppress(OSError):  # in use, another user's, or gone meanwhile
+                lock = _locked(left)
+                # Over NFS no open file can be removed; a process that just made the folder must not find it unlocked.
+                swept = left.rename(left.with_name(left.name.removesuffix(".swept") + ".swept"))
+                os.close(lock)
+                shutil.rmtree(swept, ignore_errors=True)
+
+
+def _locked(folder: Path) -> int:
+    """The descriptor of a folder's lock file, locked until it is closed or its process ends. Raises BlockingIOError
+    where another process holds it.
+
+    A file, open for writing, because NFS locks no folder.
+    """
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        handle = os.open(".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=inside)
+    finally:
+        os.close(inside)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except PermissionError as error:  # over NFS
+        os.close(handle)
+        raise BlockingIOError(error.errno, error.strerror) from error
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def disk_failure(error: BaseException | None) -> OSError | None:
+    """The disk's refusal to be written to that an exception is, or came of: a writer that cannot end its file for it
+    raises another on top."""
+    while error:
+        if isinstance(error, OSError) and error.errno in _DISK_FAILURES:
+            return error
+        error = error.__context__
+    return None
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    folder = next((parent for parent in path.parents if parent.exists()), Path())
+    try:
+        free = f"{shutil.disk_usage(folder).free / 2**20:.0f} MiB free there; "
+    except OSError:
+        free = ""
+    return UserError(f"{path} cannot be written: {error.strerror} ({free}nothing was left half-written)")
+
+
+def sha256(path: str | Path) -> str:
+    """Hexadecimal SHA-256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

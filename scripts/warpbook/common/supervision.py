@@ -1,0 +1,289 @@
+"""Supervision of a variant's code: it runs in a child process, and whatever it does, earlier results are kept and the
+failure is reported.
+
+A kernel that never ends cannot be interrupted from within: the wait for it is inside the driver. One that breaks the
+process (a wild write on the CPU, a crash in a library) takes it along. One that starts processes of its own leaves none
+behind: they are killed with the child, though they fled into a session of their own.
+"""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TypeVar
+
+from warpbook.common.errors import UserError
+
+Item = TypeVar("Item")
+
+WATCHED_EVERY_S = 0.2  # one look takes tens of microseconds: what is timed meanwhile does not feel it
+READY_EVERY_S = 0.02
+ENDED_WITHIN_S = 10
+FILE_BYTES = 256 << 20
+PROCESSES = 256  # that a job may have started; the shipped variants and their compiler start fewer than ten
+_LIBC = ctypes.CDLL(None)
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+
+
+class Failed(Exception):
+    """A variant's failure: a status of the tables, and the reason."""
+
+    def __init__(self, status: str, reason: str):
+        super().__init__(reason)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type["Failed"], tuple[str, str]]:
+        return Failed, (self.status, str(self))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the tables that say so."""
+        return {"status": self.status, "reason": str(self)}
+
+
+def supervised(
+    produce: Callable[[], Iterator[Item]], timeout_s: float, memory_bytes: int | None = None, apart: bool = False
+) -> Iterator[Item]:
+    """What `produce` yields in a child process, as it comes.
+
+    Raises Failed where the next item takes longer than `timeout_s`, the child and what it started are more than
+    PROCESSES or hold more than `memory_bytes`, or it dies, and a Failed, a UserError or another exception of the
+    child's as it was. Where the variant's code runs `apart`, in yet another process, the child's death is no failure of
+    the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched before, if it is to touch
+    it.
+    """
+    with ending_descendants():
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        child = os.fork()
+        if child == 0:
+            try:
+                receiver.close()
+                leave_with(parent)
+                _produce(produce, sender)
+            finally:
+                os._exit(1)
+        sender.close()
+        # Not the end of the pipe alone: what the child started may hold that open after the child's death.
+        death = os.pidfd_open(child)
+        try:
+            while True:
+                _wait(receiver, death, timeout_s, memory_bytes)
+                try:
+                    if not receiver.poll():
+                        raise EOFError
+                    kind, content = receiver.recv()
+                except EOFError:
+                    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                    if apart:
+                        raise UserError(f"the process that watched the variant's died: {how_it_ended(code)}") from None
+                    raise Failed("launch_failed", f"its process died: {how_it_ended(code)}") from None
+                if kind == "end":
+                    return
+                if kind == "error":
+                    raise content
+                yield content
+        finally:
+            os.close(death)
+            receiver.close()
+
+
+def run_to_end(
+    command: Sequence[str | Path],
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], None] = lambda: None,
+    ready: Callable[[], bool] = lambda: True,
+) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of a command, which `before` prepares its process for.
+
+    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is. All that it started
+    is killed with it.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        leave_with(parent)
+        before()
+
+    with (
+        ending_descendants(),
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            preexec_fn=prepare,
+        ) as process,
+    ):
+        try:
+            until = time.monotonic() + timeout_s
+            while not ready():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=READY_EVERY_S)
+                    return process.returncode, out, err
+                if time.monotonic() > until:
+                    raise subprocess.TimeoutExpired(command, timeout_s)
+            out, err = process.communicate(timeout=timeout_s)
+            return process.returncode, out, err
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def bound(memory_bytes: int, cpu_s: int) -> None:
+    """Let this process take so much more memory and processor time, write files of FILE_BYTES, and no more."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+@contextlib.contextmanager
+def ending_descendants() -> Iterator[None]:
+    """Kill every process that was started inside the block and outlives it, by whomever and in whatever session.
+
+    Linux gives orphans to their nearest ancestor that asks for them, and here that is this process.
+    """
+    _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = _children(os.getpid())
+    try:
+        yield
+    finally:
+        until = time.monotonic() + ENDED_WITHIN_S
+        while (left := _children(os.getpid()) - before) and time.monotonic() < until:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in left:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.005)
+
+
+def _children(pid: int) -> set[int]:
+    """Processes whose parent a process is, ended ones that nobody waited for among them."""
+    return {child for child, parent in _parents().items() if parent == pid}
+
+
+def descendants(pid: int) -> set[int]:
+    """Processes that a process started, they that those did, and so on."""
+    parents = _parents()
+    known = {pid}
+    while more := {child for child, parent in parents.items() if parent in known} - known:
+        known |= more
+    return known - {pid}
+
+
+def _parents() -> dict[int, int]:
+    """The parent of every process of this machine, or of this container."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            # The name, in parentheses, may hold anything.
+            parents[int(path.name)] = int((path / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    return parents
+
+
+def _held_bytes(pids: Iterable[int], limit: int) -> int:
+    """Memory that processes hold together: what they share is counted once, unless it stays within `limit` anyhow."""
+    # The kernel looks at every page to share it out (PSS), milliseconds a process: only where that can decide.
+    each = list(pids)
+    if (most := sum(map(_resident_bytes, each))) <= limit:
+        return most
+    return sum(map(_proportional_bytes, each))
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path("/proc", str(pid), "statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:  # it ended meanwhile
+        return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Memory of a process where each page counts as one over those who hold it, or in full where nobody may ask."""
+    try:
+        lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return _resident_bytes(pid)  # nothing where it ended meanwhile
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def _tasks() -> int:
+    """Processes and threads of this machine, by one short read."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
+def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int | None) -> None:
+    """Wait for an item or the child's death. Raises Failed where time or memory runs out, or processes are too many."""
+    until = time.monotonic() + timeout_s
+    before = _tasks()
+    while (left := until - time.monotonic()) > 0:
+        if wait([receiver, death], min(left, WATCHED_EVERY_S)):
+            return
+        # The processes themselves are looked for where they may be too many, or each look has to ask for their memory.
+        if memory_bytes is None and _tasks() - before <= PROCESSES:
+            continue
+        started = descendants(os.getpid())
+        if len(started) > PROCESSES:
+            raise Failed("launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may")
+        if memory_bytes is not None and (used := _held_bytes(started, memory_bytes)) > memory_bytes:
+            limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
+            raise Failed("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
+    raise Failed("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")
+
+
+def leave_with(parent: int) -> None:
+    """Have this process killed when its parent dies, in a session of its own and without the terminal."""
+    os.setsid()
+    _LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before
+        os._exit(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
+def _produce(produce: Callable[[], Iterator[Item]], sender: Connection) -> None:
+    """Send what `produce` yields, and end the process."""
+    status = 0
+    try:
+        for item in produce():
+            sender.send(("item", item))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sender.send(("end", None))
+    except (UserError, Failed) as error:
+        sender.send(("error", error))
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except Exception as error:
+        traceback.print_exc()
+        sender.send(("error", RuntimeError(f"{type(error).__name__}: {error}")))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
+def how_it_ended(exitcode: int) -> str:
+    """How a process ended, by its exit status as Python tells it."""
+    if exitcode < 0:
+        return signal.Signals(-exitcode).name
+    return f"exit status {exitcode}"

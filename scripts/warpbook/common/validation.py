@@ -1,0 +1,74 @@
+"""What is wrong with a user's file, in lines that a user can mend by: place, value, limit and nearest valid name."""
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from warpbook.common.errors import nearest
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_READ_AS: dict[str, Callable[[str], Any]] = {
+    "int_type": int,
+    "float_type": float,
+    "bool_type": {"true": True, "false": False}.__getitem__,
+}
+"""What a text is read as where something else should be, by the kind of a model's complaint."""
+
+
+def validated(model: type[Model], values: Mapping[str, Any], context: Any = None) -> Model:
+    """The values as a model, or ValidationError. A number or truth value may be a text wherever one is expected:
+    Snakemake makes texts of what is nested in a value of `--config`."""
+    try:
+        return model.model_validate(values, context=context)
+    except ValidationError as error:
+        found: Any = values
+        for detail in error.errors():
+            if detail["type"] in _READ_AS and isinstance(detail["input"], str):
+                found = _with(found, detail["loc"], _READ_AS[detail["type"]])
+        if found == values:
+            raise
+        return model.model_validate(found, context=context)
+
+
+def _with(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any]) -> Any:
+    """The same with the text at a place read, where it can be. A place may name a union's member, or say that a key
+    is meant."""
+    if isinstance(values, dict):
+        return {key: _with(one, place[1:], read) if key == place[0] else one for key, one in values.items()}
+    if isinstance(values, list):
+        return [_with(one, place[1:], read) if number == place[0] else one for number, one in enumerate(values)]
+    try:
+        return read(values)
+    except (KeyError, ValueError):
+        return values
+
+
+def explained(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """A line for each mistake that a model found."""
+    return [_explain(detail, model) for detail in error.errors()]
+
+
+def _explain(detail: Any, model: type[BaseModel]) -> str:
+    place = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{place}: unknown key: {nearest(str(detail['loc'][-1]), _keys_at(detail['loc'][:-1], model))}"
+    if detail["type"] == "missing":
+        return f"{place}: missing"
+    message = detail["msg"].removeprefix("Value error, ")
+    shown = "" if detail["type"] == "value_error" else f" (it is {detail['input']!r})"
+    return f"{place}: {message}{shown}"
+
+
+def _keys_at(place: tuple[int | str, ...], model: Any) -> list[str]:
+    """The keys that a model knows at a place such as ("studies", "fa18")."""
+    for part in place:
+        if get_origin(model) in (dict, list):
+            model = get_args(model)[-1]
+        else:
+            model = model.model_fields[part].annotation
+        if get_origin(model) in (Union, types.UnionType):
+            model = get_args(model)[0]
+    return list(model.model_fields)

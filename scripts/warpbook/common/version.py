@@ -1,0 +1,24 @@
+"""Which code made a figure: its version, its commit, and whether the working tree differs from that."""
+
+import subprocess
+import tomllib
+
+from warpbook.common.files import PROJECT
+
+# Read from the one place that says it: Warpbook runs from its folder, and a new version is no reason to measure again.
+VERSION: str = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def commit() -> tuple[str, bool | None]:
+    """(commit, whether tracked files differ from it or untracked ones stand beside); ("", None) where git cannot
+    tell."""
+
+    def said(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=PROJECT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        return said("rev-parse", "HEAD"), bool(said("status", "--porcelain"))
+    except (OSError, subprocess.CalledProcessError):
+        return "", None

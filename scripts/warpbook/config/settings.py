@@ -1,0 +1,343 @@
+"""config.yaml as a frozen model. Unknown keys are refused, and every value is checked before any job runs."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+
+from warpbook.common.errors import UserError, nearest
+from warpbook.common.files import PROJECT
+from warpbook.common.validation import explained, validated
+from warpbook.config.course_term import Term
+from warpbook.problems import fashion_mnist
+from warpbook.problems.networks import Description, Network, name_of
+
+FILE = PROJECT / "config.yaml"
+SECTIONS = PROJECT / "reports" / "sections"
+OPTIONAL_MEASUREMENTS = ("aa", "attacks", "precision", "sanitizer", "sweep")
+"""What makes them: `workflow.optional_measurements`."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Series(_Model):
+    """When a series of timing samples may end: see `timing.in_turn`."""
+
+    warmup: int = Field(ge=0, le=100)
+    min_samples: int = Field(ge=1, le=10_000)
+    max_samples: int = Field(ge=1, le=10_000)
+    budget_s: float = Field(gt=0, le=3600)
+    patience_s: float = Field(gt=0, le=3600)
+
+
+class Programs(_Model):
+    """How often the whole inference program is run at each size: `runs` times, or until `patience_s` is spent."""
+
+    runs: int = Field(ge=1, le=100)
+    patience_s: float = Field(gt=0, le=3600)
+
+
+class Measuring(_Model):
+    """The measuring policy: part of the identity of every figure measured under it."""
+
+    relative_noise: float = Field(gt=0, lt=1)
+    same_within: float = Field(ge=0, lt=1)
+    gpu: Series
+    cpu: Series
+    programs: Programs
+    timeout_s: float = Field(gt=0, le=86_400)
+
+
+class Report(_Model):
+    """What the cover says."""
+
+    title: str
+    authors: list[str] = Field(min_length=1)
+    affiliation: str = ""
+    contributions: dict[str, str] = Field(default_factory=dict, description="what each author did")
+
+
+def _in_dataset(size: int) -> int:
+    if not 1 <= size <= fashion_mnist.IMAGES:
+        raise ValueError(f"{size} is outside 1 to {fashion_mnist.IMAGES}, the images that Fashion-MNIST's t10k holds")
+    return size
+
+
+def _network(name: str, info: ValidationInfo) -> str:
+    described = info.context or ()
+    if name not in described:
+        raise ValueError(f"no network is called {name!r}: {nearest(name, list(described))}")
+    return name
+
+
+def _section(name: str) -> str:
+    known = [path.name.removesuffix(".html.j2") for path in SECTIONS.glob("*.html.j2")]
+    if name not in known:
+        raise ValueError(f"no section is called {name!r}: {nearest(name, known)}")
+    return name
+
+
+def _optional_measurement(name: str) -> str:
+    if name not in OPTIONAL_MEASUREMENTS:
+        raise ValueError(f"no optional measurement is called {name!r}: {nearest(name, OPTIONAL_MEASUREMENTS)}")
+    return name
+
+
+def _ascending(sizes: list[int]) -> list[int]:
+    if sizes != sorted(set(sizes)):
+        raise ValueError(f"{sizes} is not in ascending order without repeats")
+    return sizes
+
+
+def _arch(name: str) -> str:
+    digits = name.removeprefix("sm_").rstrip("af")
+    if not name.startswith("sm_") or not digits.isdigit():
+        raise ValueError(f"{name!r} is no architecture of the form sm_90")
+    if int(digits) < 50:
+        raise ValueError(
+            f"{name} is Kepler or older, which no compiler that CuPy works with targets; sm_50 is the oldest"
+        )
+    return name
+
+
+class Drawn(_Model):
+    """A layer whose kernels at one size are drawn on one time axis, a variant's against those of what it builds on."""
+
+    variant: str
+    layer: str
+    size: Annotated[int, AfterValidator(_in_dataset)]
+
+
+class Study(_Model):
+    """One network, its dataset sizes, the variants to compare, the sections of its report and what these must hold."""
+
+    title: str
+    step: str = Field("Milestone", description="what the report calls a stage of the work")
+    framework_step: int = Field(1, ge=1, description="the stage of the work that the framework's chapter is about")
+    network: Annotated[str, AfterValidator(_network)]
+    sizes: Annotated[list[Annotated[int, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)]
+    sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
+    deliverables: dict[str, str] = Field(
+        default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
+    )
+    profiled: list[str] = Field(
+        default_factory=list, description="optimizations whose program is shown as the first kernel's: output, profile"
+    )
+    drawn: Drawn | None = None
+    start: str = Field("", description="the variant that the way to the fastest starts from; unnamed: its baseline")
+    variants: list[str] | None = None
+    programs: list[str] | None = Field(
+        None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
+    )
+    course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
+
+
+class Stream(_Model):
+    """What `stream` infers."""
+
+    images: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000
+    shards: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = "auto"
+    """Parts that a worker each infers; auto: one for each GPU."""
+    variants: dict[Literal["cpu", "gpu"], str] = Field(
+        default_factory=dict, description="whose convolutions it takes, by where it runs"
+    )
+
+
+class BuiltIn(_Model):
+    """A kernel that is built in: its op time in each layer, and its layer times added."""
+
+    name: str
+    title: str
+    op_ms: list[float]
+    layer_ms: float
+
+
+class Context(_Model):
+    """Times of built-in kernels from an archived run, beside files that were timed nowhere."""
+
+    run_id: str
+    gpu: str
+    images: int
+    kernels: list[BuiltIn]
+
+
+class Submission(_Model):
+    """The submission that a project was made for: its files, answers and the course's outputs, by what they are of, as
+    they are called in it, why others were not taken, and what built-in kernels take."""
+
+    name: str
+    files: dict[str, str]
+    answers: dict[str, str]
+    outputs: dict[str, str]
+    refused: dict[str, str]
+    context: Context | None = None
+
+
+class Target(_Model):
+    """What the nodes that measure have, for a machine that plans and has none of it."""
+
+    name: str = Field("", description="the GPU's name; alone: an archived run says the rest")
+    arch: Annotated[str, AfterValidator(_arch)] | None = None
+    memory_gib: float = Field(0, ge=0, description="GPU memory")
+    profilers: list[Literal["cupti", "nsys", "nvprof", "ncu"]] | None = None
+
+
+def _target(value: Any) -> Any:
+    if value == "none":
+        return None
+    if isinstance(value, dict) and not {"name", "arch"} & set(value):
+        raise ValueError("it names neither an architecture (arch: sm_90) nor the GPU of an archived run (name)")
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _gpus(value: Any) -> Any:
+    if value != "all" and not (type(value) is int and value >= 1):
+        raise ValueError(f"{value!r} is neither a number of GPUs, 1 or more, nor `all`")
+    return value
+
+
+class Config(_Model):
+    """config.yaml, with what the command line set over it."""
+
+    study: str
+    gpu: str
+    gpus: Annotated[int | str, BeforeValidator(_gpus)] = Field(
+        1, description="how many GPUs of one model a host's jobs are shared out over; all: those that are visible"
+    )
+    cpu: Literal["live", "none"] = "live"
+    target: Annotated[Target | None, BeforeValidator(_target)] = Field(
+        None, description="what the measuring nodes have, where this machine only plans; none: this machine measures"
+    )
+    sandbox: Literal["auto", "all", "none"] = Field(
+        "auto",
+        description="where kernels and launchers run; auto: on the CPU in bubblewrap where it works, all: on a GPU too",
+    )
+    profilers: Literal["auto"] | list[Literal["cupti", "nsys", "nvprof", "ncu"]] = Field(
+        "auto", description="what watches the programs on a GPU; auto: whatever the machine has"
+    )
+    extras: list[Annotated[str, AfterValidator(_optional_measurement)]] = Field(
+        default_factory=list, description="optional measurements of a run on a GPU"
+    )
+    stream: Stream = Field(default_factory=Stream, description="inference of more images than the data set has")
+    architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
+    report: Report
+    measuring: Measuring
+    networks: dict[Annotated[str, AfterValidator(name_of)], Description]
+    studies: dict[str, Study] = Field(min_length=1)
+    archive: str = Field("", description="where `archive` puts the packed run; empty: reports/runs")
+    submission: Submission | None = Field(None, description="of the project that a submission is worked on in")
+    path: Annotated[str, BeforeValidator(str)] = Field(
+        "", description="the folder of the submission that `submission` makes a report of"
+    )
+    submissions: Annotated[str, BeforeValidator(str)] = Field(
+        "", description="the folder of submissions, a folder each, that `grade` goes over"
+    )
+    base: str = Field("", description="the run that `compare` holds `head` against: an id of reports/runs, or a path")
+    head: str = ""
+    tolerance: float = Field(0.02, gt=0, lt=1, description="least change between two runs that `compare` calls one")
+
+    @property
+    def chosen(self) -> dict[str, Study]:
+        """The studies that this command is about, by name; `all` are those that need no submission."""
+        every = (name for name, study in self.studies.items() if not study.course)
+        return {name: self.studies[name] for name in named(self.study, every)}
+
+    def network(self, name: str) -> Network:
+        """One of its networks."""
+        return Network(name, self.networks[name])
+
+    @property
+    def recorded(self) -> str:
+        """What a run records and a report is made by, as JSON: all but what other commands are about, and where
+        checks run."""
+        others = {"archive", "base", "head", "tolerance", "path", "submissions", "stream"}
+        return self.model_dump_json(exclude={"sandbox", *others})
+
+
+def named(study: str, every: Iterable[str]) -> list[str]:
+    """The studies that the words of `study` name: those between its commas, each once; `every` one for `all`."""
+    return list(every) if study == "all" else list(dict.fromkeys(map(str.strip, study.split(","))))
+
+
+def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
+    """The checked configuration. UserError lists every mistake on a line, with the nearest valid name."""
+    try:
+        described = values.get("networks")
+        names = list(described) if isinstance(described, Mapping) else []
+        config = validated(Config, dict(values), context=names)
+    except ValidationError as error:
+        raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explained(error, Config))])) from error
+    alone = ["all"] if "," not in config.study else []
+    problems = [
+        f"study: no study is called {name!r}: {nearest(name, [*config.studies, *alone])}"
+        for name in named(config.study, config.studies)
+        if name not in config.studies
+    ]
+    problems += [
+        f"studies.{name}.{key}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        for name, study in config.studies.items()
+        for key in ("variants", "programs", "profiled")
+        for variant in getattr(study, key) or []
+        if variant not in known_variants
+    ]
+    problems += [
+        f"studies.{name}.start: no variant is called {study.start!r}: {nearest(study.start, known_variants)}"
+        for name, study in config.studies.items()
+        if study.start and study.start not in known_variants
+    ]
+    problems += [
+        f"stream.variants.{device}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        for device, variant in config.stream.variants.items()
+        if variant not in known_variants
+    ]
+    problems += [problem for name in config.studies for problem in _of_drawn(config, name, known_variants)]
+    problems += _of_submissions(config)
+    if problems:
+        raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
+    return config
+
+
+def _of_submissions(config: Config) -> list[str]:
+    """What is wrong where a study is of a submission and none is named, or the other way round."""
+    terms = [name for name, study in config.studies.items() if study.course]
+    key = next((key for key in ("path", "submissions") if getattr(config, key)), "")
+    if key and config.study not in terms:
+        return [f"{key}: {config.study} is no term of the course; say which the submission is of: study={terms[-1]} "
+                f"(terms: {', '.join(terms)})"] if terms else [f"{key}: no study has a `course`"]  # fmt: skip
+    of_one = [name for name in named(config.study, config.studies) if config.study != "all" and name in terms]
+    if of_one and not key and not config.submission:
+        return [
+            f"study: {of_one[0]} is of a submission; snakemake --cores 1 submission --config path=<its folder> "
+            f"study={of_one[0]}"
+        ]
+    return []
+
+
+def _of_drawn(config: Config, name: str, known_variants: list[str]) -> list[str]:
+    """What is wrong with what a study draws."""
+    study = config.studies[name]
+    if not study.drawn:
+        return []
+    layers = [conv.name for conv in config.network(study.network).convs]
+    valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
+    said = {key: str(getattr(study.drawn, key)) for key in valid}
+    return [
+        f"studies.{name}.drawn.{key}: {said[key]!r} is not known: {nearest(said[key], known)}"
+        for key, known in valid.items()
+        if said[key] not in known
+    ]
+
+
+def read(known_variants: list[str], path: Path = FILE) -> Config:
+    """The checked configuration of a file, with nothing set over it."""
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is not YAML of the form `key: value`")
+    return load(values, known_variants)

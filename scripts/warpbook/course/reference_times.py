@@ -1,0 +1,47 @@
+"""How long the built-in kernels take that compute as a submission's baselines do: context, from an archived run."""
+
+import functools
+
+import pandas as pd
+
+from warpbook.config.settings import BuiltIn, Config, Context
+from warpbook.runs import catalog, tables
+
+ALIKE = {"basic": "direct", "unroll": "unroll_gemm", "fused": "fused_unroll_gemm"}
+"""The built-in kernel that computes as a baseline does."""
+
+
+def beside(config: Config) -> Context | None:
+    """Those of the chosen study's network at its largest size."""
+    study = config.studies[config.study]
+    layers = tuple(layer.name for layer in config.network(study.network).convs)
+    return recorded(study.network, layers, study.sizes[-1])
+
+
+@functools.cache
+def recorded(network: str, layers: tuple[str, ...], images: int) -> Context | None:
+    """Of the newest archived run that holds a network; None where there is none, or no figure at that size.
+
+    The kernels are those of `ALIKE`, then the fastest of all and the fastest of a library.
+    """
+    run, _ = catalog.newest_archived(network)
+    if run is None or run.gpu is None:
+        return None
+    times = run.table(tables.OP_TIMES)
+    sound = (times.network == network) & (times["size"] == images) & (times.device == "gpu")
+    sound &= (times.status == "ok") & times.kind.isin(["op", "layer"]) & times.state.isin(["cold", ""])
+    medians = times[sound].pivot_table("median_ms", "variant", ["kind", "layer"], observed=True)
+    if any((kind, layer) not in medians for kind in ("op", "layer") for layer in layers):
+        return None
+    known = run.record["variants"]
+    rows = medians.dropna().iterrows()
+    kernels = {str(name): _built_in(str(name), known[str(name)]["title"], row, layers) for name, row in rows}
+    fastest = sorted(kernels, key=lambda name: sum(kernels[name].op_ms))
+    libraries = [name for name in fastest if known[name]["peer"]]
+    wanted = dict.fromkeys([*(name for name in ALIKE.values() if name in kernels), *fastest[:1], *libraries[:1]])
+    return Context(run_id=run.run_id, gpu=run.gpu["name"], images=images, kernels=[kernels[name] for name in wanted])
+
+
+def _built_in(name: str, title: str, medians: pd.Series, layers: tuple[str, ...]) -> BuiltIn:
+    ops, whole = ([float(medians[kind, layer]) for layer in layers] for kind in ("op", "layer"))
+    return BuiltIn(name=name, title=title, op_ms=ops, layer_ms=sum(whole))

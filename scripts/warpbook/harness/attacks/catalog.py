@@ -1,0 +1,334 @@
+"""Attacks on the harness: cheating and broken kernels and launchers.
+
+Each is a sound variant with a piece of its source replaced, or with a launcher that cheats, and must fail its checks
+or its timing wherever it can show itself: emulated, as a CPU variant, on a GPU. Which check catches it is part of the
+table.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpbook.common.files import PROJECT
+from warpbook.config.settings import Measuring, Programs, Series
+from warpbook.harness.attacks import cheating_launchers as launchers
+from warpbook.kernels import variants
+from warpbook.kernels.variants import Variant
+from warpbook.runs import tables
+from warpbook.runs.schema import Row
+
+CHECK, MEASURE = PROJECT / "scripts" / "check_variant.py", PROJECT / "scripts" / "measure_variant.py"
+STORE = "y[(((size_t)image * M + map) * H_out + row) * W_out + column] = sum;"
+FIRST = "if (image == 0 && map == 0 && row == 0 && column == 0)"
+INPUT, ROUNDED = "input[p * W + q]", "__int_as_float(__float_as_int(input[p * W + q]) & 0xFFFFE000)"
+SLOW = "float sum = 0.0f; __nanosleep({});"
+
+TIMEOUT_S = 60
+# As many samples as an attack waits for, however slow its calls: it ends in a verdict or at the time limit.
+QUICK = Series(warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=12, budget_s=0.5, patience_s=TIMEOUT_S)
+MEASURING = Measuring(
+    relative_noise=0.05,
+    same_within=0.01,
+    gpu=QUICK,
+    cpu=QUICK,
+    programs=Programs(runs=1, patience_s=1),
+    timeout_s=TIMEOUT_S,
+)
+# A device without limits: its lower bound would catch some before the check that they are to try.
+MACHINE = {"gpu": {"l2_bytes": 0, "copy_gb_per_s": 1e9, "peak_gflop_per_s": dict.fromkeys(variants.PRECISIONS)}}
+
+DEVICES = ("emulator", "cpu", "gpu")
+TIMED_IMAGES = {"cpu": 10, "gpu": 100}  # NumPy's convolution takes a millisecond for each
+
+CHECKS = {
+    "by which the harness judges it": "functions held from before its launcher ran",
+    "not an array": "type of the result",
+    "on inputs not seen before and took": "time of a call on fresh inputs, after the timing",
+    "after timing:": "result on fresh inputs, after the timing",
+    "outputs unwritten": "poisoned output",
+    "writes outside its output": "guard bands",
+    "changes its input": "hashes of the inputs",
+    "work on a stream nobody waits for": "hashes of the result before and after the wait",
+    "must be exact on small integers": "exact sums of small integers",
+    "exceeds what": "tolerance on fresh reals",
+    "outputs are NaN": "NaNs where nothing may be read",
+    "some threads wait at a barrier": "emulated barriers",
+    "heap-buffer-overflow": "AddressSanitizer",
+    "SEGV": "AddressSanitizer",
+    "undefined behaviour": "UndefinedBehaviorSanitizer",
+    "illegal memory access": "CUDA's own report",
+    "ValueError": "exceptions of the launcher",
+}
+"""Words of a failure's reason, and the check that says them."""
+
+
+def check_of(reason: str) -> str:
+    """The check that gave a reason; empty for none of them."""
+    return next((check for words, check in CHECKS.items() if words in reason), "")
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A sound variant's source with `old` replaced by `new`, or a launcher that cheats; the words that must be said
+    by the emulator, on a GPU, and of a CPU variant. None: it does not show itself there.
+
+    A CPU variant is the launcher, or `on_cpu`, the body of its call. One that is `timed` passes its checks, and its
+    timing must fail. `processes`: the check is made so often, each time in a process of its own.
+    """
+
+    emulated: str | None
+    gpu: str | None
+    old: str = ""
+    new: str = ""
+    of: str = "direct"
+    launcher: str = ""
+    cpu: str | None = None
+    on_cpu: str = ""
+    timed: bool = False
+    processes: int = 1
+
+    def words(self, device: str) -> str | None:
+        """What must be said on a device; None where it does not show itself."""
+        return {"emulator": self.emulated, "gpu": self.gpu, "cpu": self.cpu}[device]
+
+
+ATTACKS = {
+    "writes nothing": Attack(
+        "leaves 3200 of 3200 outputs unwritten", "outputs unwritten", STORE, "",
+        cpu="leaves 3200 of 3200 outputs unwritten", on_cpu="pass",
+    ),
+    "writes zeros": Attack(
+        "must be exact on small integers", "must be exact on small integers", "= sum;", "= 0 * K;",
+        cpu="must be exact on small integers", on_cpu="y[...] = 0",
+    ),
+    "skips the last row": Attack(
+        "leaves 200 of 3200 outputs unwritten", "outputs unwritten", "row >= H_out", "row >= H_out - 1",
+        cpu="leaves 200 of 3200 outputs unwritten", on_cpu="y[:, :, :-1] = convolve(x, w)[:, :, :-1]",
+    ),
+    "writes one element outside": Attack(
+        "heap-buffer-overflow in conv_forward at mine.cu",
+        "writes outside its output: 1 of the words",
+        STORE,
+        f"{STORE} {FIRST} y[-1] = 1;",
+        cpu="writes outside its output: 1 of the words", on_cpu="launch(x, w, y); beside(y, -1)[0] = 1",
+    ),
+    "reads outside": Attack(
+        "heap-buffer-overflow in conv_forward at mine.cu",
+        "outputs are NaN",
+        STORE,
+        f"{FIRST} sum += 0 * x[(size_t)N * C * H * W]; {STORE}",
+        cpu="1 outputs are NaN", on_cpu="launch(x, w, y); y[0, 0, 0, 0] += 0 * beside(x, x.size)[0]",
+    ),
+    "replays its previous answer": Attack(
+        "exceeds what fp32 allows", "exceeds what fp32 allows", launcher=launchers.REPLAY,
+        cpu="exceeds what fp32 allows",
+    ),
+    "replays an answer once it is called often": Attack(
+        None, "after timing: mine is wrong", launcher=launchers.REPLAY_LATER, timed=True,
+        cpu="after timing: mine is wrong",
+    ),
+    "remembers answers by the values of its inputs": Attack(
+        None, "on inputs not seen before and took", "float sum = 0.0f;", SLOW.format(1_000_000),
+        launcher=launchers.REMEMBER, timed=True, cpu="on inputs not seen before and took",
+    ),
+    "answers from files that an earlier process wrote": Attack(
+        "must be exact on small integers", "must be exact on small integers",
+        launcher=launchers.REMEMBER_ON_DISK, processes=2, cpu="must be exact on small integers",
+    ),
+    "changes its input": Attack(
+        "changes its input x", "changes its input x", STORE, f"{STORE} {FIRST} ((float*)x)[0] += 1;",
+        cpu="changes its input x", on_cpu="launch(x, w, y); x[0, 0, 0, 0] += 1",
+    ),
+    "changes its weights": Attack(
+        "changes its input w", "changes its input w", STORE, f"{STORE} {FIRST} ((float*)w)[1] = 0.5f;",
+        cpu="changes its input w", on_cpu="launch(x, w, y); w[0, 0, 0, 0] = 0.5",
+    ),
+    "works on a stream nobody waits for": Attack(
+        None, "work on a stream nobody waits for", "float sum = 0.0f;", SLOW.format(100_000),
+        launcher=launchers.UNWAITED,
+    ),
+    "works in a graph on a stream nobody waits for": Attack(
+        None, "work on a stream nobody waits for", "float sum = 0.0f;", SLOW.format(100_000), launcher=launchers.GRAPH,
+    ),
+    "works in a thread after its call": Attack(
+        None, None, cpu="leaves 3200 of 3200 outputs unwritten",
+        on_cpu="import threading; threading.Timer(0.1, launch, (x, w, y)).start()",
+    ),
+    "returns what computes when it is read": Attack(
+        "returns a Lazy, not an array", "returns a Lazy, not an array", launcher=launchers.LAZY,
+        cpu="returns a Lazy, not an array",
+    ),
+    "replaces the clock by one that stands still": Attack(
+        "replaces time.perf_counter, by which the harness judges it",
+        "replaces time.perf_counter, by which the harness judges it",
+        launcher=launchers.STILL_CLOCK, cpu="replaces time.perf_counter, by which the harness judges it",
+    ),
+    "replaces what reads CUDA's events": Attack(
+        None, "replaces cupy.cuda.get_elapsed_time, by which the harness judges it", launcher=launchers.FALSE_EVENTS
+    ),
+    "replaces the wait for the device": Attack(
+        None, "deviceSynchronize, by which the harness judges it", launcher=launchers.NO_WAIT
+    ),
+    "replaces the judge of its errors": Attack(
+        "replaces warpbook.harness.checking.judged, by which the harness judges it",
+        "replaces warpbook.harness.checking.judged, by which the harness judges it",
+        launcher=launchers.KIND_JUDGE, cpu="replaces warpbook.harness.checking.judged, by which the harness judges it",
+    ),
+    "writes only where it sees poison": Attack(
+        "exceeds what fp32 allows", "exceeds what fp32 allows", STORE,
+        f"if (__float_as_int({STORE.partition(' = ')[0]}) == 0x7FC0DEAD) {STORE}",
+    ),
+    "works only when its output is poisoned": Attack(
+        "exceeds what fp32 allows", "exceeds what fp32 allows", launcher=launchers.FOR_POISON,
+        cpu="exceeds what fp32 allows",
+    ),
+    "works only between margins of NaNs": Attack(
+        "heap-buffer-overflow in conv_forward at mine.cu", "exceeds what fp32 allows",
+        STORE, f"if (y[-1] != y[-1]) {STORE}",
+        cpu="exceeds what fp32 allows", on_cpu="if np.isnan(beside(y, -1)[0]): launch(x, w, y)",
+    ),
+    "is right for square shapes only": Attack(
+        "outputs unwritten", "outputs unwritten", "* H_out + row) * W_out", "* H_out + row) * H_out",
+        cpu="must be exact on small integers",
+        on_cpu="n = min(y.shape[2:]); y[...] = 0; y[:, :, :n, :n] = convolve(x, w)[:, :, :n, :n]",
+    ),
+    "is right at N divisible by 16 only": Attack(
+        "must be exact on small integers", "must be exact on small integers",
+        "= sum;", "= image < N / 16 * 16 ? sum : 0.0f;",
+        cpu="must be exact on small integers", on_cpu="launch(x, w, y); y[len(x) // 16 * 16:] = 0",
+    ),
+    "computes in less than its declared precision": Attack(
+        "exceeds what fp32 allows", "exceeds what fp32 allows", f"sum += {INPUT}", f"sum += {ROUNDED}",
+        cpu="exceeds what fp32 allows", on_cpu="y[...] = convolve(half(x), half(w))",
+    ),
+    "computes in half precision unless it sees small integers": Attack(
+        "exceeds what fp32 allows", "exceeds what fp32 allows",
+        f"sum += {INPUT}", f"sum += ({INPUT} == (float)(int){INPUT} ? {INPUT} : {ROUNDED})",
+        cpu="exceeds what fp32 allows",
+        on_cpu="exact = (x == x.round()).all(); y[...] = convolve(x, w) if exact else convolve(half(x), half(w))",
+    ),
+    "forgets a barrier": Attack(
+        "outputs are NaN",
+        None,
+        "__syncthreads();  // the patch is complete before anyone reads it",
+        "",
+        of="shared_input",
+    ),
+    "waits at a barrier that others have left": Attack(
+        "some threads wait at a barrier that others have returned before", None,
+        "__shared__ float patch", "if (threadIdx.x == 3) return; __shared__ float patch", of="shared_input",
+    ),
+    "writes outside its shared memory": Attack(
+        "undefined behaviour at mine.cu", None, "const int side = TILE + K - 1;", "const int side = TILE + K + 40;",
+        of="shared_input",
+    ),
+    "indexes an array outside its bounds": Attack(
+        "undefined behaviour at mine.cu", None, "float sum = 0.0f;", "float taken[2] = {}; float sum = taken[K + 1];"
+    ),
+    "faults at launch": Attack(
+        "SEGV", "illegal memory access", STORE, f"{STORE} {FIRST} *(volatile float*)16 = 1;"
+    ),
+    "raises in its launcher": Attack(
+        "ValueError: no such tile", "ValueError: no such tile",
+        launcher="def prepare(kernels, layer, images, launch):\n    raise ValueError('no such tile')\n",
+        cpu="ValueError: no such tile",
+    ),
+}  # fmt: skip
+
+
+ON_CPU = '''"""
+title: A variant that cheats
+idea: None.
+expect: Nothing.
+device: cpu
+"""
+import ctypes
+import numpy as np
+from warpbook.harness.reference import convolve
+
+
+def half(array):
+    return array.astype(np.float16).astype(np.float32)
+
+
+def beside(array, place):
+    return np.ctypeslib.as_array((ctypes.c_float * 1).from_address(array.ctypes.data + 4 * place))
+
+
+def launch(x, w, y):
+    y[...] = convolve(x, w)
+
+{cheat}
+
+def given(prepare):
+    return lambda layer, images: prepare(None, layer, images, launch)
+
+
+prepare = given(prepare)
+'''
+CALL = """
+def prepare(kernels, layer, images, launch):
+    def call(x, w, y):
+        {body}
+
+    return call
+"""
+
+
+def forge(attack: Attack, folder: Path, device: str = "gpu") -> Variant:
+    """Write the attacking variant, called `mine`, into a folder."""
+    if device == "cpu":
+        cheat = CALL.format(body=attack.on_cpu) if attack.on_cpu else attack.launcher
+        (folder / "mine.py").write_text(ON_CPU.format(cheat=cheat))
+        return variants.read("mine", folder)
+    source = (variants.FOLDER / f"{attack.of}.cu").read_text()
+    if attack.old not in source:
+        raise ValueError(f"{attack.of}.cu does not hold {attack.old!r}")
+    (folder / "mine.cu").write_text(source.replace(attack.old, attack.new, 1).replace("builds_on: direct\n", ""))
+    if attack.launcher:
+        (folder / "mine.py").write_text(attack.launcher)
+    return variants.read("mine", folder)
+
+
+def checked(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
+    """The rows that checking a folder's variant gives on `gpu`, `cpu` or `emulator`, in a process of its own and in no
+    sandbox, which would stop some attacks before the check that they are to try."""
+    out = folder / f"{name}.{device}.csv"
+    command = [sys.executable, str(CHECK), "--device", device, "--kernels", str(folder), "--variant", name]
+    command += ["--network", network, "--sandbox", "none"]
+    subprocess.run([*command, "--sizes", "1", "--timeout", "60", "--out", str(out)], check=True, capture_output=True)
+    return tables.CORRECTNESS.rows(out)
+
+
+def timed(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
+    """The rows that timing a folder's variant gives, after `checked` and like it in a process of its own."""
+    machine, out = folder / "machine.json", folder / f"{name}.{device}.samples.csv"
+    machine.write_text(json.dumps(MACHINE))
+    command = [sys.executable, str(MEASURE), "--device", device, "--kernels", str(folder), "--variant", name]
+    command += ["--network", network, "--sizes", str(TIMED_IMAGES[device])]
+    command += ["--measuring", MEASURING.model_dump_json()]
+    command += ["--correctness", str(folder / f"{name}.{device}.csv"), "--machine", str(machine)]
+    command += ["--sandbox", "none", "--out", str(out)]
+    subprocess.run(command, check=True, capture_output=True)
+    return tables.SAMPLES.rows(out)
+
+
+def failure_of(attack: Attack, device: str, folder: Path) -> dict[str, str] | None:
+    """status and reason with which an attack fails its checks or its timing; None where it passes them."""
+    forge(attack, folder, device)
+    for _ in range(attack.processes):
+        if failure := tables.first_failure(checked(folder, "mine", device)):
+            return failure
+    samples = timed(folder, "mine", device) if attack.timed else []
+    return tables.first_failure({**row, "ok": row["status"] == "ok"} for row in samples)
+
+
+def document() -> str:
+    """The attacks as a Markdown table: by which check each is caught, emulated, as a CPU variant and on a GPU."""
+    lines = ["| A kernel or launcher that | emulated | on the CPU | on a GPU |", "| --- | --- | --- | --- |"]
+    for name, attack in ATTACKS.items():
+        caught = (check_of(attack.words(device) or "") or "-" for device in DEVICES)
+        lines.append(f"| {name} | {' | '.join(caught)} |")
+    return "\n".join(lines) + "\n"

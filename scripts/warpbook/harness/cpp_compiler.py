@@ -1,0 +1,147 @@
+"""C++ for this machine's processor: the system's compiler, and the CPU variants that it compiles."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT, scratch_folder, written_whole
+from warpbook.common.supervision import bound, run_to_end
+from warpbook.harness import sandbox
+from warpbook.kernels import sources, variants
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems.networks import ConvLayer
+
+LIBRARIES = PROJECT / "results" / "libraries"
+COMPILERS = ("g++", "clang++")
+
+# Machine code for any processor of the architecture, so that a kept library runs wherever the folder is carried: a
+# variant finds at run time what there is beyond.
+OPTIONS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-Wl,--no-undefined")
+
+# A source may ask a compiler for anything (`#include "/dev/zero"`). No shipped kernel takes a tenth of these.
+COMPILE_BYTES = 2 << 30
+COMPILE_S = 300
+
+# Before a variant's source: it compiles only where conv_forward takes what it is passed, and links only where it is.
+_DECLARED = """
+extern "C" void conv_forward(const float*, const float*, float*, int, int, int, int, int, int);
+static decltype(&conv_forward) const conv_forward_is_there __attribute__((used)) = conv_forward;
+"""
+
+
+class Refused(UserError):
+    """What a compiler refuses, and all its words on it."""
+
+    def __init__(self, reason: str, words: str):
+        super().__init__(reason)
+        self.words = words
+
+    def __reduce__(self) -> tuple[type["Refused"], tuple[str, str]]:
+        return Refused, (str(self), self.words)
+
+
+def compiler() -> str | None:
+    """The C++ compiler: CXX of the environment, else g++ or clang++; None where there is none."""
+    return next((path for name in _wanted() if (path := shutil.which(name))), None)
+
+
+def _wanted() -> Sequence[str]:
+    named = os.environ.get("CXX")
+    return [named] if named else COMPILERS
+
+
+def compiler_version() -> str:
+    """The compiler's name and version, as `g++ 12.2.0`; empty where there is none."""
+    path = compiler()
+    return _version_of(path) if path else ""
+
+
+@functools.cache
+def _version_of(path: str) -> str:
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace").stdout
+    number = re.search(r"\b\d+\.\d+\.\d+\b", said)
+    return f"{Path(path).name} {number[0] if number else 'of unknown version'}"
+
+
+def architecture() -> str:
+    """What this machine's compiler makes code for, as `x86_64`."""
+    return platform.machine()
+
+
+def options(variant: Variant) -> list[str]:
+    """What a variant is compiled with."""
+    return [*OPTIONS, *variant.defines]
+
+
+def compiled(command: list[str], folder: Path, sandboxed: bool, refused: str, readable: Sequence[Path] = ()) -> str:
+    """The words of a compiler that does what it is asked in `folder`, within bounds on its time and memory.
+
+    `sandboxed`, a source can include nothing of its author's choice but the system's headers and what is `readable`.
+    Raises Refused where it fails, `refused` and the first error.
+    """
+    environment = {**os.environ, "TMPDIR": str(folder)}  # a compiler that is killed leaves its files
+    if sandboxed:
+        command, environment = sandbox.wrapped(command, readable=readable, writable=[folder]), {}
+    try:
+        bounded = functools.partial(bound, COMPILE_BYTES, COMPILE_S)
+        status, _, words = run_to_end(command, COMPILE_S, environment, bounded)
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{refused}: the compiler was still running after {COMPILE_S} s") from None
+    if status:
+        lines = words.splitlines()
+        told = "error|undefined reference|out of memory"
+        errors = [line for line in lines if re.search(told, line)] or lines or ["no words"]
+        memory = f" (it may take {COMPILE_BYTES >> 30} GiB)" if "out of memory" in errors[0] else ""
+        raise Refused(f"{refused}: {errors[0].replace(f'{folder}/', '')}{memory}", words)
+    return words
+
+
+def library(variant: Variant, sandboxed: bool) -> Path:
+    """A C++ variant's shared library, compiled once and kept under the hash of its source, options and compiler.
+
+    Raises UserError with the compiler's words where it does not compile, or with the remedy where there is none.
+    """
+    assert variant.cpp_source is not None
+    program = compiler()
+    if program is None:
+        raise UserError(
+            f"{variant.name} needs a C++ compiler, and there is no {' or '.join(_wanted())} here (apt-get install g++)"
+        )
+    identity = "\0".join([variant.source_sha256, compiler_version(), architecture(), *options(variant), _DECLARED])
+    kept = LIBRARIES / f"{variant.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    if kept.exists():
+        return kept
+    with written_whole(kept) as made, scratch_folder() as folder:
+        source = folder / variant.cpp_source.name
+        source.write_text(sources.text_of(variant.cpp_source))
+        declared, output = source.with_suffix(".h"), source.with_suffix(".so")
+        declared.write_text(_DECLARED)
+        command = [program, *options(variant), "-include", str(declared), str(source), "-o", str(output)]
+        compiled(command, folder, sandboxed, f"{variant.name} does not compile")
+        shutil.copyfile(output, made)
+    return kept
+
+
+def prepare(variant: Variant, layer: ConvLayer, images: int, built: Path | None = None) -> Operation:
+    """The operation of a CPU variant for one layer and batch size. C++ is compiled first, outside a sandbox, where
+    neither `built` is its library nor one is kept."""
+    if variant.cpp_source is None:
+        return variant.prepare(layer, images)
+    function = ctypes.CDLL(str(built or library(variant, sandboxed=False))).conv_forward
+    function.restype = None
+    extents = [ctypes.c_int(int(extent)) for extent in variants.launch_arguments(layer, images)]
+
+    def operation(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
+        function(*(ctypes.c_void_p(array.ctypes.data) for array in (x, w, y)), *extents)
+
+    return operation

@@ -1,0 +1,174 @@
+"""Files of the course on a GPU: checked as they are emulated, and timed as the course does and by CUDA events.
+
+The file runs with its driver (`course_driver.cu`) in a process of its own; this one draws the inputs and judges what
+comes back. What a sample of COURSE_SAMPLES brackets:
+
+- `op`: the host's clock around `conv_forward_gpu` and a wait for the device, the course's Op Time.
+- `layer`: the same around prolog, convolution and epilog, the course's Layer Time: allocations and copies are in it.
+- `gpu`: two CUDA events around `conv_forward_gpu`, the device busy while the host queues them; cold, the L2 cache
+  overwritten before, and hot, right after that call again where its data are not several times what the L2 holds. Where
+  the file itself waits for the device, what the host does meanwhile is in it.
+
+Each round runs the layer from prolog to epilog: `WARMUPS` that are not counted, then `ROUNDS`, as the course does since
+sp26. A file of one call (fa20) does all in it: its Op Time is its Layer Time, and there is no device time.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warpbook.common.supervision import Failed
+from warpbook.harness import checking, ece408_check, nvcc
+from warpbook.harness.bench import Guarded
+from warpbook.harness.checking import Row
+from warpbook.harness.isolated import IsolatedBench
+from warpbook.kernels import ece408
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.machine import cuda_devices, host
+from warpbook.problems.networks import ConvLayer, Network
+
+WARMUPS, ROUNDS = 5, 10
+COMPARED = 20
+"""Images of a timed batch that are compared with float64 on the host, chosen after the call."""
+
+ReadClock = Callable[[], tuple[float | None, bool]]
+
+
+def device() -> cuda_devices.Device:
+    """The GPU in hand. Raises Failed where none answers."""
+    found = host.gpu()  # a check asks before it forks a timing
+    if isinstance(found, str):
+        raise Failed("launch_failed", f"no CUDA device here: {found}")
+    return found
+
+
+def linked(variant: Variant, sandboxed: bool) -> Path:
+    """A file of the course built for the GPU in hand. Raises Failed."""
+    with checking.faults_named(variant, "built"):
+        return nvcc.linked(variant, device().arch, sandboxed)
+
+
+def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[Row]]:
+    """The rows of each of a network's layers: at the course's batch and at an odd one, a process for either.
+
+    A failure at the odd batch alone is `unsupported`: the course runs no such batch.
+    """
+    built: Path | None = None
+    for layer in network.convs:
+        place = {"layer": layer.name, "size": ece408.BATCH, "test": "integers", **checking.NOT_COMPARED, "ok": False}
+        if reason := variant.unsupported(layer, ece408.BATCH):
+            yield [{**place, "status": "unsupported", "reason": reason}]
+            continue
+        try:
+            built = built or linked(variant, sandboxed)
+        except Failed as failure:
+            yield [{**place, **failure.columns}]
+            return
+        yield _checked(variant, sandboxed, built, layer)
+
+
+def _checked(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> list[Row]:
+    def tested(images: int) -> list[Row]:
+        with IsolatedBench(variant, sandboxed, library=built) as bench:
+            return ece408_check.noting(bench, checking.check_layer(bench, variant, layer, images))
+
+    usual = tested(ece408.BATCH)
+    if not usual[-1]["ok"]:
+        return usual
+    odd = tested(ece408.ODD_BATCH)
+    return [*usual, *odd] if odd[-1]["ok"] else [*usual, ece408_check.assuming(odd[-1])]
+
+
+def works_elsewhere(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> str:
+    """Why a file's Op Time says nothing: its result is right although `conv_forward_gpu` is not called. Empty where it
+    is wrong then, or the file fails.
+
+    The inputs are fresh: what a call before left in the device's memory is the answer to others.
+    """
+    if variant.course and variant.course.in_one_call:
+        return ""
+    try:
+        with IsolatedBench(variant, sandboxed, library=built) as bench:
+            operation, *buffers = _made_ready(bench, variant, layer, ece408.BATCH)
+            _test(bench, variant, layer, operation, buffers, "before")
+            bench.without_convolution = True
+            _test(bench, variant, layer, operation, buffers, "before")
+    except Failed:
+        return ""
+    return (
+        f"{variant.name}, {layer.name}: the result is right although conv_forward_gpu is not called; the work is done "
+        "in the prolog or the epilog, and the Layer Time is what tells"
+    )
+
+
+def time_layer(
+    variant: Variant,
+    sandboxed: bool,
+    built: Path,
+    layer: ConvLayer,
+    images: int,
+    read_clock: ReadClock,
+    elsewhere: str = "",
+) -> list[Row]:
+    """Samples of one layer at one size: the columns of COURSE_SAMPLES from `layer` on.
+
+    The file's result is tested on fresh inputs before the rounds and after them. Where its work is done `elsewhere`,
+    in words, all but its Layer Time is refused. Raises Failed.
+    """
+    with IsolatedBench(variant, sandboxed, library=built) as bench:
+        operation, *buffers = _made_ready(bench, variant, layer, images)
+        _test(bench, variant, layer, operation, buffers, "before")
+        rows = []
+        for how in ("course", *([] if variant.course and variant.course.in_one_call else ["device"])):
+            for number in range(-WARMUPS, ROUNDS):
+                taken = bench.round_ms(how)
+                clock_mhz, throttled = read_clock()
+                if number >= 0:
+                    state = {"sample": number, "sm_clock_mhz": clock_mhz, "throttled": throttled}
+                    rows += [
+                        {"layer": layer.name, "size": images, **_kind(name), **state, "time_ms": time_ms}
+                        for name, time_ms in taken.items()
+                    ]
+        _test(bench, variant, layer, operation, buffers, "after")
+    refused = {"status": "refused", "reason": elsewhere} if elsewhere else {"status": "ok", "reason": ""}
+    return [{**row, **({"status": "ok", "reason": ""} if row["kind"] == "layer" else refused)} for row in rows]
+
+
+def _made_ready(
+    bench: IsolatedBench, variant: Variant, layer: ConvLayer, images: int
+) -> tuple[Operation, Guarded, Guarded, Guarded]:
+    """An operation, and buffers for x, w and y."""
+    with checking.faults_named(variant, "prepared"):
+        operation = bench.prepare(variant, layer, images)
+    x, w, y = (bench.guarded(shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+    return operation, x, w, y
+
+
+def _kind(name: str) -> dict[str, str]:
+    """state and kind of a time by the driver's name for it."""
+    return {"state": "", "kind": name} if name in ("op", "layer") else {"state": name, "kind": "gpu"}
+
+
+def _test(
+    bench: IsolatedBench,
+    variant: Variant,
+    layer: ConvLayer,
+    operation: Operation,
+    buffers: Sequence[Guarded],
+    when: str,
+) -> None:
+    """Call an operation on fresh inputs and compare some of the images. Raises Failed."""
+    x, w, y = buffers
+    checking.draw_fresh(bench, x.values, w.values)
+    result: Any = checking.checked_call(bench, variant, operation, x, w, y)
+    images = len(result)
+    drawn = np.random.default_rng(secrets.randbits(63)).permutation(images)[:COMPARED]
+    chosen = np.unique([0, images - 1, *drawn])
+    difference = bench.compare(layer, x.values[chosen], w.values, result[chosen])
+    verdict = checking.judged(variant, layer, difference, integers=False)
+    if not verdict["ok"]:
+        noted = f"; {bench.noted}" if bench.noted else ""
+        raise Failed("wrong_result", f"{when} timing, {images} images: {verdict['reason']}{noted}")

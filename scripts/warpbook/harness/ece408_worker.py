@@ -1,0 +1,77 @@
+"""The process that an emulated file of the course runs in, apart from the one that judges it (`worker.py` has others').
+
+It loads a library that holds the file and its driver, and calls that on memory as the judge hands it.
+"""
+
+import ctypes
+import math
+import mmap
+import re
+import sys
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from warpbook.harness import worker_protocol
+from warpbook.problems.layers import ConvLayer
+
+ENTRY, NOTED = "warpbook_course", "warpbook_noted"
+"""The driver, and what may explain a wrong result of its last call."""
+
+
+def undefined(error: OSError) -> str:
+    """What a library calls and nobody defines, as a sentence, by the loader's error; empty where that is another."""
+    missing = re.search(r"undefined symbol: _Z(?:N12GPUInterface)?(\d+)(\w+)", str(error))
+    return f"{missing[2][: int(missing[1])]} is called and defined nowhere" if missing else ""
+
+
+class Coursed:
+    """A file of the course, loaded, and the arrays that it is called on."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
+        """Load the library, and allocate x, w and y. They have exactly their size, so that the sanitizer knows their
+        ends, and are never freed."""
+        try:
+            self._library = ctypes.CDLL(str(self._path))
+        except OSError as error:
+            if reason := undefined(error):
+                return {"fault": ["compile_failed", reason]}
+            return {"fault": ["launch_failed", f"{self._path.stem}, prepared: {str(error).partition(chr(10))[0]}"]}
+        getattr(self._library, NOTED).restype = ctypes.c_char_p
+        allocate = ctypes.CDLL(None).malloc
+        allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        shape = ConvLayer(*layer)
+        places, _ = worker_protocol.layout(shape, images)
+        self._memory = (ctypes.c_char * len(memory)).from_buffer(memory)
+        began = ctypes.addressof(self._memory) + 4 * worker_protocol.GUARD_WORDS
+        self._arrays = []
+        for place, extents in zip(places, worker_protocol.shapes(shape, images), strict=False):
+            size = 4 * math.prod(extents)
+            self._arrays.append((allocate(size), began + 4 * place, size))
+        self._extents = (images, shape.M, shape.C, shape.H, shape.W, shape.K, int(reverse))
+        return {}
+
+    def call(self) -> dict[str, Any]:
+        """Copy what was handed, call the driver and hand back: processor time of the call, in seconds, and a note."""
+        for own, shared, size in self._arrays:
+            ctypes.memmove(own, shared, size)
+        began = process_time()
+        getattr(self._library, ENTRY)(*(ctypes.c_void_p(own) for own, _, _ in self._arrays), *self._extents)
+        spent_s = process_time() - began
+        for own, shared, size in self._arrays:
+            ctypes.memmove(shared, own, size)
+        noted = getattr(self._library, NOTED)() or b""
+        return {"noted": noted.decode(errors="replace"), "spent_s": spent_s}
+
+
+def main() -> None:
+    """Answer requests until there are no more. Arguments: the socket, the library."""
+    coursed = Coursed(Path(sys.argv[2]))
+    worker_protocol.serve(int(sys.argv[1]), lambda request: getattr(coursed, request.pop("do"))(**request))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""GPU kernels run on the CPU under the sanitizers: translated, compiled and launched."""

@@ -1,0 +1,367 @@
+"""CUDA C++ variants emulated on the CPU: the system's C++ compiler compiles a kernel's source, sanitizers on.
+
+For machines without a GPU, CI's among them: a wrong kernel is caught there too, and a wrong file of the course, whose
+host code runs with it. What a source uses that is not here, most inline PTX for one, is beyond the emulator, which says
+nothing about the source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer
+developed), so files beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads,
+`emulator_device.h` and `.cpp` what device code calls, `emulator_host.h` and `.cpp` the runtime. They are compiled once,
+and each source with them.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from warpbook.common.errors import UserError
+from warpbook.common.files import written_whole
+from warpbook.common.supervision import Failed
+from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
+from warpbook.harness.emulator import translation
+from warpbook.kernels import ece408, occupancy, sources
+from warpbook.kernels.variants import Variant
+
+HEADER = Path(__file__).with_name("emulator_host.h")
+INCLUDED = ("emulator.h", "emulator_device.h", "emulator_host.h")
+"""All that a translated source includes of ours."""
+OWN = ("emulator.cpp", "emulator_device.cpp", "emulator_host.cpp")
+"""All that it is linked with of ours."""
+CODE = Path(__file__).resolve().parents[4]
+"""The project whose code this is: those whose `scripts/` is a link to it share what it keeps."""
+FLAGS = (
+    "-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+    # What the address sanitizer finds too, or what no access follows from.
+    "-fno-sanitize=vptr,null,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute",
+    "-fno-sanitize=shift-base",  # negative numbers shifted left: defined since C++20, and by CUDA's compiler before
+)  # fmt: skip
+
+
+def compiler() -> str | None:
+    """The C++ compiler; None where there is none."""
+    return shutil.which(os.environ.get("CXX", "g++"))
+
+
+def beyond(variant: Variant) -> str:
+    """Why a variant cannot be emulated here; empty when it can."""
+    if variant.cuda_source is None:
+        return f"{variant.name} is no CUDA C++ of ours"
+    if compiler() is None:
+        return "the emulator needs a C++ compiler, and there is no g++ here (apt-get install g++)"
+    return ""
+
+
+def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> str:
+    """A variant's source as C++ for the host, to be compiled behind HEADER.
+
+    The kernels, by their names in the source, get a C entry each; a file of the course gets a driver instead. `own` are
+    headers that stand for the course's, by name.
+    """
+    assert variant.cuda_source is not None
+    name = variant.cuda_source.name
+    body = translation.to_host(building.checked_source(variant), name, own)
+    declared = variant.course.declaration if variant.course else ""
+    entries = _driver(variant.course) if variant.course else "".join(map(_entry, kernels))
+    return f'{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{entries}'
+
+
+def _entry(kernel: str) -> str:
+    return (
+        f'extern "C" void {entry_of(kernel)}'
+        "(const unsigned* grid, const unsigned* block, unsigned shared, void** arguments, int count, int reversed)"
+        f"{{ emulator::launch_untyped({kernel}, grid, block, shared, arguments, count, reversed); }}\n"
+    )
+
+
+def _driver(interface: ece408.Interface) -> str:
+    return f"""
+extern "C" void {ece408_worker.ENTRY}(
+    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
+{{
+    emulator::begin_course(reversed);
+    emulator::host_array(x, sizeof(float) * B * C * H * W);
+    emulator::host_array(w, sizeof(float) * M * C * K * K);
+    emulator::host_array(y, sizeof(float) * B * M * (H - K + 1) * (W - K + 1));
+    {{
+        GPUInterface gpu;
+        float *device_x = nullptr, *device_w = nullptr, *device_y = nullptr;
+        {" ".join(interface.steps)}
+    }}
+    emulator::forget_host_arrays();
+    emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
+}}
+extern "C" const char* {ece408_worker.NOTED}() {{ return emulator::noted.c_str(); }}
+"""
+
+
+def entry_of(kernel: str) -> str:
+    """The name of a kernel's C entry; those of templates too."""
+    return "launch_" + re.sub(r"\W", "_", kernel)
+
+
+def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
+    """The variant's shared library; UserError with the compiler's words where it is no C++.
+
+    `sandboxed`, a source can include nothing of its author's choice but the system's headers.
+    """
+    assert variant.cuda_source is not None
+    path = folder / f"{variant.name}.cpp"
+    # A launcher may want any of the kernels; without one the header's is enough.
+    there = sources.kernels(variant.code) if variant.launcher else []
+    kernels = dict.fromkeys([*there, *([variant.kernel] if "<" in variant.kernel or not there else [])])
+    product = folder / ece408.MATRIX_HEADER
+    product.write_text(translation.to_host(nvcc.MATRIX_PRODUCT.read_text(), product.name, {}))
+    path.write_text(to_host(variant, list(kernels), {product.name: str(product)}))
+    library = folder / f"{variant.name}.so"
+    own = itself(folder)
+    # Ours first: memory that its own variables begin with is there before the source's.
+    files = ["-include", own / HEADER.name, *(own / f"{name}.o" for name in OWN), path, "-o", library]
+    command = [str(compiler()), "-shared", *_options(), *variant.defines, *map(str, files)]
+    try:
+        cpp_compiler.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own])
+    except cpp_compiler.Refused as error:
+        if reason := lacking(error.words, variant.cuda_source.name):
+            raise Failed("unsupported", f"{variant.name}: {reason}") from None
+        raise
+    return library
+
+
+def itself(scratch: Path) -> Path:
+    """The folder of what is the same for every source: HEADER, read by the compiler already, and OWN compiled.
+
+    Kept under the hash of all that decides it. Nothing of a variant goes into it, and no variant's process can write
+    there. Where nothing can be kept, it is made in `scratch`.
+    """
+    texts = [HEADER.with_name(name).read_text() for name in (*INCLUDED, *OWN)]
+    said = subprocess.run([str(compiler()), "--version"], capture_output=True, text=True, errors="replace").stdout
+    identity = hashlib.sha256("\0".join([*texts, *_options(), str(compiler()), said, str(HEADER)]).encode())
+    name = f"emulator-{identity.hexdigest()[:16]}"
+    for folder in (CODE / "results" / "libraries", cpp_compiler.LIBRARIES, scratch):
+        try:
+            with _alone(folder / f".{name}.lock"):
+                if not (folder / name).exists():
+                    with written_whole(folder / name) as made:
+                        _make(made)
+            return folder / name
+        except cpp_compiler.Refused:
+            raise
+        except (UserError, OSError):
+            if folder == scratch:
+                raise
+    raise AssertionError
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock's file: of several processes that want the same made, one makes it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir()
+    (folder / HEADER.name).write_text(f'#include "{HEADER}"\n')  # for a compiler that cannot take what it read before
+    jobs = [["-x", "c++-header", str(HEADER), "-o", str(folder / f"{HEADER.name}.gch")]]
+    jobs += [["-c", str(HEADER.with_name(name)), "-o", str(folder / f"{name}.o")] for name in OWN]
+    for job in jobs:
+        cpp_compiler.compiled([str(compiler()), *_options(), *job], folder, False, "the emulator does not compile")
+
+
+def _options() -> tuple[str, ...]:
+    """What sources, and what they are linked with, are compiled with."""
+    return (*FLAGS, *_halves())
+
+
+@functools.cache
+def _halves() -> tuple[str, ...]:
+    """The option for instructions that convert half precision, where this processor has them."""
+    with contextlib.suppress(OSError):
+        if re.search(r"^flags\b.*\bf16c\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return ("-mf16c",)
+    return ()
+
+
+_OF_CUDA = re.compile(
+    r"^(cu[A-Z]|cuda|cublas|CUBLAS_|CUDA_|curand|cudnn|cufft|cusparse|__|wmma|nvcuda|cooperative_groups|cg|cub|thrust|tex"
+    r"|surf|nv_)"
+)
+_NO_CPP = ("expected", "was not declared in this scope", "redefinition", "redeclar", "stray", "#error")
+"""The C++ compiler's words for what CUDA's would refuse too."""
+
+
+def lacking(words: str, name: str) -> str:
+    """What of CUDA the emulator lacks, by the C++ compiler's words on a source; empty where the source is no C++."""
+    for line in words.splitlines():
+        found = re.match(rf"(?:.*/)?{re.escape(name)}:(\d+):\d+: (?:fatal )?error: (.*)", line)
+        if not found:
+            if re.match(r"\S+:\d+:\d+: error: ", line) and "emulator" in line:
+                return f"beyond the emulator: {line.partition('error: ')[2]}"
+            continue
+        number, error = found.groups()
+        named = re.findall(r"[‘']([^’']+)[’']", error)
+        if "No such file" in error:
+            return f"beyond the emulator: #include {error.partition(':')[0]}, line {number}"
+        if any(_OF_CUDA.match(each) for each in named) or "beyond the emulator" in error:
+            return f"beyond the emulator: {error.rpartition('beyond the emulator: ')[2]}, line {number}"
+        if not any(kind in error for kind in _NO_CPP):
+            return f"beyond the emulator: {error}, line {number}"
+        return ""
+    return ""
+
+
+class Kernels:
+    """A variant's kernels as its launcher sees them: the host's stand-in for `gpu.Kernels`."""
+
+    def __init__(self, library: Path, constants: Mapping[str, int], reversed_order: bool = False):
+        try:
+            self._library = ctypes.CDLL(str(library))
+        except OSError as error:
+            if not (reason := ece408_worker.undefined(error)):
+                raise
+            raise UserError(reason) from None
+        self.constants = constants
+        self._reversed = reversed_order
+
+    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
+        """A kernel: call it with grid, threads and arguments; a stream, if given, is the order of the calls."""
+        entry = getattr(self._library, entry_of(name))
+
+        def call(
+            grid: tuple[int, ...], threads: tuple[int, ...], arguments: tuple[Any, ...], stream: Any = None
+        ) -> None:
+            if reason := occupancy.beyond_launch(grid, threads, shared_bytes):
+                raise Failed("launch_failed", f"{name}: {reason}")
+            extents = [(ctypes.c_uint * 3)(*(*shape, 1, 1)[:3]) for shape in (grid, threads)]
+            held = [_argument(value) for value in arguments]
+            pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
+            entry(*extents, shared_bytes, pointers, len(held), int(self._reversed))
+
+        return call
+
+    def has(self, name: str) -> bool:
+        """Whether there is a kernel of that name."""
+        return hasattr(self._library, entry_of(name))
+
+    def symbol(self, name: str) -> "Symbol":
+        return Symbol(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)))
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        return allocated(shape, dtype)
+
+    def streams(self, count: int) -> list[None]:
+        return [None] * count
+
+
+class CuPy(types.ModuleType):
+    """What a launcher may ask of CuPy where there is no GPU: how large the device is."""
+
+    class Device:
+        attributes: ClassVar = {
+            "MultiProcessorCount": 2, "MaxSharedMemoryPerBlock": 48 << 10, "WarpSize": 32,
+            "MaxSharedMemoryPerBlockOptin": occupancy.SHARED_MAX,
+        }  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python asks for some that a module need not have
+            raise AttributeError(name)
+        raise Failed("unsupported", f"beyond the emulator: {self.__name__}.{name}")
+
+    @classmethod
+    def install(cls) -> None:
+        """Stand in for CuPy in this process."""
+        cupy, cuda = cls("cupy"), cls("cupy.cuda")
+        vars(cuda)["Device"] = cls.Device
+        vars(cupy)["cuda"] = cuda
+        sys.modules |= {"cupy": cupy, "cupy.cuda": cuda}
+
+
+class Symbol:
+    """A variable in constant or device memory."""
+
+    def __init__(self, address: int):
+        self._address = address
+
+    def copy(self, values: np.ndarray) -> None:
+        """Copy an array over it."""
+        ctypes.memmove(self._address, values.ctypes.data, values.nbytes)
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    kinds = {np.int32: ctypes.c_int32, np.int64: ctypes.c_int64, np.float32: ctypes.c_float}
+    return kinds[type(value)](value.item())
+
+
+@functools.cache
+def _malloc() -> Any:
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+    library.malloc.argtypes = [ctypes.c_size_t]
+    return library.malloc
+
+
+def allocated(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+    """An array in an allocation of exactly its size, so that the sanitizer knows its ends; never freed."""
+    count = int(np.prod(shape))
+    size = max(1, count * np.dtype(dtype).itemsize)
+    memory = (ctypes.c_char * size).from_address(_malloc()(size))
+    return np.frombuffer(memory, dtype, count).reshape(shape)
+
+
+def sanitizing() -> dict[str, str]:
+    """The environment of a process that loads emulated kernels: the sanitizer's library must be loaded first."""
+    asked = [str(compiler()), "-print-file-name=libasan.so"]
+    return {
+        "LD_PRELOAD": subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip(),
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=1:color=never",
+        "UBSAN_OPTIONS": "print_stacktrace=0:color=never",
+    }
+
+
+def lacks(text: str) -> str:
+    """What an emulated source used that is not here, by what its process wrote; empty where nothing."""
+    words = re.search(r"^beyond the emulator: .*", text, re.MULTILINE)
+    return words[0] if words else ""
+
+
+def sanitizer_words(text: str) -> str:
+    """The sanitizer's error that ended a process, and its place in the kernel, of what it wrote; empty without one."""
+    if words := re.search(r"^emulator: (.*)", text, re.MULTILINE):
+        return words.group(1)
+    if undefined := re.search(r"([\w.]+\.cu:\d+):\d+: runtime error: (.*)", text):
+        return f"undefined behaviour at {undefined.group(1)}: {undefined.group(2)}"
+    if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
+        place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cu:\d+)", text)
+        return f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}{_accessed(text)}"
+    return ""
+
+
+def _accessed(text: str) -> str:
+    """What a bad access was of, by the sanitizer's report: which side of how much memory, and where that was allocated,
+    to stand behind its place; empty where the report does not say."""
+    if "points to the zero page" in text:
+        return ", through a null pointer"
+    region = re.search(r"is located (\d+) bytes (to the right of|after|to the left of|before) (\d+)-byte region", text)
+    if not region:
+        return ""
+    access = "write" if re.search(r"^WRITE of size", text, re.MULTILINE) else "read"
+    side = "after" if region[2] in ("to the right of", "after") else "before"
+    made = re.search(r"[\w.]+\.cu:(\d+)", text.partition("allocated by")[2].partition("SUMMARY:")[0])
+    return (
+        f": a {access} {region[1]} bytes {side} the {region[3]} bytes{f' allocated at line {made[1]}' if made else ''}"
+    )

@@ -1,0 +1,394 @@
+"""The GPU as the harness uses it: modules loaded, buffers guarded, results compared in float64 on the device."""
+
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple
+from functools import cache, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import Event, get_elapsed_time, nvtx  # by name: a launcher may replace them in their modules
+from cupy.cuda.runtime import deviceSynchronize
+
+from warpbook.common.errors import UserError
+from warpbook.common.supervision import Failed
+from warpbook.harness import building, checking, clocks, pinned_memory, tamper_check
+from warpbook.harness.bench import HOT_WITHIN, MARGIN, Guarded, Timers
+from warpbook.harness.reference import Difference
+from warpbook.harness.worker_protocol import GUARD_WORDS
+from warpbook.kernels import occupancy, sources
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.machine import cuda_devices
+from warpbook.problems.networks import ConvLayer
+
+# Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
+_BLOCKS, _THREADS = 1056, 256
+COMPARED_MAPS = 4  # MAPS of harness.cu
+
+# About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event.
+SPIN_CYCLES = 200_000
+_NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
+
+
+def require() -> cuda_devices.Device:
+    """The CUDA device; UserError says what was looked for when there is none."""
+    device = cuda_devices.probe()
+    if isinstance(device, str):
+        raise UserError(f"no CUDA device here: {device}")
+    return device
+
+
+def load_module(cubin: bytes) -> cupy.RawModule:
+    """A CUDA module from a cubin in memory. CuPy reads modules from files, and only when one is first used."""
+    handle, path = tempfile.mkstemp(suffix=".cubin")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(cubin)
+        module = cupy.RawModule(path=path)
+        module.compile()
+        return module
+    finally:
+        Path(path).unlink()
+
+
+@cache
+def project_module(name: str, arch: str) -> cupy.RawModule:
+    """One of the project's own .cu files beside this one, compiled for the device in hand."""
+    return load_module(building.project_cubin(Path(__file__).with_name(f"{name}.cu"), arch))
+
+
+@contextmanager
+def marked(name: str) -> Iterator[None]:
+    """An NVTX range around what runs inside, for profilers to show."""
+    nvtx.RangePush(name)
+    try:
+        yield
+    finally:
+        nvtx.RangePop()
+
+
+class Kernels:
+    """A variant's kernels as its launcher sees them. `emulator.Kernels` is the same on the host.
+
+    `constants` are those of the variant's header, with which its kernels are compiled.
+    """
+
+    def __init__(self, module: cupy.RawModule, constants: Mapping[str, int], symbols: Sequence[str] = ()):
+        self._module = module
+        self.constants = constants
+        self._symbols = symbols
+
+    def _named(self, name: str) -> Any:
+        """A kernel of the module by its name in the source."""
+        return self._module.get_function(sources.symbol_of(name, self._symbols) or name)
+
+    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
+        """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one.
+
+        Each of its launches gets `shared_bytes` of dynamic shared memory.
+        """
+        kernel = self._named(name)
+        if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # what it may have is the same for all its launches
+            kernel.max_dynamic_shared_size_bytes = shared_bytes
+        return partial(kernel, shared_mem=shared_bytes) if shared_bytes else kernel
+
+    def has(self, name: str) -> bool:
+        """Whether there is a kernel of that name."""
+        try:
+            self._named(name)
+        except cupy.cuda.driver.CUDADriverError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def symbol(self, name: str) -> "Symbol":
+        return Symbol(self._module.get_global(name))
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> cupy.ndarray:
+        """Scratch memory."""
+        return cupy.empty(shape, dtype)
+
+    def streams(self, count: int) -> list[cupy.cuda.Stream]:
+        """Streams that wait for what was ordered on the default stream before, and that it waits for."""
+        return [cupy.cuda.Stream() for _ in range(count)]
+
+
+class ExplainedKernels(Kernels):
+    """Kernels whose refused launches are explained: for checks alone, since a timed call has no room for it."""
+
+    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
+        kernel, launch = self._named(name), super().function(name, shared_bytes)
+
+        def call(grid: tuple[int, ...], threads: tuple[int, ...], *arguments: Any, **options: Any) -> None:
+            try:
+                launch(grid, threads, *arguments, **options)
+            except cupy.cuda.driver.CUDADriverError as error:
+                reason = occupancy.beyond_launch(grid, threads)
+                if not reason and math.prod(threads) > kernel.max_threads_per_block:
+                    reason = (
+                        f"a block of {math.prod(threads)} threads, and its {kernel.num_regs} registers a thread "
+                        f"leave room for {kernel.max_threads_per_block}; take smaller blocks, or __launch_bounds__"
+                    )
+                raise Failed("launch_failed", f"{name}: {reason or error}") from error
+
+        return call
+
+
+class Symbol:
+    """A variable in constant or device memory."""
+
+    def __init__(self, pointer: cupy.cuda.MemoryPointer):
+        self._pointer = pointer
+
+    def copy(self, values: cupy.ndarray) -> None:
+        """Order the copy of an array over it."""
+        self._pointer.copy_from_device_async(values.data, values.nbytes)
+
+
+def kernels_of(variant: Variant, arch: str, kind: type[Kernels] = Kernels) -> Kernels | None:
+    """A variant's kernels for the device, or None for a peer, which has none of ours."""
+    if variant.cuda_source is None:
+        return None
+    if variant.course:
+        raise Failed(
+            "unsupported",
+            f"{variant.name}: a file of the course launches its kernels itself: see its Op Time and Layer Time",
+        )
+    if reason := variant.header.beyond_arch(arch):
+        raise Failed("unsupported", f"{variant.name} {reason}")
+    cubin = building.cubin_for(variant, arch)
+    return kind(load_module(cubin), variant.header.constants, building.symbols(cubin))
+
+
+class ChannelsLast:
+    """A peer's operation on arrays in NHWC order, for callers who hold NCHW ones.
+
+    Timers take the operation itself, and lay the arrays out before: who runs a network in NHWC holds them so.
+    """
+
+    def __init__(self, operation: Operation):
+        self.operation = operation
+
+    def __call__(self, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Any:
+        returned = self.operation(channels_last(x), channels_last(w), y)
+        return cupy.ascontiguousarray(returned) if type(returned) is cupy.ndarray else returned
+
+
+def channels_last(array: cupy.ndarray) -> cupy.ndarray:
+    """A copy of the same shape, (N, C, H, W) or (M, C, K, K), in whose memory the channels of a place lie together."""
+    return cupy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+
+def stored(array: cupy.ndarray) -> cupy.ndarray:
+    """An array in the order that its memory has: the array itself, or NHWC of what `channels_last` gave."""
+    return array if array.flags.c_contiguous else array.transpose(0, 2, 3, 1)
+
+
+class GpuBench:
+    """The first CUDA device."""
+
+    reference_name = "float64 on the device"
+    compared: tuple[tuple[str, str], ...] = (("cold", "gpu"), ("cold", "op"))
+
+    def __init__(self, kernels: type[Kernels] = Kernels) -> None:
+        self._kind = kernels
+        self.device = require()
+        module = project_module("harness", self.device.arch)
+        names = ("draw", "fill", "count_changed", "hash", "widen", "compare", "enter", "spin", "multiply_add")
+        self._kernels = {name: module.get_function(name) for name in names}
+        self._kernels_of: dict[str, Kernels | None] = {}
+        self._host: dict[str, np.ndarray] = {}
+        self.clock = clocks.Clock(self.device)
+        properties = cupy.cuda.runtime.getDeviceProperties(0)
+        self.l2_bytes = int(properties["l2CacheSize"])
+        self.multiprocessors = int(properties["multiProcessorCount"])
+        self.memory_bytes = int(properties["totalGlobalMem"])
+        # Twice the L2, so that nothing of what was there before remains.
+        self._flushed = cupy.empty(max(2 * self.l2_bytes, 1 << 20) // 4, np.uint32)
+
+    def _launch(self, name: str, *arguments: Any) -> None:
+        self._kernels[name]((_BLOCKS,), (_THREADS,), arguments)
+
+    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
+        if variant.name not in self._kernels_of:
+            self._kernels_of[variant.name] = kernels_of(variant, self.device.arch, self._kind)
+        operation = variant.prepare(layer, images, self._kernels_of[variant.name])
+        return ChannelsLast(operation) if variant.header.order == "NHWC" else operation
+
+    def guarded(self, shape: tuple[int, ...]) -> Guarded:
+        words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)
+        self.fill(words, MARGIN)
+        return Guarded(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
+
+    def fill(self, words: cupy.ndarray, pattern: int) -> None:
+        self._launch("fill", words, np.uint64(words.size), np.uint32(pattern))
+
+    def draw(self, values: cupy.ndarray, seed: int, integers: bool) -> None:
+        self._launch("draw", values, np.uint64(values.size), np.uint64(seed), np.int32(integers))
+
+    def put(self, values: cupy.ndarray, held: np.ndarray) -> None:
+        values.set(held)
+
+    def changed(self, words: cupy.ndarray, pattern: int) -> int:
+        partial = cupy.empty(_BLOCKS, np.uint64)
+        self._launch("count_changed", words, np.uint64(words.size), np.uint32(pattern), partial)
+        return int(partial.get().sum())
+
+    def hash_now(self, values: cupy.ndarray) -> cupy.ndarray:
+        partial = cupy.empty(_BLOCKS, np.uint64)
+        self._launch("hash", values, np.uint64(values.nbytes // 4), partial)
+        return partial
+
+    def hash_value(self, ordered: cupy.ndarray) -> int:
+        return int(ordered.get().sum(dtype=np.uint64))
+
+    def synchronize(self) -> None:
+        deviceSynchronize()
+
+    def compare(self, layer: ConvLayer, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Difference:
+        partial = cupy.empty((_BLOCKS, 6), np.float64)
+        extents = [np.int32(extent) for extent in (len(x), *astuple(layer)[1:])]
+        maps, taps = -(-layer.M // COMPARED_MAPS) * COMPARED_MAPS, math.prod(layer.w_shape[1:])
+        wide = cupy.empty((maps, taps), np.float64)
+        self._launch("widen", w, wide, np.int32(layer.M), np.uint64(taps))
+        self._launch("compare", x, wide, y, *extents, partial)
+        rows = partial.get()
+        return Difference(
+            max_abs_err=float(rows[:, 0].max()),
+            worst_unit=float(rows[:, 1].max()),
+            rel_l2_err=math.sqrt(rows[:, 2].sum() / (rows[:, 3].sum() or 1)),
+            max_magnitude=float(rows[:, 4].max()),
+            not_finite=int(rows[:, 5].copy().view(np.uint64).sum()),
+        )
+
+    def enter(self, images: cupy.ndarray, x: cupy.ndarray, scale: float) -> None:
+        """Make numbers x (n, channels, H, W) of images (n, H, W) uint8, on CuPy's current stream."""
+        arguments = (images, x, np.uint64(images.size), np.int32(x.shape[1]), np.uint64(math.prod(images.shape[1:])))
+        # Few threads, of many pixels each, leave most of the device to what runs beside them.
+        self._kernels["enter"]((2 * self.multiprocessors,), (512,), (*arguments, np.float32(scale)))
+
+    def batches(self, images: int) -> list[int]:
+        return [images]
+
+    def _page_locked(self, role: str, array: cupy.ndarray) -> np.ndarray:
+        """A page-locked array like `array`. One a role is kept: locking pages takes longer than most copies."""
+        held = self._host.get(role)
+        if held is None or held.nbytes < array.nbytes:
+            held = self._host[role] = pinned_memory.page_locked((array.nbytes,))
+        shown: np.ndarray = held[: array.nbytes].view(array.dtype).reshape(array.shape)
+        return shown
+
+    def timers(self, call: Operation, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Timers:
+        if isinstance(call, ChannelsLast):
+            call, x, w = call.operation, channels_last(x), channels_last(w)
+        # The first call, before any sample: a framework tries its algorithms in it.
+        call(x, w, y)
+        self.synchronize()
+        start, stop = Event(), Event()
+        x_stored, w_stored = stored(x), stored(w)
+        arrays = {"x": x_stored, "w": w_stored, "y": y}
+        x_host, w_host, y_host = (self._page_locked(*item) for item in arrays.items())
+        x_stored.get(out=x_host)
+        w_stored.get(out=w_host)
+
+        def gpu() -> float:
+            self.spin(SPIN_CYCLES)
+            start.record()
+            call(x, w, y)
+            stop.record()
+            stop.synchronize()
+            return float(get_elapsed_time(start, stop))
+
+        def op() -> float:
+            self.synchronize()
+            began = perf_counter()
+            call(x, w, y)
+            self.synchronize()
+            return (perf_counter() - began) * 1e3
+
+        def layer() -> float:
+            self.synchronize()
+            began = perf_counter()
+            x_stored.set(x_host)
+            w_stored.set(w_host)
+            returned = call(x, w, y)
+            result = y if returned is None else stored(returned)
+            result.get(out=y_host.reshape(result.shape))
+            self.synchronize()
+            return (perf_counter() - began) * 1e3
+
+        def after_itself(timer: Callable[[], float]) -> Callable[[], float]:
+            """These are taken without others between: but for the first, the sample before is the same call."""
+            first = True
+
+            def hot() -> float:
+                nonlocal first
+                if first:
+                    call(x, w, y)
+                    first = False
+                return timer()
+
+            return hot
+
+        cold = {
+            ("cold", "gpu"): self.cold(gpu),
+            ("cold", "op"): self.cold(op),
+            ("cold", "layer"): self.cold(layer),
+        }
+        if x.nbytes + w.nbytes + y.nbytes > HOT_WITHIN * self.l2_bytes:
+            return cold
+        return {**cold, ("hot", "gpu"): after_itself(gpu), ("hot", "op"): after_itself(op)}
+
+    def cold(self, timer: Callable[[], float]) -> Callable[[], float]:
+        """The timer, the L2 cache overwritten before."""
+
+        def timed() -> float:
+            self.flush_l2()
+            return timer()
+
+        return timed
+
+    def read_clock(self) -> tuple[float | None, bool]:
+        return self.clock.read()
+
+    def distrusted(self) -> str:
+        return self.clock.distrusted()
+
+    def flush_l2(self) -> None:
+        """Overwrite the L2 cache, so that the next call finds none of its data there."""
+        self.fill(self._flushed, 0)
+
+    def multiply_add(self, rounds: int) -> int:
+        """Order FP32 multiply-adds that fill the device and touch no memory; how many."""
+        blocks = 32 * self.multiprocessors
+        nothing = self._flushed[:1].view(np.float32)
+        arguments = (nothing, np.int32(rounds), np.float32(0.999), np.float32(0.5))
+        self._kernels["multiply_add"]((blocks,), (_THREADS,), arguments)
+        return blocks * _THREADS * 512 * rounds
+
+    def spin(self, cycles: int) -> None:
+        """Keep the device busy for so many clock cycles, while the host queues what comes behind."""
+        self._kernels["spin"]((1,), (1,), (np.int64(cycles),))
+
+
+def opened(variant: checking.Named, kernels: type[Kernels] = Kernels) -> GpuBench:
+    """The bench for a variant. Raises Failed where the device or its driver does not answer."""
+    try:
+        with checking.device_faults_named(variant):
+            return GpuBench(kernels)
+    except UserError as error:
+        raise Failed("launch_failed", f"{variant.name}: {error}") from error
+
+
+tamper_check.hold(cupy.cuda, "Event", "get_elapsed_time")
+tamper_check.hold(cupy.cuda.runtime, "deviceSynchronize", "eventSynchronize", "eventElapsedTime")
+for _owner in (sys.modules[__name__], GpuBench, clocks.Clock):
+    tamper_check.hold(_owner)

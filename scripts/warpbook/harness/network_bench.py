@@ -1,0 +1,209 @@
+"""Whole networks on a GPU: an implementation checked against float64 scores, and timed in turn with what it builds on.
+
+What a sample of each kind and state brackets is what `timing` says of a layer's, with the images for x and the scores
+and labels for y: `layer` copies the images, float32, from page-locked memory and the scores back. Of ours there are two
+more, cold: `host`, from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the work,
+and `copy`, these copies alone.
+"""
+
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+
+from warpbook.common.supervision import Failed
+from warpbook.config.settings import Measuring
+from warpbook.harness import building, checking, gpu_bench, host_to_host, reference, tamper_check, timing
+from warpbook.harness.bench import Guarded, Timers
+from warpbook.harness.checking import Row
+from warpbook.kernels.variants import Operation
+from warpbook.kernels.whole_networks import Implementation
+from warpbook.problems.networks import Network
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a network is tried on: `images` (count, height, width), uint8, their `scores` (count, classes), float64, and
+    the weights by name, which are on the device."""
+
+    network: Network
+    images: np.ndarray
+    scores: np.ndarray
+    parameters: dict[str, cupy.ndarray]
+
+    @cached_property
+    def classes(self) -> int:
+        return int(self.scores.shape[1])
+
+    def drawn(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """So many of the images, in an order that nobody has seen, and the scores to expect."""
+        chosen = np.random.default_rng(secrets.randbits(63)).permutation(len(self.images))[:count]
+        return self.images[chosen], self.scores[chosen]
+
+
+def operation_of(call: Any, images: int, classes: int) -> Operation:
+    """A call as an operation: y holds the scores, then the labels; w is nothing."""
+    scores = images * classes
+
+    def operation(x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> None:
+        call(x, y[:scores].reshape(images, classes), y[scores:].view(np.int32))
+
+    return operation
+
+
+def cubin_of(implementation: Implementation, arch: str) -> bytes | None:
+    """An implementation's kernels compiled for an architecture; None where it has none.
+
+    Raises Failed where they need another architecture.
+    """
+    if implementation.cuda_source is None:
+        return None
+    header = implementation.header
+    if reason := header.beyond_arch(arch):
+        raise Failed("unsupported", f"{implementation.name} {reason}")
+    defines = [f"-D{name}={value}" for name, value in implementation.constants.items()]
+    arch = header.compiled_for(arch)
+    return building.project_cubin(implementation.cuda_source, arch, text=implementation.text, defines=defines)
+
+
+def kernels_of(implementation: Implementation, arch: str) -> gpu_bench.Kernels | None:
+    """An implementation's kernels for the device; None where it has none."""
+    cubin = cubin_of(implementation, arch)
+    return gpu_bench.Kernels(gpu_bench.load_module(cubin), implementation.constants) if cubin else None
+
+
+def judged(implementation: Implementation, network: Network, y: np.ndarray, expected: np.ndarray) -> Row:
+    """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
+    # In NumPy: CuPy compiles each of these operations when a machine first does it, ten seconds for the largest.
+    images, classes = expected.shape
+    scores = y[: images * classes].reshape(images, classes).astype(np.float64)
+    labels = y[images * classes :].view(np.int32)
+    error = float(np.linalg.norm(scores - expected) / np.linalg.norm(expected))
+    tolerance = reference.network_error(network, implementation.header)
+    mismatched = int((labels != expected.argmax(axis=1)).sum())
+    allowed = reference.labels_allowed_to_differ(implementation.header.precision, images)
+    reason = ""
+    if not error <= tolerance:
+        reason = f"scores differ from float64 by {error:.3g} of their norm, more than {tolerance:.3g} allowed"
+    elif int((labels != scores.argmax(axis=1)).sum()):
+        reason = "a label is not that of its image's largest score"
+    elif mismatched > allowed:
+        reason = f"{mismatched} of {images} labels differ from the reference's, more than {allowed} allowed"
+    return {
+        "rel_l2_err": error if np.isfinite(error) else None,
+        "tolerance": tolerance,
+        "mismatched_labels": mismatched,
+        "ok": not reason,
+        "status": "wrong_result" if reason else "ok",
+        "reason": reason and f"{implementation.name}: {reason}",
+    }
+
+
+class Bench:
+    """Implementations of one network on one device, in one process."""
+
+    def __init__(self, bench: gpu_bench.GpuBench, data: Data):
+        self._bench, self._data = bench, data
+        self._kernels: dict[str, gpu_bench.Kernels | None] = {}
+
+    def _prepared(self, implementation: Implementation, images: int, of_bytes: bool = False) -> Any:
+        """Its call for so many images, float32 or as bytes."""
+        if implementation.name not in self._kernels:
+            self._kernels[implementation.name] = kernels_of(implementation, self._bench.device.arch)
+        kernels, network = self._kernels[implementation.name], self._data.network
+        return implementation.prepare(kernels, network, images, self._data.parameters, of_bytes)
+
+    def measure(
+        self, implementations: Sequence[Implementation], images: int, series: Any, measuring: Measuring
+    ) -> tuple[list[Row], Row]:
+        """(samples, the columns of NETWORK_SAMPLES from `variant` on; the check of the first implementation).
+
+        Each is checked before and after it is timed, on images in orders of their own, and timed on random numbers not
+        seen before. Raises Failed where the first fails; another that does so beforehand is left out.
+        """
+        bench, data = self._bench, self._data
+        timing.refuse_distrusted(bench)
+        x = bench.guarded((images, data.network.input.channels, *data.network.image))
+        w = bench.guarded((1,))
+        y = bench.guarded((images * (data.classes + 1),))
+        operations: dict[str, Operation] = {}
+        timers: dict[str, Timers] = {}
+        for one in implementations:
+            try:
+                operation = self._readied(one, images, (x, w, y))
+                with checking.faults_named(one, "called"):
+                    timers[one.name] = bench.timers(operation, x.values, w.values, y.values)
+            except Failed:
+                if one is implementations[0]:
+                    raise
+                continue  # nothing sound to compare with; the first is still timed
+            operations[one.name] = operation
+        implementations = [one for one in implementations if one.name in operations]
+        ours = implementations[0]
+        from_host = None if ours.header.peer else self._from_host(ours, images)
+        if from_host:
+            timers[ours.name] |= {
+                ("cold", "host"): bench.cold(from_host.infer),
+                ("cold", "copy"): bench.cold(from_host.copy),
+            }
+        samples, told_ms = timing.sampled(bench, implementations, timers, series, measuring)
+        timing.refuse_distrusted(bench)
+        checks = [self._check(one, operations[one.name], (x, w, y), poisoned=False) for one in implementations]
+        if from_host:
+            self._check_way(ours, from_host)
+        for one in implementations:
+            if one.name in told_ms:
+                arrays = (x.values, w.values, y.values)
+                timing.refuse_memory(bench, one, operations[one.name], told_ms[one.name], arrays)
+        return samples, checks[0]
+
+    def _readied(self, one: Implementation, images: int, buffers: tuple[Guarded, Guarded, Guarded]) -> Operation:
+        """Its operation, prepared and checked."""
+        with checking.faults_named(one, "prepared"):
+            operation = operation_of(self._prepared(one, images), images, self._data.classes)
+        self._check(one, operation, buffers, poisoned=True)
+        return operation
+
+    def _from_host(self, one: Implementation, images: int) -> host_to_host.FromHost:
+        """Its way from the host to the host, checked."""
+        data = self._data
+        entering, _ = data.drawn(images)
+        with checking.faults_named(one, "prepared"):
+            of_bytes = one.takes_bytes
+            way = host_to_host.FromHost(
+                self._bench,
+                data.network,
+                entering,
+                data.classes,
+                lambda chunk: self._prepared(one, chunk, of_bytes),
+                of_bytes,
+            )
+        self._check_way(one, way)
+        return way
+
+    def _check_way(self, one: Implementation, way: host_to_host.FromHost) -> None:
+        images, expected = self._data.drawn(len(way.images))
+        with checking.faults_named(one, "called"):
+            result = way.result(images)
+        verdict = judged(one, self._data.network, result, expected)
+        if not verdict["ok"]:
+            raise Failed("wrong_result", f"{verdict['reason']}, from the host in chunks")
+
+    def _check(
+        self, one: Implementation, operation: Operation, buffers: tuple[Guarded, Guarded, Guarded], poisoned: bool
+    ) -> Row:
+        images, expected = self._data.drawn(len(buffers[0].values))
+        self._bench.enter(cupy.asarray(images), buffers[0].values, self._data.network.input.scale)
+        result = checking.checked_call(self._bench, one, operation, *buffers, poisoned)
+        verdict = judged(one, self._data.network, result.get(), expected)
+        if not verdict["ok"]:
+            raise Failed("wrong_result", verdict["reason"])
+        return verdict
+
+
+tamper_check.hold(sys.modules[__name__])

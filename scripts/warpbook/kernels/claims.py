@@ -1,0 +1,131 @@
+"""Claims: what a variant's `expect` says, so that figures can decide it: a quantity, a place, a direction, an amount.
+
+    claims:
+      - {says: Time falls most, quantity: op_time, change: falls, where: {C: {at_least: 2}}, more_than: {C: {is: 1}}}
+      - {quantity: registers, change: rises, by: 10 %}
+
+A claim compares the variant with what it builds on, or with `against`, on the layers and batches of `where`: on all
+layers at a study's largest size where it says nothing. `value` is of the variant alone.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, field_validator, model_validator
+
+from warpbook.common.errors import nearest
+from warpbook.kernels import launches
+from warpbook.kernels.constraints import Limits
+from warpbook.kernels.launches import Expression
+
+TIMES = {"op_time": "op time", "gpu_time": "GPU time"}
+"""Quantities that have samples, and so intervals."""
+RATIOS = {
+    "times_bound": "GPU time over the FP32 bound",
+    "times_memory_bound": "GPU time over the memory bound",
+    "fp32_peak_share": "rate of useful operations over the FP32 peak",
+    "fma_share": "FP32 multiply-adds among all instructions",
+}
+"""Quantities of one variant alone on a layer."""
+RESOURCES = {
+    "registers": "registers a thread",
+    "shared_bytes": "static shared memory a block",
+    "local_bytes": "local memory a thread",
+    "spill_bytes": "spilled bytes",
+}
+"""What the compiler gave the main kernel, on whatever layer."""
+OF_TESTS = {"error": "largest relative error"}
+QUANTITIES = TIMES | RATIOS | RESOURCES | OF_TESTS
+"""Quantities besides the hardware counters, which go by Nsight Compute's names, in the report's words."""
+
+
+def _share(value: Any) -> Any:
+    """A share of 1, written as one or in percent: 0.1, 10 %."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return float(value.strip().removesuffix("%")) / 100
+    return value
+
+
+Share = Annotated[NonNegativeFloat, BeforeValidator(_share)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Amount(_Part):
+    """How far: shares of the baseline's figure, or a `count` made of extents, met within 2 %. A bare share is
+    `at_least`; of what stays, `at_most`."""
+
+    at_least: Share = 0.0
+    at_most: Share | None = None
+    count: Expression | None = None
+
+    @field_validator("count")
+    @classmethod
+    def _of_extents(cls, count: Expression | None) -> Expression | None:
+        if count is not None:
+            launches.check("count", [count], set(launches.EXTENTS))
+        return count
+
+
+class Value(_Part):
+    """Bounds of a figure of the variant alone."""
+
+    at_least: Share | None = None
+    at_most: Share | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "Value":
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("say `at_least`, `at_most` or both")
+        return self
+
+
+class Claim(_Part):
+    """One claim: a quantity's `change` against a baseline, or its `value`; or why nothing measured decides it."""
+
+    says: str = Field("", description="the words of `expect` or `check` that it puts so")
+    quantity: str = Field("", description="op_time and its like, or a counter by Nsight Compute's name")
+    change: Literal["falls", "rises", "stays", ""] = ""
+    by: Amount = Amount()
+    value: Value | None = None
+    where: Limits = Limits()
+    more_than: Limits | None = Field(None, description="places on which it falls or rises less")
+    against: str = Field("", description="variant to compare with, where another than what it builds on")
+    undecidable: str = Field("", description="why no figure of a run can decide it")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_amount(cls, content: Any) -> Any:
+        if isinstance(content, dict) and isinstance(content.get("by"), str | int | float):
+            side = "at_most" if content.get("change") == "stays" else "at_least"
+            return content | {"by": {side: content["by"]}}
+        return content
+
+    @field_validator("quantity")
+    @classmethod
+    def _known(cls, quantity: str) -> str:
+        if quantity and quantity not in QUANTITIES and "__" not in quantity:
+            raise ValueError(f"{quantity!r} is no quantity: {nearest(quantity, list(QUANTITIES))}")
+        return quantity
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Claim":
+        if bool(self.undecidable) == bool(self.quantity):
+            raise ValueError("say the `quantity` that it is about, or why it is `undecidable`")
+        if self.quantity and bool(self.change) == (self.value is not None):
+            raise ValueError("say its `change` against the baseline, or its `value`; one of the two")
+        if self.quantity in RATIOS and self.change:
+            raise ValueError(f"{self.quantity} is of the variant alone: say its `value`")
+        if self.quantity in TIMES and self.value is not None:
+            raise ValueError(f"{self.quantity} is compared: say its `change`, or use times_bound")
+        if self.change == "stays" and self.by.at_most is None:
+            raise ValueError("what stays does so within some amount: `by: 5 %`")
+        if self.more_than is not None and self.change not in ("falls", "rises"):
+            raise ValueError("`more_than` goes with `falls` or `rises`")
+        return self
+
+    @property
+    def counter(self) -> str:
+        """The hardware counter that it needs; empty where it needs none."""
+        return "" if self.quantity in QUANTITIES else self.quantity

@@ -1,0 +1,94 @@
+"""The expressions of headers: whole numbers made of extents and constants, as `ceil(H_out / 16) * ceil(W_out / 16)`.
+
+Python's own parser reads them; of its language these are allowed: names, whole numbers, + - * / // % **, and ceil, min
+and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here runs what a header says.
+"""
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from warpbook.common.errors import nearest
+
+LENGTH_MAX = 300
+VALUE_MAX = 2**63 - 1
+EXPONENT_MAX = 63
+
+_OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_FUNCTIONS: dict[str, Callable[..., Fraction | int]] = {"ceil": math.ceil, "min": min, "max": max}
+
+
+def evaluate(text: str | int, names: Mapping[str, int]) -> int:
+    """The value of an expression. Raises ValueError with the reason where it has none."""
+    if isinstance(text, int):
+        return text
+    value = _value(_parsed(text), names)
+    if value.denominator != 1:
+        raise ValueError(f"{value} is no whole number; write ceil(a / b), or a // b to round down")
+    return value.numerator
+
+
+def names_in(text: str | int) -> set[str]:
+    """The names that an expression uses, those of functions left out. Raises ValueError where it is none."""
+    if isinstance(text, int):
+        return set()
+    nodes = list(ast.walk(_parsed(text)))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
+
+
+def _parsed(text: str) -> ast.expr:
+    if len(text) > LENGTH_MAX:
+        raise ValueError(f"{len(text)} characters exceed the limit {LENGTH_MAX}")
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error) or "too deeply nested"
+        hint = "; in a list, one that holds a comma goes between quotes" if text.count("(") != text.count(")") else ""
+        raise ValueError(f"no expression: {reason}{hint}") from None
+
+
+def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            value: Fraction | int = number
+        case ast.Constant():
+            raise ValueError(f"{node.value!r} is no whole number")
+        case ast.Name(id=name):
+            if name not in names:
+                raise ValueError(f"{name!r} is no extent or constant: {nearest(name, list(names))}")
+            value = names[name]
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+            value = _value(operand, names) * (-1 if isinstance(sign, ast.USub) else 1)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            value = _combined(sign, _value(left, names), _value(right, names))
+        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in _FUNCTIONS:
+            values = [_value(argument, names) for argument in arguments]
+            if (len(values) == 1) != (function == "ceil") or not values:
+                raise ValueError(f"{function} takes {'one value' if function == 'ceil' else 'two values or more'}")
+            value = _FUNCTIONS[function](*values)
+        case _:
+            shown = ast.unparse(node)
+            raise ValueError(f"{shown!r} is none of names, whole numbers, + - * / // % **, ceil, min and max")
+    exact = Fraction(value)
+    if max(abs(exact.numerator), exact.denominator) > VALUE_MAX:
+        raise ValueError(f"{ast.unparse(node)} goes beyond 64 bits")
+    return exact
+
+
+def _combined(sign: ast.operator, left: Fraction, right: Fraction) -> Fraction | int:
+    if isinstance(sign, ast.Div | ast.FloorDiv | ast.Mod) and not right:
+        raise ValueError("a division by 0")
+    if isinstance(sign, ast.Pow) and (right.denominator != 1 or not 0 <= right.numerator <= EXPONENT_MAX):
+        raise ValueError(f"the exponent {right} is none of 0 to {EXPONENT_MAX}")
+    return _OPERATORS[type(sign)](left, right)

@@ -1,0 +1,248 @@
+"""What a variant says of itself: the facts of its header, or of the YAML file beside it, read and checked."""
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+from warpbook.common.errors import nearest
+from warpbook.kernels import expressions, launches, occupancy
+from warpbook.kernels.claims import Amount, Claim
+from warpbook.kernels.constraints import Bounds, Limits
+from warpbook.kernels.launches import Expression, Launch, OutputsPerBlock
+from warpbook.problems.networks import ConvLayer
+
+
+class Split(BaseModel):
+    """What each product is made of where a variant splits its operands in parts of a lower precision."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    precision: Literal["tf32", "fp16", "bf16"]
+    products: PositiveInt
+
+
+class Header(BaseModel):
+    """What a variant says of itself. Unknown keys are refused; none is demanded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    title: str = ""
+    idea: str = ""
+    expect: str = Field("", description="effect expected of the idea, written before measuring")
+    claims: list[Claim] = Field(default_factory=list, description="what of `expect` and `check` figures can decide")
+    builds_on: str = Field("", description="variant that it is compared with; empty for a starting point")
+    combines: list[str] = Field(default_factory=list, description="variants whose ideas it joins: compared with each")
+    check: str = Field("", description="hardware counter that should move, and how")
+    reference: str = ""
+    device: Literal["cpu", "gpu"] = "gpu"
+    peer: bool = Field(False, description="a library that users would otherwise pick")
+    order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's, of x, w and y in memory; laid out untimed")
+    requires: str = Field("", description="Python package that the variant needs beyond the default install")
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] = "fp32"
+    method: Literal["direct", "any"] = Field("direct", description="direct: does every product; any: may do fewer")
+    split: Split | None = Field(None, description="tensor cores' products that each product is made of: its bound's")
+    constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
+    launch: Launch | None = None
+    kernel: str = Field(
+        "", pattern=r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$", description="its name, where another than usual"
+    )
+    arguments: list[Expression] = Field(default_factory=list, description="x, w, y and expressions, in its order")
+    threads: list[Expression] = Field(default_factory=list, max_length=3, description="of a block")
+    grid: list[Expression] = Field(default_factory=list, max_length=3, description="blocks; knows `tiles` too")
+    shared_bytes: Expression = Field(0, description="dynamic shared memory of a block")
+    constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable in constant memory that w is copied to")
+    sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
+    least_arch: str = Field("", pattern=r"^(sm_\d+a?)?$", description="oldest architecture that it is for, as sm_80")
+    limits: Limits = Limits()
+
+    def beyond_arch(self, arch: str) -> str:
+        """Which architecture it needs in place of one such as sm_75, after its name; empty where that one will do.
+
+        One that ends in `a`, as sm_90a, has instructions that no later one has.
+        """
+        least, own = self.least_arch.removesuffix("a"), self.least_arch.endswith("a")
+        if not least or arch == least or (not own and _generation(arch) >= _generation(least)):
+            return ""
+        return f"needs {least} {'and no other' if own else 'or later'}; this GPU is {arch}"
+
+    def compiled_for(self, arch: str) -> str:
+        """What its compiler is told to build it for an architecture: sm_90a where it uses what sm_90 alone has."""
+        return self.least_arch if self.least_arch.endswith("a") else arch
+
+    @model_validator(mode="after")
+    def _launched_in_one_way(self) -> "Header":
+        if self.launch and (self.threads or self.grid):
+            raise ValueError("`launch` and `threads` with `grid` say the same; keep one of them")
+        if bool(self.threads) != bool(self.grid):
+            said, missing = ("threads", "grid") if self.threads else ("grid", "threads")
+            raise ValueError(f"`{said}` needs `{missing}` beside it")
+        return self
+
+    @model_validator(mode="after")
+    def _expressions_of_known_names(self) -> "Header":
+        known = {*launches.EXTENTS, *self.constants}
+        launches.check("threads", self.threads, known)
+        launches.check("grid", self.grid, {*known, "tiles"})
+        launches.check("shared_bytes", [self.shared_bytes], known)
+        launches.check("arguments", self.arguments, {*known, *launches.ARRAYS})
+        for array in launches.ARRAYS:
+            times = 0 if array == "w" and self.constant_memory else 1
+            if self.arguments and (there := self.arguments.count(array)) != times:
+                must = "must once" if times else f"is copied to `constant_memory: {self.constant_memory}`"
+                raise ValueError(f"arguments: {array} stands there {there} times, and {must}")
+        if self.block and (reason := occupancy.beyond_block(self.block)):
+            raise ValueError(reason)
+        return self
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Header":
+        if self.order != "NCHW" and not (self.peer and self.device == "gpu"):
+            raise ValueError(f"order: {self.order} is for peers on a GPU; kernels get x, w and y in NCHW order")
+        return self
+
+    def missing(self, name: str) -> str:
+        """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
+        if self.requires and importlib.util.find_spec(self.requires) is None:
+            return f"{name} needs the Python package {self.requires}, which is not installed here"
+        return ""
+
+    @property
+    def sums_plainly(self) -> bool:
+        """Whether it says that it adds up every FP32 product in FP32."""
+        return self.precision == "fp32" and self.method == "direct" and not self.split
+
+    @property
+    def launched(self) -> bool:
+        """Whether it says how its kernel is launched."""
+        return bool(self.launch or self.grid)
+
+    def untold(self, layer: ConvLayer) -> dict[str, str]:
+        """What of a layer its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
+
+        It is told what its `arguments` name; a launcher is, or a source is made for, what `limits` name.
+        """
+        named = {name for text in self.arguments for name in expressions.names_in(text)} - set(self.constants)
+        named |= self.limits.model_fields_set
+        return {
+            name: f"{word} {getattr(layer, name)}"
+            for name, (usual, word) in launches.UNUSUAL.items()
+            if getattr(layer, name) != usual and name not in named
+        }
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        """Threads of a block, where they are the same for every layer; None where not, or where it does not say."""
+        if self.launch:
+            return self.launch.threads
+        if any(expressions.names_in(text) - set(self.constants) for text in self.threads):
+            return None
+        return launches.values("threads", self.threads, self.constants) or None
+
+    def shape(self, layer: ConvLayer, images: int) -> launches.Shape:
+        """The launch for a layer. Raises ValueError naming key, expression and reason where there is none."""
+        names = launches.extents(layer, images) | self.constants
+        (shared_bytes,) = launches.values("shared_bytes", [self.shared_bytes], names)
+        if self.launch:
+            return launches.Shape(self.launch.grid(layer, images), self.launch.threads, shared_bytes)
+        threads = launches.values("threads", self.threads, names)
+        if reason := occupancy.beyond_block(threads):
+            raise ValueError(reason)
+        names = {"tiles": launches.tiles(threads, names)} | names
+        return launches.Shape(launches.values("grid", self.grid, names), threads, shared_bytes)
+
+    def passed(self, layer: ConvLayer, images: int) -> tuple[str | int, ...]:
+        """What its kernel gets for a layer, in order: `x`, `w` and `y` by name, whole numbers by value."""
+        names: dict[str, int] = launches.extents(layer, images) | self.constants
+        listed = self.arguments or launches.ARGUMENTS
+        passed = tuple(
+            text if text in launches.ARRAYS else launches.values("arguments", [text], names)[0] for text in listed
+        )
+        for text, value in zip(listed, passed, strict=True):
+            if isinstance(value, int) and not -(2**31) <= value < 2**31:
+                raise ValueError(f"arguments: `{text}`: {value} is beyond the 32 bits of an int")
+        return passed
+
+
+_KEY = re.compile(rf"^[ \t]*(?:{'|'.join(Header.model_fields)})[ \t]*:", re.MULTILINE)
+
+
+def is_header(comment: str) -> bool:
+    """Whether a source's first comment holds facts: a line begins with one of their keys. Else it is prose."""
+    return bool(_KEY.search(comment))
+
+
+def content_of(text: str) -> dict[str, Any]:
+    """The facts of a header or a YAML file, unchecked. Raises ValueError or YAMLError where it is none."""
+    content = yaml.safe_load(text)
+    if not isinstance(content, dict):
+        raise ValueError("the header is not YAML of the form `key: value`")
+    return content
+
+
+def says_launch(content: Mapping[str, Any]) -> bool:
+    """Whether facts say how a kernel is launched; its name alone does not."""
+    return bool({"launch", "arguments", "threads", "grid", "shared_bytes"} & content.keys())
+
+
+def joined(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """A header's facts completed by those of the YAML file beside it. Raises ValueError for what both say."""
+    if twice := sorted(set(map(str, header)) & set(map(str, beside))):
+        raise ValueError(f"`{twice[0]}` stands in the source's header too; say it in one of the two")
+    return {**header, **beside}
+
+
+def _first(error: ValidationError) -> Any:
+    """A misspelt key explains the missing one that it leaves behind."""
+    return min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+
+
+def key_at_fault(error: Exception) -> str:
+    """The fact that `first_words` complains of; empty where it is of none."""
+    return str(_first(error)["loc"][0]) if isinstance(error, ValidationError) and _first(error)["loc"] else ""
+
+
+def first_words(error: Exception) -> str:
+    """What is wrong with a header, in one line."""
+    if isinstance(error, ValidationError):
+        first = _first(error)
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            return f"unknown key {key!r}: {nearest(str(first['loc'][-1]), _keys_at(first['loc']))}"
+        words = first["msg"].removeprefix("Value error, ")
+        return f"{key}: {words}" if key else words
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return (
+            f"header line {error.problem_mark.line + 1}: {error.problem} "
+            "(text that holds `: ` or begins with a special character goes between quotes)"
+        )
+    if isinstance(error, RecursionError):
+        return "the header nests too deep"
+    return str(error).splitlines()[0] if isinstance(error, yaml.YAMLError) else str(error)
+
+
+def _keys_at(place: tuple[int | str, ...]) -> list[str]:
+    """Keys that are valid beside a misspelt one."""
+    if place[0] == "limits":
+        fields = Limits.model_fields if len(place) == 2 else Bounds.model_fields
+    elif place[0] == "claims":
+        fields = {3: Claim.model_fields, 4: {"by": Amount.model_fields}.get(str(place[-2]), Limits.model_fields)}.get(
+            len(place), Bounds.model_fields
+        )
+    elif place[0] == "launch":
+        fields = Launch.model_fields if len(place) == 2 else OutputsPerBlock.model_fields
+    else:
+        fields = Header.model_fields
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _generation(arch: str) -> int:
+    return int(arch.removeprefix("sm_").rstrip("af"))

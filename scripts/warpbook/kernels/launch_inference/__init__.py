@@ -1,0 +1,1 @@
+"""How a kernel is called, read from the host code of its own source."""

@@ -1,0 +1,342 @@
+"""C++'s expressions over a layer's extents as those of headers: `(W_out + 15) / 16` is `(W_out + 15) // 16`.
+
+Types decide: `/` of two whole numbers rounds down, and a fraction that becomes an int loses what is behind the point.
+What is no such expression raises `Unread`, with its line.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from warpbook.kernels import expressions
+from warpbook.kernels.launch_inference import cuda_ast
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+BYTES = {
+    "char": 1, "bool": 1, "half": 2, "__half": 2, "short": 2, "float": 4, "int": 4, "unsigned": 4, "unsigned int": 4,
+    "double": 8, "size_t": 8, "long": 8, "long long": 8, "float2": 8, "float4": 16, "int4": 16,
+}  # fmt: skip
+_WHOLE = re.compile(r"\b(?:int|unsigned|long|short|size_t|u?int(?:32|64|16|8)_t|dim_t|index_t)\b")
+_FRACTION = re.compile(r"\b(?:float|double)\b")
+_NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
+_OPERATORS: dict[str, type[ast.operator]] = {
+    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
+}  # fmt: skip
+_SAMPLES = tuple(
+    {"N": n, "C": c, "H": h, "W": w, "M": m, "K": k, "S": s, "P": p}
+    for n, c, h, w, m, k, s, p in ((5, 3, 43, 61, 7, 5, 1, 0), (2, 11, 97, 71, 13, 3, 2, 1), (3, 2, 59, 83, 4, 7, 3, 2))
+)
+
+
+class Unread(Exception):
+    """What cannot be read, in words, and its line in the source."""
+
+    def __init__(self, reason: str, line: int):
+        super().__init__(reason)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number: its expression in Python's grammar, whether C++ has it as an integer, and whether it is one anyway."""
+
+    tree: ast.expr
+    integer: bool = True
+    whole: bool = True
+
+    @property
+    def text(self) -> str:
+        return ast.unparse(self.tree)
+
+    @property
+    def constant(self) -> bool:
+        """Whether no extent decides it."""
+        return not any(
+            isinstance(node, ast.Name) and node.id not in ("ceil", "min", "max") for node in ast.walk(self.tree)
+        )
+
+    def as_integer(self) -> "Value":
+        """What an int holds of it."""
+        return self if self.whole else Value(ast.BinOp(self.tree, ast.FloorDiv(), ast.Constant(1)))
+
+
+@dataclass(frozen=True)
+class Extents:
+    """A dim3."""
+
+    values: tuple[Value, ...]
+
+    def of(self, name: str) -> Value | None:
+        """Its x, y or z."""
+        place = "xyz".find(name)
+        return None if place < 0 else [*self.values, *[number(1)] * 3][place]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A macro with parameters, or a function that returns one expression."""
+
+    parameters: tuple[str, ...]
+    body: "Node"
+    integer: bool | None = None
+    """What it returns; None for a macro, which has no type."""
+
+
+Known = Value | Extents | Function | Unread
+Lookup = Callable[[str, int], Known | None]
+
+
+def number(value: int) -> Value:
+    return Value(ast.Constant(value))
+
+
+def extent(name: str) -> Value:
+    return Value(ast.Name(name, ast.Load()))
+
+
+def is_whole(type_name: str) -> bool:
+    """Whether a type's name is of whole numbers."""
+    return bool(_WHOLE.search(type_name)) and not _FRACTION.search(type_name)
+
+
+def is_fraction(type_name: str) -> bool:
+    return bool(_FRACTION.search(type_name))
+
+
+def arguments_of(text: str) -> "list[Node]":
+    """The expressions of a list in parentheses, as `(M * N, 1)`: where a declaration's could be parameters too."""
+    root = cuda_ast.parsed(f"int made = made{text};")
+    listed = next((node for node in cuda_ast.walk(root) if node.type == "argument_list"), None)
+    return listed.named_children if listed else []
+
+
+def expression_of(text: str) -> "Node | None":
+    """The one expression of a macro's text; None where it is none."""
+    root = cuda_ast.parsed(f"int made = ({text});")
+    made = next((node for node in cuda_ast.walk(root) if node.type == "parenthesized_expression"), None)
+    return None if made is None or root.has_error else made
+
+
+class Reader:
+    """Reads expressions whose names `lookup` knows, by name and the line where they stand.
+
+    Not `strided`, a layer is taken to have stride 1 and no padding: H - K + 1 is H_out.
+    """
+
+    def __init__(self, lookup: Lookup, strided: bool = False):
+        self._lookup = lookup
+        self._strided = strided
+        self._depth = 0
+
+    def whole(self, node: "Node", line: int = 0) -> Value:
+        """The value of an expression that an int holds. `line` is where it stands, if not where its node says."""
+        return self.value(node, line).as_integer()
+
+    def value(self, node: "Node", line: int = 0) -> Value:
+        """The value of an expression. Raises Unread."""
+        line = line or cuda_ast.line(node)
+        self._depth += 1
+        try:
+            if self._depth > 50:
+                raise Unread(f"`{_short(node)}` nests too deep", line)
+            return _simplest(self._read(node, line), self._strided)
+        finally:
+            self._depth -= 1
+
+    def extents(self, node: "Node", line: int = 0) -> Extents:
+        """A dim3: by name, as dim3(x, y, z), as {x, y, z} or as one number. Raises Unread."""
+        line = line or cuda_ast.line(node)
+        while node.type == "parenthesized_expression":
+            node = node.named_children[0]
+        if node.type == "identifier":
+            known = self._lookup(cuda_ast.words(node), line)
+            if isinstance(known, Extents):
+                return known
+        listed: Sequence[Node] | None = None
+        if node.type == "call_expression" and cuda_ast.words(cuda_ast.field(node, "function")) in ("dim3", "::dim3"):
+            arguments = cuda_ast.field(node, "arguments")
+            listed = arguments.named_children if arguments else []
+        elif node.type == "compound_literal_expression" and cuda_ast.words(cuda_ast.field(node, "type")) == "dim3":
+            literal = cuda_ast.field(node, "value")
+            listed = literal.named_children if literal else []
+        elif node.type == "initializer_list":
+            listed = node.named_children
+        if listed is None:
+            return Extents((self.whole(node, line),))
+        return Extents(tuple(self.whole(each, line) for each in listed if each.type != "comment"))
+
+    def _read(self, node: "Node", line: int) -> Value:
+        match node.type:
+            case "parenthesized_expression":
+                return self.value(node.named_children[0], line)
+            case "number_literal":
+                return _literal(cuda_ast.words(node), line)
+            case "identifier":
+                return self._named(cuda_ast.words(node), line)
+            case "qualified_identifier":
+                return self._named(cuda_ast.words(node).rpartition("::")[2], line)
+            case "subscript_expression":
+                return self._named("".join(cuda_ast.words(node).split()), line)
+            case "field_expression":
+                return self._member(node, line)
+            case "unary_expression":
+                return self._signed(node, line)
+            case "binary_expression":
+                return self._combined(node, line)
+            case "cast_expression":
+                inner = cuda_ast.field(node, "value")
+                if inner is not None:
+                    return _cast(self.value(inner, line), cuda_ast.words(cuda_ast.field(node, "type")), node, line)
+            case "sizeof_expression":
+                return self._size(node, line)
+            case "call_expression":
+                return self._called(node, line)
+        raise Unread(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
+
+    def _named(self, name: str, line: int) -> Value:
+        known = self._lookup(name, line)
+        if isinstance(known, Value):
+            return known
+        if isinstance(known, Unread):
+            raise known
+        if isinstance(known, Function) and not known.parameters and known.integer is None:
+            return self.value(known.body, line)
+        raise Unread(f"`{name}` is no extent of a layer and no number known before", line)
+
+    def _member(self, node: "Node", line: int) -> Value:
+        base, name = cuda_ast.field(node, "argument"), cuda_ast.words(cuda_ast.field(node, "field"))
+        known = self._lookup(cuda_ast.words(base), line)
+        if isinstance(known, Extents) and (value := known.of(name)):
+            return value
+        if isinstance(known, Unread):
+            raise known
+        return self._named(cuda_ast.words(node), line)
+
+    def _signed(self, node: "Node", line: int) -> Value:
+        sign, inner = cuda_ast.words(cuda_ast.field(node, "operator")), cuda_ast.field(node, "argument")
+        if sign not in ("-", "+") or inner is None:
+            raise Unread(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
+        value = self.value(inner, line)
+        return Value(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
+
+    def _combined(self, node: "Node", line: int) -> Value:
+        sign = cuda_ast.words(cuda_ast.field(node, "operator"))
+        operands = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
+        if operands[0] is None or operands[1] is None:
+            raise Unread(f"`{_short(node)}` cannot be read", line)
+        left, right = (self.value(each, line) for each in operands if each)
+        if sign in ("<<", ">>"):
+            power = ast.BinOp(ast.Constant(2), ast.Pow(), right.tree)
+            return Value(ast.BinOp(left.tree, ast.Mult() if sign == "<<" else ast.FloorDiv(), power))
+        if sign not in _OPERATORS:
+            raise Unread(f"`{_short(node)}`: `{sign}` is none of + - * / % << >>", line)
+        integer = left.integer and right.integer
+        if sign == "*" and "1" in (left.text, right.text):
+            factor = left if right.text == "1" else right
+            return Value(factor.tree, integer, factor.whole)
+        if sign == "/" and not integer:
+            return Value(ast.BinOp(left.tree, ast.Div(), right.tree), integer=False, whole=False)
+        return Value(ast.BinOp(left.tree, _OPERATORS[sign](), right.tree), integer, left.whole and right.whole)
+
+    def _size(self, node: "Node", line: int) -> Value:
+        named = cuda_ast.words(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
+        if named not in BYTES:
+            raise Unread(f"`{_short(node)}`: the size of {named} is not known here", line)
+        return number(BYTES[named])
+
+    def _called(self, node: "Node", line: int) -> Value:
+        function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
+        arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
+        name = cuda_ast.words(function).removeprefix("::").removeprefix("std::")
+        if name.startswith("static_cast<") and len(arguments) == 1:
+            return _cast(self.value(arguments[0], line), name[12:-1], node, line)
+        if (is_whole(name) or is_fraction(name)) and len(arguments) == 1:
+            return _cast(self.value(arguments[0], line), name, node, line)
+        base = name.partition("<")[0]
+        known = self._lookup(base, line)
+        if isinstance(known, Function) and len(known.parameters) == len(arguments):
+            return self._inlined(known, [self.value(each, line) for each in arguments], line)
+        if base in ("ceil", "ceilf", "floor", "floorf") and len(arguments) == 1:
+            value = self.value(arguments[0], line)
+            if value.whole:
+                return Value(value.tree, integer=False)
+            if base.startswith("floor"):
+                return Value(value.as_integer().tree, integer=False)
+            return Value(_call("ceil", value), integer=False)
+        if base in ("min", "max", "fmin", "fmax", "fminf", "fmaxf") and len(arguments) == 2:
+            both = [self.value(each, line) for each in arguments]
+            made = _call(base.strip("f") if base.startswith("f") else base, *both)
+            return Value(made, all(each.integer for each in both), all(each.whole for each in both))
+        raise Unread(f"`{_short(node)}` calls what is not known here", line)
+
+    def _inlined(self, function: Function, values: list[Value], line: int) -> Value:
+        given = dict(zip(function.parameters, values, strict=True))
+        if function.integer:
+            given = {name: value.as_integer() for name, value in given.items()}
+        inner = Reader(lambda name, where: given.get(name) or self._lookup(name, where), self._strided)
+        inner._depth = self._depth
+        value = inner.value(function.body, line)
+        return value.as_integer() if function.integer else value
+
+
+def _literal(text: str, line: int) -> Value:
+    text = text.replace("'", "")
+    if whole := _NUMBER.fullmatch(text):
+        octal = re.fullmatch(r"0\d+", whole[1])
+        return number(int(whole[1], 8 if octal else 0))
+    try:
+        exact = Fraction(text.rstrip("fFlL"))
+    except ValueError:
+        raise Unread(f"`{text}` is no number known here", line) from None
+    top: ast.expr = ast.Constant(exact.numerator)
+    if exact.denominator != 1:
+        top = ast.BinOp(top, ast.Div(), ast.Constant(exact.denominator))
+    return Value(top, integer=False, whole=exact.denominator == 1)
+
+
+def _cast(value: Value, type_name: str, node: "Node", line: int) -> Value:
+    if is_whole(type_name):
+        return value.as_integer()
+    if is_fraction(type_name):
+        return Value(value.tree, integer=False, whole=value.whole)
+    raise Unread(f"`{_short(node)}`: the type {type_name} is not known here", line)
+
+
+def _call(name: str, *values: Value) -> ast.expr:
+    return ast.Call(ast.Name(name, ast.Load()), [value.tree for value in values], [])
+
+
+def _short(node: "Node") -> str:
+    text = " ".join(cuda_ast.words(node).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _sample(names: Mapping[str, int], strided: bool) -> dict[str, int]:
+    made = {**names, **({} if strided else {"S": 1, "P": 0})}
+    for side in ("H", "W"):
+        made[f"{side}_out"] = (made[side] + 2 * made["P"] - made["K"]) // made["S"] + 1
+    return made
+
+
+def _simplest(value: Value, strided: bool) -> Value:
+    """The value, by its name where it is a number, or an extent of the output however it is written."""
+    text = value.text
+    if isinstance(value.tree, ast.Name | ast.Constant) or len(text) > expressions.LENGTH_MAX:
+        return value
+    used = expressions.names_in(text)
+    samples = [_sample(names, strided) for names in _SAMPLES]
+    try:
+        values = [expressions.evaluate(text, sample) for sample in samples]
+    except ValueError:
+        return value
+    if not used:
+        return Value(ast.Constant(values[0]), value.integer) if values[0] >= 0 else value
+    for name in ("H_out", "W_out"):
+        if values == [sample[name] for sample in samples]:
+            return Value(extent(name).tree, value.integer)
+    return value

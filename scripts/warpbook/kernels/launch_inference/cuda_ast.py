@@ -1,0 +1,130 @@
+"""CUDA C++ as a syntax tree, by tree-sitter; and a source without what is the host's in it."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from warpbook.kernels import sources
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+_HOSTS = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bmain\s*\(|\bstd\s*::\s*(?:vector|string|cout|cerr|chrono)\b")
+_FRAMEWORKS = re.compile(r"#\s*include\s*[<\"](?:mxnet|mshadow|dmlc|torch|ATen|c10|pybind11|opencv2|cudnn|gtest)\b")
+"""Headers that host code alone could use, and no compiler here has."""
+_OF_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
+_HOST_TYPES = re.compile(r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(")
+
+
+@cache
+def _parser() -> "Parser":
+    import tree_sitter
+    import tree_sitter_cuda
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+
+
+def parsed(text: str) -> "Node":
+    """The tree of CUDA C++; what could not be parsed is of type ERROR. Raises ImportError without tree-sitter."""
+    return _parser().parse(text.encode()).root_node
+
+
+def walk(node: "Node") -> Iterator["Node"]:
+    """A node and all below it, in the order of the text."""
+    ahead = [node]
+    while ahead:
+        node = ahead.pop()
+        yield node
+        ahead += reversed(node.children)
+
+
+def child(node: "Node", kind: str) -> "Node | None":
+    """The first child of a kind."""
+    return next((child for child in node.children if child.type == kind), None)
+
+
+def field(node: "Node", name: str) -> "Node | None":
+    """The child of a name in the grammar."""
+    return node.child_by_field_name(name)
+
+
+def words(node: "Node | None") -> str:
+    """A node's text; empty for none."""
+    return (node.text or b"").decode() if node else ""
+
+
+def line(node: "Node") -> int:
+    """The line that a node begins in, from 1."""
+    return node.start_point.row + 1
+
+
+def device_code(text: str) -> str:
+    """CUDA C++ without the host's functions, prototypes and variables, every line in its place.
+
+    NVRTC refuses each of them. Where nothing tells that there is host code, the text is returned as it is. Raises
+    ImportError where there is and tree-sitter is not installed.
+    """
+    if not _HOSTS.search(sources.without_comments(text)):
+        return text
+    root = parsed(text)
+    of_device = _annotations(root)
+    content = bytearray(text.encode())
+    for node in _hosts(root, of_device):
+        for place in range(node.start_byte, node.end_byte):
+            if content[place] != ord("\n"):
+                content[place] = ord(" ")
+    return content.decode()
+
+
+def _annotations(root: "Node") -> set[str]:
+    """What says that a declaration is the device's: CUDA's words, and macros made of them."""
+    known = set(_OF_DEVICE)
+    for node in walk(root):
+        if node.type == "preproc_def" and known & set(re.findall(r"\w+", words(field(node, "value")))):
+            known.add(words(field(node, "name")))
+    return known
+
+
+def _hosts(node: "Node", of_device: set[str]) -> Iterator["Node"]:
+    """Declarations of the host alone, the outermost of each."""
+    for each in node.children:
+        if each.type == "preproc_include" and _FRAMEWORKS.match(words(each)):
+            yield each
+            continue
+        inner = each
+        while inner.type == "template_declaration":
+            inner = inner.children[-1]
+        if inner.type == "function_definition":
+            if not of_device & _head(inner):
+                yield each
+        elif inner.type in ("declaration", "field_declaration"):
+            if _is_hosts(inner, of_device):
+                yield each
+        elif inner.type in ("class_specifier", "struct_specifier") and "<<<" in words(inner):
+            yield each
+        elif inner.type not in ("compound_statement", "preproc_include", "preproc_def", "preproc_function_def"):
+            yield from _hosts(inner, of_device)
+
+
+def _head(function: "Node") -> set[str]:
+    """Words of a function's definition before its body."""
+    body = field(function, "body")
+    end = body.start_byte - function.start_byte if body else None
+    return set(re.findall(r"\w+", (function.text or b"")[:end].decode()))
+
+
+def _is_hosts(declaration: "Node", of_device: set[str]) -> bool:
+    """Whether a declaration is of a host's function or variable; constants serve both."""
+    text = words(declaration)
+    said = set(re.findall(r"\w+", text))
+    if of_device & said:
+        return False
+    if _HOST_TYPES.search(text):
+        return True
+    if declaration.type == "field_declaration":
+        return False  # a structure's variable
+    declared = field(declaration, "declarator")
+    if declared is None:
+        return False  # a type
+    return any(node.type == "function_declarator" for node in walk(declared)) or not said & {"const", "constexpr"}

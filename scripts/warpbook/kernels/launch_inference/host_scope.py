@@ -1,0 +1,306 @@
+"""What a launch's names stand for where it stands: constants, macros, parameters and the host's variables in order.
+
+A variable that a loop or a condition changes is not known; nor is one that a call sets.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from warpbook.kernels.launch_inference import cpp_expressions as cpp
+from warpbook.kernels.launch_inference import cuda_ast, extent_names
+from warpbook.kernels.launch_inference.cpp_expressions import Extents, Function, Known, Unread, Value
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "for_range_loop",
+         "try_statement")  # fmt: skip
+_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?\[(\d)\]")
+LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
+
+
+class Globals:
+    """Macros, constants and functions of one expression, of the whole file."""
+
+    def __init__(self, root: "Node"):
+        self.known: dict[str, Known] = {}
+        self.lines: dict[str, int] = {}
+        for node in cuda_ast.walk(root):
+            match node.type:
+                case "preproc_def":
+                    self._keep(node, cpp.expression_of(cuda_ast.words(cuda_ast.field(node, "value"))), ())
+                case "preproc_function_def":
+                    listed = cuda_ast.field(node, "parameters")
+                    parameters = tuple(cuda_ast.words(each) for each in listed.named_children) if listed else ()
+                    self._keep(node, cpp.expression_of(cuda_ast.words(cuda_ast.field(node, "value"))), parameters)
+                case "function_definition":
+                    self._function(node)
+        scope = Scope(self, {}, False)
+        for node in _outside(root):
+            if node.type == "declaration" and {"const", "constexpr"} & set(cuda_ast.words(node).split()):
+                scope.declare(node)
+            elif node.type == "enum_specifier":
+                scope.enumerate(node)
+        self.known |= scope.known
+        self.lines |= scope.lines
+
+    def _keep(self, node: "Node", body: "Node | None", parameters: tuple[str, ...]) -> None:
+        if body is not None:
+            name = cuda_ast.words(cuda_ast.field(node, "name"))
+            self.known[name] = Function(parameters, body)
+            self.lines[name] = cuda_ast.line(node)
+
+    def _function(self, node: "Node") -> None:
+        body, declared = cuda_ast.field(node, "body"), cuda_ast.field(node, "declarator")
+        kind = cuda_ast.words(cuda_ast.field(node, "type"))
+        if body is None or declared is None:
+            return
+        statements = [each for each in body.named_children if each.type != "comment"]
+        if len(statements) == 1 and statements[0].type == "return_statement" and statements[0].named_children:
+            names = tuple(name for name, _ in parameters_of(node))
+            integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
+            known = Function(names, statements[0].named_children[0], integer)
+            self.known[cuda_ast.words(cuda_ast.field(declared, "declarator"))] = known
+
+
+def _outside(root: "Node") -> "list[Node]":
+    """Nodes that stand in no function."""
+    found, ahead = [], [root]
+    while ahead:
+        node = ahead.pop()
+        found.append(node)
+        if node.type not in ("function_definition", "class_specifier", "struct_specifier"):
+            ahead += reversed(node.named_children)
+    return found
+
+
+def parameters_of(function: "Node") -> "list[tuple[str, Node]]":
+    """Names and declarations of a function's parameters, in order; a nameless one's name is empty."""
+    declared = cuda_ast.field(function, "declarator")
+    while declared is not None and declared.type in ("pointer_declarator", "reference_declarator"):
+        declared = declared.named_children[-1]
+    listed = cuda_ast.field(declared, "parameters") if declared else None
+    found = [
+        node
+        for node in (listed.named_children if listed else [])
+        if node.type in ("parameter_declaration", "optional_parameter_declaration")
+    ]
+    return [(_name(cuda_ast.field(node, "declarator")), node) for node in found]
+
+
+def is_pointer(declaration: "Node") -> bool:
+    """Whether a parameter is a pointer or an array."""
+    declared = cuda_ast.field(declaration, "declarator")
+    kinds = ("pointer_declarator", "abstract_pointer_declarator", "array_declarator")
+    return declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared))
+
+
+def _name(declarator: "Node | None") -> str:
+    if declarator is None:
+        return ""
+    return next((cuda_ast.words(node) for node in cuda_ast.walk(declarator) if node.type == "identifier"), "")
+
+
+class Scope:
+    """Names known at a place of a function, on top of the file's.
+
+    `taken` are names that stand for extents because a kernel gets them: what else gives them a value, a number for one,
+    is one layer's alone. `notes` tell of each, as do those of names that are set elsewhere.
+    """
+
+    def __init__(self, outside: Globals, taken: Mapping[str, str], strided: bool):
+        self.known: dict[str, Known] = {}
+        self.lines: dict[str, int] = {}
+        self.notes: dict[str, str] = {}
+        self._outside = outside
+        self._taken = taken
+        self._claimed: set[str] = set()
+        self.reader = cpp.Reader(self.look_up, strided)
+        for name, extent in taken.items():
+            if name in outside.known:
+                self._take(name, extent, outside.lines.get(name, 0))
+
+    def look_up(self, name: str, line: int) -> Known | None:
+        """What a name stands for. A structure's or a class's, set where nothing is read, is an extent by its name."""
+        if known := self.known.get(name) or self._outside.known.get(name):
+            return known
+        if shape := _OF_SHAPE.fullmatch(name):
+            if not (extent := extent_names.extent_at(extent_names.array_of(shape[1]), int(shape[2]))):
+                return None
+            self._take(name, extent, line)
+            return self.known[name]
+        owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
+        extent = extent_names.extent_of(member)
+        if owner:
+            extent = extent_names.extent_of_array(extent_names.array_of(owner.partition(".")[0]), extent)
+        if not extent or not (owner or name in self._taken or extent not in self._claimed):
+            return None
+        self._take(name, extent, line)
+        return self.known[name]
+
+    def _take(self, name: str, extent: str, line: int) -> None:
+        self.known[name] = cpp.extent(extent)
+        self.notes.setdefault(name, f"{name} (line {line})" + (f" for {extent}" if name != extent else ""))
+
+    def parameter(self, name: str, declaration: "Node", among: list[str]) -> None:
+        """A parameter of the host's function."""
+        line = cuda_ast.line(declaration)
+        if is_pointer(declaration):
+            return
+        extent = self._taken.get(name) or extent_names.extent_of(name, among)
+        if extent:
+            self.known[name] = cpp.extent(extent)
+            self._claimed.add(extent)
+        else:
+            self.known[name] = Unread(f"`{name}` is a parameter whose name is no extent's", line)
+
+    def up_to(self, body: "Node", launch: "Node") -> None:
+        """Read a function's statements down to a launch."""
+        for statement in body.named_children:
+            if statement.start_byte >= launch.start_byte:
+                return
+            if statement.end_byte > launch.start_byte:
+                self._enclosing(statement, launch)
+                return
+            self._statement(statement)
+
+    def _enclosing(self, statement: "Node", launch: "Node") -> None:
+        if statement.type in LOOPS:
+            self._forget(statement, "in a loop")
+        for inner in statement.named_children:
+            if inner.start_byte <= launch.start_byte < inner.end_byte:
+                if inner.type == "compound_statement":
+                    self.up_to(inner, launch)
+                else:
+                    self._enclosing(inner, launch)
+            elif inner.type == "declaration" and statement.type not in LOOPS:
+                self.declare(inner)
+
+    def _statement(self, statement: "Node") -> None:
+        if statement.type == "declaration":
+            self.declare(statement)
+        elif statement.type in _FLOW:
+            self._forget(statement, "in a loop" if statement.type in LOOPS else "under a condition")
+        elif statement.type == "compound_statement":
+            self._forget(statement, "in a block of its own")
+        elif statement.type == "expression_statement":
+            made = statement.named_children[0] if statement.named_children else None
+            if made is not None and made.type == "assignment_expression":
+                self._assign(made)
+            else:
+                self._forget(statement, "by a call")
+
+    def enumerate(self, node: "Node") -> None:
+        """Names of an enumeration, those with a value."""
+        for each in cuda_ast.walk(node):
+            value = cuda_ast.field(each, "value") if each.type == "enumerator" else None
+            if value is not None:
+                self._bind(cuda_ast.words(cuda_ast.field(each, "name")), value, cuda_ast.line(each))
+
+    def declare(self, node: "Node") -> None:
+        """A declaration of variables."""
+        kind = cuda_ast.words(cuda_ast.field(node, "type"))
+        for declarator in node.children_by_field_name("declarator"):
+            name, line = _name(declarator), cuda_ast.line(declarator)
+            value = cuda_ast.field(declarator, "value")
+            inner = cuda_ast.field(declarator, "declarator")
+            self.lines[name] = line
+            if kind == "dim3":
+                self._dim3(name, declarator, value, line)
+            elif "pointer_declarator" in (declarator.type, inner.type if inner else ""):
+                continue
+            elif value is None:
+                self.known[name] = Unread(f"`{name}` is given no value before the launch", line)
+                if name in self._taken:
+                    self._take(name, self._taken[name], line)
+            else:
+                if value.type in ("argument_list", "initializer_list") and len(value.named_children) == 1:
+                    value = value.named_children[0]
+                self._bind(name, value, line, kind)
+
+    def _dim3(self, name: str, declarator: "Node", value: "Node | None", line: int) -> None:
+        try:
+            if declarator.type == "function_declarator":
+                # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
+                text = cuda_ast.words(cuda_ast.field(declarator, "parameters"))
+                made = Extents(tuple(self.reader.whole(each, line) for each in cpp.arguments_of(text)))
+            elif value is None:
+                made = Extents(())
+            elif value.type == "argument_list":
+                made = Extents(
+                    tuple(self.reader.whole(each) for each in value.named_children if each.type != "comment")
+                )
+            else:
+                made = self.reader.extents(value)
+            self.known[name] = made
+        except Unread as reason:
+            self.known[name] = reason
+
+    def _bind(self, name: str, value: "Node", line: int, kind: str = "int") -> None:
+        self.lines[name] = line
+        self.notes.pop(name, None)
+        try:
+            if kind == "auto" and cuda_ast.words(value).startswith("dim3"):
+                self.known[name] = self.reader.extents(value)
+                return
+            made = self.reader.value(value)
+            if kind != "auto" and not cpp.is_fraction(kind):
+                made = made.as_integer()
+            elif cpp.is_fraction(kind):
+                made = Value(made.tree, integer=False, whole=made.whole)
+            self.known[name] = made
+            usual = made.constant and name in self._taken
+        except Unread as reason:
+            self.known[name] = reason
+            extent = self._taken.get(name) or extent_names.extent_of(name)
+            if extent and (name in self._taken or extent not in self._claimed):
+                self._take(name, extent, line)
+            return
+        if usual:
+            self._take(name, self._taken[name], line)
+
+    def _assign(self, node: "Node") -> None:
+        left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
+        sign = cuda_ast.words(cuda_ast.field(node, "operator")) or "="
+        if left is None or right is None:
+            return
+        base = left.named_children[0] if left.type == "field_expression" else left
+        name, line = cuda_ast.words(base), cuda_ast.line(node)
+        if sign != "=":
+            self.known[name] = Unread(f"`{name}` is changed by `{sign}`", line)
+        elif left.type == "field_expression":
+            known, place = self.known.get(name), "xyz".find(cuda_ast.words(cuda_ast.field(left, "field")))
+            if isinstance(known, Extents) and place >= 0:
+                values = [*known.values, *[cpp.number(1)] * 3][:3]
+                try:
+                    values[place] = self.reader.whole(right)
+                    self.known[name] = Extents(tuple(values))
+                except Unread as reason:
+                    self.known[name] = reason
+        elif left.type == "identifier":
+            if isinstance(self.known.get(name), Extents) or cuda_ast.words(right).startswith("dim3"):
+                try:
+                    self.known[name] = self.reader.extents(right)
+                except Unread as reason:
+                    self.known[name] = reason
+            else:
+                self._bind(name, right, line)
+
+    def _forget(self, statement: "Node", where: str) -> None:
+        """Every name that a statement may change is not known behind it, nor in it."""
+        for node in cuda_ast.walk(statement):
+            changed: Node | None = None
+            if node.type == "assignment_expression":
+                changed = cuda_ast.field(node, "left")
+            elif node.type == "update_expression" or cuda_ast.words(node).startswith("&"):
+                changed = cuda_ast.field(node, "argument")
+            elif node.type == "init_declarator" and where != "in a block of its own":
+                changed = cuda_ast.field(node, "declarator") if statement.type in LOOPS else None
+            while changed is not None and changed.type == "field_expression":
+                changed = cuda_ast.field(changed, "argument")
+            if changed is not None and changed.type == "identifier":
+                name = cuda_ast.words(changed)
+                self.known[name] = Unread(f"`{name}` is set {where}", cuda_ast.line(node))
+                if name in self._taken and where == "by a call":
+                    self._take(name, self._taken[name], cuda_ast.line(node))

@@ -1,0 +1,338 @@
+"""How a file launches its own kernel, read from its `<<<>>>`: kernel, arguments, threads, grid and shared memory.
+
+Names of the host's function decide which extent of a layer is meant (`layer_names`), and what is made of them is
+followed to the launch (`host_scope`). What cannot be followed is not guessed: `Unreadable` says what, in which line,
+and the facts to write instead, as far as they were understood.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from warpbook.kernels import ece408, launches, sources
+from warpbook.kernels.launch_inference import cpp_expressions as cpp
+from warpbook.kernels.launch_inference import cuda_ast, extent_names
+from warpbook.kernels.launch_inference.cpp_expressions import Unread
+from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, Scope, is_pointer, parameters_of
+from warpbook.kernels.launch_inference.launch_sites import Launch, constant_array, kernel_name, launches_in, namespaces
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+UNKNOWN = "?"
+_KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
+_CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a launch says: the header's facts, its line, and what was taken for what."""
+
+    facts: dict[str, Any]
+    line: int
+    taken: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """It in words, to be seen by who wrote it."""
+        facts = ", ".join(f"{key} {shown(value)}" for key, value in self.facts.items())
+        taken = f"; taken for the layer's by name: {', '.join(self.taken)}" if self.taken else ""
+        return f"launch read from line {self.line}: {facts}{taken}"
+
+
+class Unreadable(Exception):
+    """Why a launch was not read: a sentence. `facts` are the lines to write instead, what is not known marked."""
+
+    def __init__(self, reason: str, facts: dict[str, Any] | None = None):
+        super().__init__(reason)
+        self.facts = facts or {}
+
+
+def read(text: str, wanted: str = "") -> Written | None:
+    """How CUDA C++ launches its kernel, or the one that is `wanted`; None where it launches none.
+
+    Raises Unreadable where it does, and how cannot be told; ImportError without tree-sitter.
+    """
+    if "<<<" not in sources.without_comments(text):
+        return None
+    root = cuda_ast.parsed(text)
+    found = list(launches_in(root))
+    kernels = {name: node for node in cuda_ast.walk(root) if (name := kernel_name(node))}
+    if not found:
+        raise Unreadable("its launch stands in a macro or in what could not be parsed")
+    named = list(dict.fromkeys(launch.kernel for launch in found))
+    chosen = [launch for launch in found if not wanted or wanted in (launch.kernel, launch.plain)]
+    if not chosen:
+        raise Unreadable(f"{wanted} is launched nowhere; launched are {', '.join(named)}")
+    if len({launch.kernel for launch in chosen}) > 1:
+        lines = ", ".join(f"{launch.kernel} in line {launch.line}" for launch in chosen)
+        functions = {launch.function.start_byte for launch in chosen}
+        remedy = f"say which: `kernel: {named[0]}`"
+        if len(functions) == 1:
+            remedy += ", or, where the result takes several, write a launcher in Python"
+        raise Unreadable(f"several kernels are launched: {lines}; {remedy}")
+    if chosen[0].plain not in kernels:
+        raise Unreadable(f"line {chosen[0].line} launches {chosen[0].plain}, which this file does not define")
+    outside = Globals(root)
+    read = [_Reading(launch, kernels[launch.plain], outside, root).written() for launch in chosen]
+    others = [each for each in read if each.facts != read[0].facts]
+    if others:
+        raise Unreadable(
+            f"lines {read[0].line} and {others[0].line} launch {chosen[0].kernel} in different ways", read[0].facts
+        )
+    return read[0]
+
+
+def of_file(path: Path, code: str, wanted: str) -> Written | None:
+    """How a file launches its own kernel; None where it launches none. Raises ValueError with what to write instead."""
+    if ece408.interface(code):
+        return None
+    try:
+        return read(sources.text_of(path), wanted)
+    except Unreadable as unread:
+        instead = f"; say it in {path.stem}.yaml:\n{yaml_of(unread.facts)}" if unread.facts else ""
+        raise ValueError(f"{unread}{instead}") from None
+    except ImportError:
+        remedy = f"install tree-sitter and tree-sitter-cuda, or say in {path.stem}.yaml how its kernel is called"
+        raise ValueError(f"it launches its kernel itself, which nothing here can read; {remedy}") from None
+
+
+def shown(value: Any) -> str:
+    """A fact as YAML, on one line."""
+    if not isinstance(value, list | tuple):
+        return (
+            "{" + ", ".join(f"{k}: {shown(v)}" for k, v in value.items()) + "}"
+            if isinstance(value, dict)
+            else str(value)
+        )
+    return "[" + ", ".join(f'"{item}"' if "," in str(item) else str(item) for item in value) + "]"
+
+
+def yaml_of(facts: dict[str, Any]) -> str:
+    """Facts as lines of a YAML file."""
+    return "\n".join(f"{key}: {shown(value)}" for key, value in facts.items())
+
+
+class _Reading:
+    """One launch being read: what is understood so far is kept for who has to write the rest."""
+
+    def __init__(self, launch: Launch, kernel: "Node", outside: Globals, root: "Node"):
+        self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
+        self._host = parameters_of(launch.function)
+        self._takes = parameters_of(kernel)
+        self._among = [name for name, _ in self._host]
+        taken = self._taken()
+        strided = bool(
+            {"S", "P"} & {*taken.values(), *(extent_names.extent_of(each, self._among) for each in self._among)}
+        )
+        self._scope = Scope(outside, taken, strided)
+        for name, declaration in self._host:
+            self._scope.parameter(name, declaration, self._among)
+        body = cuda_ast.field(launch.function, "body")
+        if body is not None:
+            self._scope.up_to(body, launch.node)
+        self._reasons: list[str] = []
+        self._to_be_launched = False
+        self._copied: dict[str, Any] = {}
+
+    def written(self) -> Written:
+        """The facts. Raises Unreadable with those that are known."""
+        launch = self._launch
+        facts = dict(zip(_KEYS, (launch.kernel, self._arguments(), *self._shape()), strict=True))
+        if not facts["shared_bytes"]:
+            del facts["shared_bytes"]
+        self._in_its_place()
+        if self._reasons:
+            said = {} if self._to_be_launched else facts | self._copied
+            raise Unreadable(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
+        limits = self._limits(facts) | self._copied.pop("limits", {})
+        facts |= self._copied | ({"limits": limits} if limits else {})
+        return Written(facts, launch.line, tuple(self._scope.notes.values()))
+
+    def _taken(self) -> dict[str, str]:
+        """Names that the kernel gets which are an extent's, or whose parameter's name is."""
+        among = [*self._among, *(name for name, _ in self._takes)]
+        taken = {}
+        for (parameter, declaration), node in zip(self._takes, self._launch.arguments, strict=False):
+            name = cuda_ast.words(node)
+            if node.type == "identifier" and not is_pointer(declaration):
+                extent = extent_names.extent_of(name, among) or extent_names.extent_of(parameter, among)
+                if extent:
+                    taken[name] = extent
+        return taken
+
+    def _not_read(self, reason: str, line: int) -> str:
+        words = f"{reason}, line {line}"
+        if words not in self._reasons:
+            self._reasons.append(words)
+        return UNKNOWN
+
+    def _shape(self) -> tuple[list[str | int], list[str | int], str | int]:
+        parts = self._launch.configuration
+        if len(parts) < 2:
+            self._not_read("the launch gives no grid and block", self._launch.line)
+            return [UNKNOWN], [UNKNOWN], 0
+        grid, threads = (self._extents(part) for part in parts[:2])
+        return threads, grid, self._number(parts[2]) if len(parts) > 2 else 0
+
+    def _extents(self, node: "Node") -> list[str | int]:
+        try:
+            made = self._scope.reader.extents(node)
+        except Unread as reason:
+            return [self._not_read(str(reason), reason.line)]
+        return [_fact(value.text) for value in made.values] or [1]
+
+    def _number(self, node: "Node") -> str | int:
+        try:
+            return _fact(self._scope.reader.whole(node).text)
+        except Unread as reason:
+            return self._not_read(str(reason), reason.line)
+
+    def _arguments(self) -> list[str | int]:
+        given, takes = self._launch.arguments, self._takes
+        if len(given) != len(takes):
+            words = f"{self._launch.plain} takes {len(takes)} arguments, and the launch gives {len(given)}"
+            self._not_read(words, self._launch.line)
+            return [UNKNOWN]
+        arrays = self._arrays()
+        made: list[str | int] = []
+        for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
+            if is_pointer(declaration):
+                made.append(arrays[place])
+            elif not cpp.is_whole(cuda_ast.words(cuda_ast.field(declaration, "type"))):
+                kind = cuda_ast.words(cuda_ast.field(declaration, "type"))
+                made.append(
+                    self._not_read(
+                        f"`{name}` is of type {kind}, and a kernel gets pointers and ints", cuda_ast.line(declaration)
+                    )
+                )
+            else:
+                made.append(self._extent(name, node))
+        return made
+
+    def _extent(self, parameter: str, node: "Node") -> str | int:
+        extent = extent_names.extent_of(parameter, [name for name, _ in self._takes])
+        value = self._number(node)
+        if isinstance(value, int) and extent:
+            self._scope.notes[parameter] = f"the {value} given for {parameter} for {extent}"
+            return extent
+        return value
+
+    def _arrays(self) -> dict[int, str]:
+        """x, w and y by the place of the kernel's pointers."""
+        places = [place for place, (_, declaration) in enumerate(self._takes) if is_pointer(declaration)]
+        names = {place: self._array(place) for place in places}
+        const = {place: "const" in cuda_ast.words(self._takes[place][1]).split() for place in places}
+        written = [place for place in places if not const[place]]
+        if len(written) == 1 and not names[written[0]] and "y" not in names.values():
+            names[written[0]] = "y"
+        missing = [array for array in launches.ARRAYS if array not in names.values()]
+        unnamed = [place for place in places if not names[place]]
+        if len(missing) == len(unnamed) == 1 and (missing == ["y"]) <= (not const[unnamed[0]]):
+            names[unnamed[0]] = missing[0]
+            missing, unnamed = [], []
+        line = self._launch.line
+        for place in places:
+            name, declaration = self._takes[place]
+            if cuda_ast.words(cuda_ast.field(declaration, "type")) != "float":
+                self._not_read(f"`{name}` points to other than float", cuda_ast.line(declaration))
+            elif not names[place]:
+                names[place] = self._not_read(
+                    f"`{cuda_ast.words(self._launch.arguments[place])}` is none of x, w and y by its name", line
+                )
+            elif list(names.values()).count(names[place]) > 1:
+                self._not_read(f"two pointers are {names[place]} by their names", line)
+            elif names[place] == "y" and const[place]:
+                self._not_read(f"`{name}` is y by its name, and const", cuda_ast.line(declaration))
+        if missing == ["w"] and not unnamed:
+            self._constant_memory()
+        elif missing and not unnamed:
+            self._not_read(f"no pointer is {' or '.join(missing)}", line)
+            self._to_be_launched = True
+        return names
+
+    def _constant_memory(self) -> None:
+        """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
+        copies = [
+            (cuda_ast.words(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
+            for node in cuda_ast.walk(self._root)
+            if cuda_ast.words(cuda_ast.field(node, "function")) == "cudaMemcpyToSymbol"
+            and (listed := cuda_ast.field(node, "arguments"))
+            and len(listed.named_children) in (3, 5)
+        ]
+        names = {name for name, _ in copies}
+        array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
+        if len(names) != 1 or array is None:
+            self._not_read("no pointer is w, and none is copied to one array in constant memory", self._launch.line)
+            self._to_be_launched = True
+            return
+        held, sizes = (
+            1,
+            (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator"),
+        )
+        for size in sizes:
+            number = self._number(size) if size else UNKNOWN
+            held *= number if isinstance(number, int) else 0
+        name, line = copies[0]
+        self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
+        if not held:
+            self._not_read(f"how many weights {name} holds is not known", cuda_ast.line(array))
+        self._scope.notes[name] = f"{name} (filled in line {line}) for w"
+
+    def _array(self, place: int) -> str:
+        """By its name where the kernel is launched, else by the kernel's."""
+        node = self._launch.arguments[place]
+        while node.type in ("cast_expression", "parenthesized_expression"):
+            node = cuda_ast.field(node, "value") or node.named_children[0]
+        base = node
+        while base.type in ("field_expression", "call_expression", "template_method"):
+            inner = cuda_ast.field(base, "argument") or cuda_ast.field(base, "function")
+            if inner is None:
+                break
+            base = inner
+        if base.type != "identifier":
+            self._not_read(f"`{cuda_ast.words(node)}` is no array from its beginning", cuda_ast.line(node))
+            return ""
+        return extent_names.array_of(cuda_ast.words(base)) or extent_names.array_of(self._takes[place][0])
+
+    def _in_its_place(self) -> None:
+        """Complain of a launch under a condition."""
+        node, function = self._launch.node, self._launch.function
+        while node.parent is not None and node != function:
+            parent = node.parent
+            condition = cuda_ast.field(parent, "condition")
+            if parent.type in _CONDITIONS and parent.type not in LOOPS and node != condition:
+                words = " ".join(cuda_ast.words(condition).split()) if condition else "else"
+                self._not_read(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
+                return
+            node = parent
+
+    def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Extents that the kernel has as a number of the file's, and is not told."""
+        given = " ".join(map(str, facts["arguments"]))
+        used = set(re.findall(r"\w+", cuda_ast.words(cuda_ast.field(self._kernel, "body"))))
+        bounds: dict[str, dict[str, int]] = {}
+        for name in sorted(used & self._outside.known.keys()):
+            extent = extent_names.extent_of(name)
+            if extent not in ("C", "H", "W", "M", "K") or re.search(rf"\b{extent}\b", given):
+                continue
+            try:
+                value = _fact(self._scope.reader.whole(self._node_of(name)).text)
+            except Unread:
+                continue
+            if isinstance(value, int):
+                bounds[extent] = {"is": value}
+                self._scope.notes[name] = (
+                    f"{name} (line {self._outside.lines.get(name, 0)}) for the one {extent} that it is for"
+                )
+        return bounds
+
+    def _node_of(self, name: str) -> "Node":
+        node = cpp.expression_of(name)
+        assert node is not None
+        return node
+
+
+def _fact(text: str) -> str | int:
+    return int(text) if text.isdigit() else text

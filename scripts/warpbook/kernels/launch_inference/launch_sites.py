@@ -1,0 +1,83 @@
+"""Where a file launches its kernels, and where it defines them and what they find in constant memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from warpbook.kernels.launch_inference import cuda_ast
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+@dataclass
+class Launch:
+    """One `<<<>>>` and where it stands."""
+
+    node: "Node"
+    configuration: "list[Node]"
+    kernel: str
+    function: "Node"
+    arguments: "list[Node]"
+    line: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.line = cuda_ast.line(self.node)
+
+    @property
+    def plain(self) -> str:
+        """The kernel's name without what a template is given."""
+        return self.kernel.partition("<")[0].rpartition("::")[2]
+
+
+def kernel_name(node: "Node") -> str:
+    if node.type != "function_definition" or "__global__" not in cuda_ast.words(node).partition("{")[0]:
+        return ""
+    declared = cuda_ast.field(node, "declarator")
+    return cuda_ast.words(cuda_ast.field(declared, "declarator")) if declared else ""
+
+
+def constant_array(node: "Node") -> str:
+    """The name of an array of float in constant memory that a node declares, visible from outside; empty for others."""
+    said = cuda_ast.words(node).split()
+    if node.type != "declaration" or "__constant__" not in said or "static" in said or "float" not in said:
+        return ""
+    declarator = cuda_ast.field(node, "declarator")
+    names = (each for each in cuda_ast.walk(declarator) if each.type == "identifier") if declarator else iter(())
+    return cuda_ast.words(next(names, None))
+
+
+def launches_in(root: "Node") -> Iterator[Launch]:
+    for node in cuda_ast.walk(root):
+        config = cuda_ast.child(node, "kernel_call_syntax") if node.type == "call_expression" else None
+        if config is None:
+            continue
+        function: Node | None = node
+        while function is not None and function.type != "function_definition":
+            function = function.parent
+        listed = cuda_ast.field(node, "arguments")
+        if function is not None and listed is not None:
+            arguments = [each for each in listed.named_children if each.type != "comment"]
+            written = "".join(cuda_ast.words(cuda_ast.field(node, "function")).split()).replace(",", ", ")
+            kernel = _in_its_namespace(written, root)
+            configuration = [each for each in config.named_children if each.type != "comment"]
+            yield Launch(node, configuration, kernel, function, arguments)
+
+
+def _in_its_namespace(kernel: str, root: "Node") -> str:
+    """A kernel's name with those of the named namespaces that it is defined in."""
+    plain = kernel.partition("<")[0].rpartition("::")[2]
+    found = next((node for node in cuda_ast.walk(root) if kernel_name(node) == plain), None)
+    names = namespaces(found) if found else []
+    return "::".join([*names, kernel.rpartition("::")[2] if names else kernel])
+
+
+def namespaces(node: "Node") -> list[str]:
+    """Names of the namespaces that a node stands in, from the outermost."""
+    names: list[str] = []
+    around: Node | None = node
+    while around is not None:
+        if around.type == "namespace_definition" and (name := cuda_ast.field(around, "name")):
+            names = [*cuda_ast.words(name).split("::"), *names]
+        around = around.parent
+    return names

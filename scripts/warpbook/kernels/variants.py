@@ -1,0 +1,386 @@
+"""The variants in kernels/: their files, headers and launches.
+
+A variant is one file: `kernels/<name>.cu` for a GPU variant, with `kernels/<name>.py` beside it only where one grid
+of one kernel is not enough; for a CPU variant or a peer library `kernels/<name>.py` alone, or `kernels/<name>.cpp` with
+`extern "C" void conv_forward`, which takes what the kernels take. A variant's facts are YAML in the first comment (the
+docstring of a .py alone), or in `kernels/<name>.yaml` beside a file that nobody wants to touch; `headers.Header` lists
+them.
+"""
+
+import hashlib
+import importlib.util
+import itertools
+import json
+import operator
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from warpbook.common.errors import UserError, nearest
+from warpbook.common.files import PROJECT
+from warpbook.kernels import ece408, headers, launches, occupancy, sources
+from warpbook.kernels.headers import Header
+from warpbook.kernels.launch_inference import launch_reader
+from warpbook.problems.networks import ConvLayer
+
+FOLDER = PROJECT / "kernels"
+BASELINE, CPU_BASELINE = "direct", "loop_nest"
+"""What a CUDA variant, and a C++ one, is compared with that says neither its idea nor what it builds on."""
+
+USUAL_KERNEL = "conv_forward"
+"""The kernel's name where nothing else is said; its arguments are `launches.ARGUMENTS`."""
+
+_NAME = re.compile(r"\w+")
+_NAMING = "a variant's file name has letters, digits and underscores alone before its ending; rename the file"
+SHOWN = r"\w[\w .-]*"
+"""Stems that can be shown as a failed variant: they make file names and options of programs. Names are stricter."""
+
+# Unit roundoff of each precision class: of the accumulation, and of the operands where they are rounded first.
+PRECISIONS = {
+    "fp32": (2.0**-24, 0.0),
+    "tf32": (2.0**-23, 2.0**-11),
+    "fp16": (2.0**-23, 2.0**-11),
+    "bf16": (2.0**-23, 2.0**-8),
+}
+
+Operation = Callable[[Any, Any, Any], Any]
+"""Computes y from (x, w, y): writes y, or returns the array that holds the result."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One variant: its name, files and header. `problem` says which file could not be read and why, if so."""
+
+    name: str
+    cuda_source: Path | None
+    cpp_source: Path | None
+    launcher: Path | None
+    facts: Path | None
+    """The YAML file beside a source that says what its header does not."""
+    header: Header
+    keys_beside: frozenset[str]
+    """Keys of the facts that stand in the YAML file."""
+    code: str
+    launcher_code: str
+    """The launcher's code without its docstring: prose does not change what runs."""
+    problem: str = ""
+    written: launch_reader.Written | None = None
+    """The launch in its own source, where it is called as that says."""
+
+    @property
+    def device(self) -> str:
+        return self.header.device
+
+    @cached_property
+    def source_sha256(self) -> str:
+        """Identity of what decides the machine code and its launch; the header's prose is no part of it."""
+        facts = self.header.model_dump(include={"constants", "launch", "precision", "method"}, mode="json")
+        # Said by some alone: what others' identities were before these facts could be said stays theirs.
+        later = {"kernel", "arguments", "threads", "grid", "shared_bytes", "constant_memory"}
+        facts |= self.header.model_dump(include=later, exclude_defaults=True, mode="json")
+        if self.header.split:
+            facts["split"] = self.header.split.model_dump()
+        parts = [self.code, self.launcher_code, json.dumps(facts, sort_keys=True)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for path in (self.cuda_source, self.cpp_source, self.launcher, self.facts) if path]
+
+    @cached_property
+    def kernel(self) -> str:
+        """The name of its kernel in the source: as its header says, else `conv_forward`, else the only one there."""
+        there = sources.kernels(self.code)
+        return self.header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
+
+    @cached_property
+    def course(self) -> ece408.Interface | None:
+        """What a file of the course defines; None for any other variant."""
+        return ece408.interface(self.code) if self.cuda_source and self.launcher is None else None
+
+    @property
+    def title(self) -> str:
+        """Its title, or its name where it says none."""
+        return self.header.title.strip() or self.name
+
+    @property
+    def remarks(self) -> str:
+        """Sentences on how it is called, where that was read, and on what its files do not say; empty where neither."""
+        called = f"{self.files[0].name}: {self.written.sentence}." if self.written else ""
+        return " ".join(filter(None, (called, self.unsaid)))
+
+    @property
+    def unsaid(self) -> str:
+        """A sentence that asks for what its files do not say of it; empty where they say all."""
+        missing = [f"`{name}`" for name in ("title", "idea", "expect") if not getattr(self.header, name).strip()]
+        last = " and ".join(missing[-2:])
+        place = f"{self.files[0].name}, or {self.name}.yaml beside it,"
+        return f"{place} does not say its {', '.join([*missing[:-2], last])}." if missing else ""
+
+    def place_of(self, key: str) -> str:
+        """Where a fact stands, for a sentence: `limits` in mine.cu."""
+        if self.written and key in self.written.facts:
+            return f"line {self.written.line} of {self.files[0].name}"
+        beside = self.facts if key in self.keys_beside else None
+        return f"`{key}` in {(beside or self.files[0]).name}"
+
+    @property
+    def defines(self) -> list[str]:
+        """The header's constants as compiler options."""
+        return [f"-D{name}={value}" for name, value in self.header.constants.items()]
+
+    def made_for(self, arch: str) -> bool:
+        """Whether its instructions exist on an architecture such as sm_75."""
+        return not self.header.beyond_arch(arch)
+
+    def unsupported(self, layer: ConvLayer, images: int) -> str:
+        """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
+        if untold := self.untold(layer):
+            what, names = " and ".join(untold.values()), " and ".join(untold)
+            place = self.place_of("limits" if self.launcher else "arguments")
+            remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
+            return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
+        if reason := self.header.limits.broken_by(layer, images):
+            return f"{self.name}: {reason} ({self.place_of('limits')})"
+        if self.course and str(layer) not in map(str, ece408.LAYERS):
+            known = " and ".join(map(str, ece408.LAYERS))
+            return f"{self.name}: a file of the course, which may assume its layers: {known}"
+        if self.header.launched and self.launcher is None:
+            try:
+                shape = self.header.shape(layer, images)
+                self.header.passed(layer, images)
+            except ValueError as error:
+                return f"{self.name}: {error} ({self.place_of('grid')})"
+            if reason := occupancy.beyond_launch(*shape):
+                where = self.place_of("launch" if self.header.launch else "grid")
+                return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
+        return self.missing
+
+    def untold(self, layer: ConvLayer) -> dict[str, str]:
+        """What of a layer it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told of neither."""
+        header = Header.model_validate({}) if self.cpp_source else self.header
+        return header.untold(layer)
+
+    @cached_property
+    def missing(self) -> str:
+        """Which required package is not installed here; empty when nothing is missing."""
+        return self.header.missing(self.name)
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The launcher, imported. Raises UserError with the exception's words when it does not import."""
+        assert self.launcher is not None
+        name = f"kernels_{self.name}"
+        spec = importlib.util.spec_from_file_location(name, self.launcher)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # Numba's cache looks modules up by name
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:  # a variant's code runs here: any exception is the variant's failure
+            path = str(self.launcher)
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+            where = f"{self.launcher.name}, line {lines[-1]}" if lines else self.launcher.name
+            raise UserError(f"{where}: the launcher does not import: {type(error).__name__}: {error}") from error
+        return module
+
+    def prepare(self, layer: ConvLayer, images: int, kernels: Any = None) -> Operation:
+        """The variant's operation for one layer and batch size; `kernels` are its own, loaded.
+
+        A launcher's `prepare(kernels, layer, images, launch)` also gets the launch that the header declares, or None;
+        `kernels.constants` are the header's.
+        Scratch memory, streams and plans are made here, outside any timing.
+        """
+        operation: Operation
+        assert self.cpp_source is None  # which is compiled first: `harness.host` prepares it
+        if self.cuda_source is None:
+            operation = self.module.prepare(layer, images)
+            return operation
+        launch = self._declared_launch(layer, images, kernels) if self.header.launched else None
+        if self.launcher is None:
+            assert launch is not None
+            return launch
+        operation = self.module.prepare(kernels, layer, images, launch)
+        return operation
+
+    def _declared_launch(self, layer: ConvLayer, images: int, kernels: Any) -> Operation:
+        import numpy as np
+
+        shape = self.header.shape(layer, images)
+        function = kernels.function(self.kernel, *([shape.shared_bytes] if shape.shared_bytes else []))
+        passed = self.header.passed(layer, images)
+        numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
+        behind = itertools.count(len(launches.ARRAYS))
+        in_order = operator.itemgetter(
+            *(launches.ARRAYS.index(value) if isinstance(value, str) else next(behind) for value in passed)
+        )
+
+        def launch(x: Any, w: Any, y: Any) -> None:
+            function(shape.grid, shape.threads, in_order((x, w, y, *numbers)))
+
+        if not (variable := self.header.constant_memory):
+            return launch
+        held = kernels.symbol(sources.symbol_of_variable(variable))
+
+        def copy_and_launch(x: Any, w: Any, y: Any) -> None:
+            held.copy(w)
+            launch(x, w, y)
+
+        return copy_and_launch
+
+
+def launch_arguments(layer: ConvLayer, images: int) -> tuple[Any, ...]:
+    """N, C, H, W, M, K as 32-bit integers, in the order of conv_forward's parameters."""
+    import numpy as np
+
+    return tuple(np.int32(extent) for extent in (images, layer.C, layer.H, layer.W, layer.M, layer.K))
+
+
+def read(name: str, folder: Path = FOLDER) -> Variant:
+    """One variant. A file that cannot be read makes a variant with a `problem`, so that the others go on."""
+    cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".cpp", ".py", ".yaml"))
+    host = sources.read_python(python) if python else sources.Source("", "")
+    compiled = cuda or cpp
+    described = sources.read_cuda(compiled) if compiled else host
+    beside = sources.read_facts(facts) if facts else sources.Source("", "")
+    said_by = compiled or python or facts or folder / f"{name}.cu"
+    keys: frozenset[str] = frozenset()
+    usual = {"device": "cpu"} if cpp else {}
+    written = None
+    try:
+        content = headers.content_of(described.header) if described.header.strip() else {}
+        if facts:
+            said_by = facts
+            completing = headers.content_of(beside.header) if beside.header.strip() else {}
+            content, keys = headers.joined(content, completing), frozenset(map(str, completing))
+        if cuda and python is None and not described.problem and not headers.says_launch(content):
+            said_by, kept = cuda, said_by
+            written = launch_reader.of_file(cuda, described.code, str(content.get("kernel", "")))
+            content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
+            said_by = kept
+        header, problem = Header.model_validate(usual | content), ""
+        baseline = folder / (f"{BASELINE}.cu" if cuda else f"{CPU_BASELINE}.py")
+        if not content.keys() & {"idea", "builds_on"} and compiled and name != baseline.stem and _file(baseline):
+            header = header.model_copy(update={"builds_on": baseline.stem})
+        if compiled is None and python is None:
+            problem = f"there is no {name}.cu, {name}.cpp or {name}.py beside it"
+        elif compiled is None and not content:
+            problem = "the header is not YAML of the form `key: value`"
+        elif cuda and python is None and (file := ece408.interface(described.code)):
+            problem = file.problem
+            # Its author says no precision, and may compute by any method.
+            found = {"precision": ece408.precision(described.code), "method": "any"}
+            header = header.model_copy(update={key: value for key, value in found.items() if key not in content})
+        elif cuda and python is None:
+            problem = _not_launched(name, header, described.code)
+        if header.device == "cpu" and cuda:
+            problem = "CUDA C++ runs on the GPU, the header says `device: cpu`"
+        if cpp:
+            problem = _not_host_code(header, cuda or python)
+        if not _NAME.fullmatch(name):
+            problem = _NAMING
+    except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
+        if (key := headers.key_at_fault(error)) and key not in keys:
+            said_by = compiled or python or said_by
+        header, problem = Header.model_validate(usual | {"title": name}), headers.first_words(error)
+    return Variant(
+        name,
+        cuda,
+        cpp,
+        python,
+        facts,
+        header,
+        keys,
+        described.code if compiled else "",
+        host.code,
+        described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
+        written,
+    )
+
+
+def _not_launched(name: str, header: Header, code: str) -> str:
+    """What a header leaves unsaid of a kernel's launch that no launcher says either; empty where nothing."""
+    there = sources.kernels(code)
+    if not header.launched:
+        return (
+            "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
+            f"(facts may stand in {name}.yaml)"
+        )
+    if not header.kernel and len(there) > 1 and USUAL_KERNEL not in there:
+        return f"there are the kernels {', '.join(there)}; say which: `kernel: {there[0]}`"
+    kernel = header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
+    if kernel.partition("<")[0] != USUAL_KERNEL and not header.arguments:
+        return f"say what {kernel} takes, in its order: `arguments: [{', '.join(map(str, launches.ARGUMENTS))}]`"
+    return ""
+
+
+def _not_host_code(header: Header, beside: Path | None) -> str:
+    """Why C++ for the processor, and what its header says, is no CPU variant; empty where it is one."""
+    if beside:
+        return f"{beside.name} has the same name, and a variant is one of them; rename one"
+    if header.device == "gpu":
+        return "C++ runs on the CPU, the header says `device: gpu`; a kernel is CUDA C++, in a file that ends in .cu"
+    said = {"launch", "grid", "threads", "arguments", "kernel", "shared_bytes", "split"} & header.model_fields_set
+    if said:
+        return f"`{min(said)}` is of a kernel on the GPU; C++ for the CPU exports conv_forward and launches nothing"
+    return ""
+
+
+def _file(path: Path) -> Path | None:
+    return path if path.is_file() else None
+
+
+def _is_source(path: Path) -> bool:
+    """Whether a file in the variants' folder belongs to a variant. Raises UserError where its name could not even be
+    shown; hidden files, folders, pipes and links to nothing are nobody's variant."""
+    if path.suffix not in (".cu", ".cpp", ".py", ".yaml") or path.name.startswith(".") or not path.is_file():
+        return False
+    if not re.fullmatch(SHOWN, path.stem):
+        raise UserError(f"{str(path)!r}: {_NAMING}")
+    return True
+
+
+def discover(folder: Path = FOLDER) -> dict[str, Variant]:
+    """Every variant by name, each after the one that it builds on."""
+    names = sorted({path.stem for path in folder.iterdir() if _is_source(path)})
+    every = {name: read(name, folder) for name in names}
+    ordered: dict[str, Variant] = {}
+
+    def place(name: str, path: tuple[str, ...]) -> None:
+        baseline = every[name].header.builds_on
+        if baseline and baseline in every and baseline not in ordered and baseline not in path:
+            place(baseline, (*path, name))
+        ordered.setdefault(name, every[name])
+
+    for name in names:
+        place(name, ())
+    return {name: _checked_baseline(variant, ordered) for name, variant in ordered.items()}
+
+
+def _checked_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
+    baseline = variant.header.builds_on
+    if variant.problem or not baseline:
+        return variant
+    problem = ""
+    if baseline not in every:
+        problem = f"builds_on {baseline!r} is no variant: {nearest(baseline, list(every))}"
+    elif every[baseline].device != variant.device:
+        problem = f"builds_on {baseline!r} runs on another device"
+    if not problem:
+        return variant
+    return replace(variant, problem=f"{variant.files[0].name}: {problem}")
+
+
+def find(name: str, known: dict[str, Variant]) -> Variant:
+    """The variant called `name`; UserError with the nearest valid name when there is none."""
+    if name not in known:
+        raise UserError(f"no variant is called {name!r}: {nearest(name, list(known))}")
+    return known[name]

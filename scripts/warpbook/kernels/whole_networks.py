@@ -1,0 +1,210 @@
+"""Whole networks as `kernels/networks/` computes them: from images on the device to scores and labels there.
+
+An implementation is `<name>.py`, with `<name>.cu` beside it where it has kernels of its own, and a header as a variant
+has one. `prepare(kernels, network, images, parameters)` gives `call(x, scores, labels)`: x (N, C, H, W) float32 as it
+enters the network, scores (N, classes) float32, labels (N,) int32, all on the device and contiguous; `parameters` are
+the weights by name, there too. Whatever depends on the weights alone may be prepared. A launcher may say by
+`unsupported(network)` why it does not compute a network; one whose first layer takes the images as the host has them
+has `prepare_bytes` too, alike, whose x is the images (N, H, W), uint8, not yet times the network's `input.scale`.
+
+A .cu may include another of kernels/ or kernels/networks/, and layers.cu of the harness; a launcher may import another.
+Constants of a variant whose .cu is included are known, the implementation's own above them; a launcher without a .cu
+has the kernels of the implementation that it imports.
+"""
+
+import ast
+import hashlib
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.kernels import headers, sources, variants
+from warpbook.kernels.headers import Header
+from warpbook.problems.networks import Network
+
+FOLDER = variants.FOLDER / "networks"
+INCLUDED_FROM = (FOLDER, variants.FOLDER, PROJECT / "scripts/warpbook/harness")
+IMPORTED_FROM = (FOLDER, variants.FOLDER)
+
+Call = Callable[[Any, Any, Any], None]
+
+_INCLUDE = re.compile(r'^#include "([^"]+)"[ \t]*$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One implementation: its name, launcher and header. `problem` says why it cannot be used, if so."""
+
+    name: str
+    launcher: Path
+    header: Header
+    problem: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.header.title.strip() or self.name
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """Its own files, those that they include, and launchers that they import."""
+        found = list(_with_imports(self.launcher))
+        kernels = [
+            path.with_suffix(".cu") for path in found if path.parent == FOLDER and path.with_suffix(".cu").exists()
+        ]
+        included = [each for path in kernels for each in _with_includes(path)]
+        return list(dict.fromkeys([*found, *included]))
+
+    @cached_property
+    def cuda_source(self) -> Path | None:
+        """The .cu that its kernels are compiled from; None for a library's user."""
+        return next((path for path in self.files if path.suffix == ".cu" and path.parent == FOLDER), None)
+
+    @cached_property
+    def constants(self) -> dict[str, int]:
+        """Constants of every source of its kernels, the including one's above the included one's."""
+        joined: dict[str, int] = {}
+        for path in reversed([path for path in self.files if path.suffix == ".cu"]):
+            joined |= _header_of(path).constants
+        return joined | self.header.constants
+
+    @property
+    def text(self) -> str:
+        """The source of its kernels, includes put in."""
+        assert self.cuda_source is not None
+        return _expanded(self.cuda_source)
+
+    @cached_property
+    def source_sha256(self) -> str:
+        """Identity of what runs: the code of all its files, without the words of their headers, and its constants."""
+        codes = [(sources.read_cuda if path.suffix == ".cu" else sources.read_python)(path).code for path in self.files]
+        return hashlib.sha256("\0".join([*codes, json.dumps(self.constants, sort_keys=True)]).encode()).hexdigest()
+
+    @cached_property
+    def module(self) -> Any:
+        """The launcher, imported; UserError with the exception's words where it does not import."""
+        before = list(sys.path)
+        # Behind libraries, and for this import alone: kernels/ has an onnxruntime.py.
+        sys.path.extend(map(str, IMPORTED_FROM))
+        try:
+            return importlib.import_module(self.name)
+        except Exception as error:  # its code runs here: any exception is its own failure
+            words = f"{type(error).__name__}: {error}"
+            raise UserError(f"{self.launcher.name}: the launcher does not import: {words}") from error
+        finally:
+            sys.path[:] = before
+
+    @property
+    def missing(self) -> str:
+        """Which required package is not installed here; empty when nothing is missing."""
+        return self.header.missing(self.name)
+
+    def unsupported(self, network: Network, images: int) -> str:
+        """Why it does not compute a network for so many images; empty where it does."""
+        for conv in network.convs:
+            if reason := self.header.limits.broken_by(conv, images):
+                return f"{self.name}: {reason} (`limits` in {self.launcher.name})"
+        if reason := self.missing:
+            return reason
+        tell = getattr(self.module, "unsupported", None)
+        reason = tell(network) if tell else ""
+        return f"{self.name}: {reason}" if reason else ""
+
+    @property
+    def takes_bytes(self) -> bool:
+        return hasattr(self.module, "prepare_bytes")
+
+    def prepare(
+        self, kernels: Any, network: Network, images: int, parameters: dict[str, Any], of_bytes: bool = False
+    ) -> Call:
+        prepare = self.module.prepare_bytes if of_bytes else self.module.prepare
+        call: Call = prepare(kernels, network, images, parameters)
+        return call
+
+
+def names() -> list[str]:
+    """Names of the implementations that are here."""
+    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.name.startswith("."))
+
+
+def read(name: str) -> Implementation:
+    """One implementation. What cannot be read makes one with a `problem`, so that the others go on."""
+    launcher = FOLDER / f"{name}.py"
+    kernels = launcher.with_suffix(".cu")
+    python = sources.read_python(launcher)
+    described = sources.read_cuda(kernels) if kernels.exists() else python
+    problem = python.problem or described.problem
+    try:
+        header = Header.model_validate(headers.content_of(described.header) if described.header.strip() else {})
+    except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
+        header, problem = Header.model_validate({"title": name}), problem or headers.first_words(error)
+    return Implementation(name, launcher, header, problem)
+
+
+def discover() -> dict[str, Implementation]:
+    """Every implementation by name, each after what it builds on."""
+    every = {name: read(name) for name in names()}
+
+    def depth(name: str) -> int:
+        below, steps = every[name].header.builds_on, 0
+        while below in every and steps < len(every):
+            below, steps = every[below].header.builds_on, steps + 1
+        return steps
+
+    return {name: every[name] for name in sorted(every, key=lambda name: (every[name].header.peer, depth(name), name))}
+
+
+def _header_of(path: Path) -> Header:
+    content = sources.read_cuda(path).header
+    return Header.model_validate(headers.content_of(content) if content.strip() else {})
+
+
+def _with_imports(launcher: Path) -> Iterator[Path]:
+    yield launcher
+    try:
+        tree = ast.parse(launcher.read_text())
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in imported:
+            found = next((path for folder in IMPORTED_FROM if (path := folder / f"{name}.py").exists()), None)
+            if found:
+                yield from _with_imports(found)
+
+
+def _with_includes(path: Path) -> Iterator[Path]:
+    yield path
+    for name in _INCLUDE.findall(sources.text_of(path)):
+        if found := _included(name):
+            yield from _with_includes(found)
+
+
+def _included(name: str) -> Path | None:
+    return next((path for folder in INCLUDED_FROM if (path := folder / name).exists()), None)
+
+
+def _expanded(path: Path) -> str:
+    """A source with what it includes of this project in the place of each line that says so."""
+
+    def text_for(match: re.Match[str]) -> str:
+        found = _included(match[1])
+        return f'#line 1 "{found.name}"\n{_expanded(found)}' if found else match[0]
+
+    parts = []
+    text = sources.text_of(path)
+    for match in _INCLUDE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 2
+        parts.append((match.span(), f'{text_for(match)}\n#line {line} "{path.name}"'))
+    for (start, end), replacement in reversed(parts):
+        text = text[:start] + replacement + text[end:]
+    return text

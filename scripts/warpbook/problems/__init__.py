@@ -1,0 +1,1 @@
+"""What is computed: networks, their layers and weights, and the images."""

@@ -1,0 +1,376 @@
+"""What a profile is read into, the figures that profilers print, and the sums that must agree with them.
+
+A figure is read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `located` adds
+the file and the line.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from statistics import median
+from typing import Any, NamedTuple
+
+from warpbook.common.errors import UserError
+
+EVENTS_AT_MOST = 250_000
+"""Events of one profile that are kept one by one; of a longer one only the sums."""
+
+_NS = {
+    **dict.fromkeys(("ns", "nsec"), 1),
+    # µ is two characters of Unicode; a converter may have lost the s
+    **dict.fromkeys(("us", "usec", "\u00b5s", "\u03bcs", "u"), 10**3),
+    **dict.fromkeys(("ms", "msec"), 10**6),
+    **dict.fromkeys(("s", "sec"), 10**9),
+}
+TIME_UNIT = "|".join(sorted(map(re.escape, _NS), key=len, reverse=True))
+_NUMBER = re.compile(r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18})(\.\d{1,12})?")
+_TIME = re.compile(rf"({_NUMBER.pattern}) ?({TIME_UNIT})?")
+_WITH_COMMA = re.compile(r"[<-]?[\d.,\s]*\d,\d+[\d.,]*\s?(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
+_EITHER = re.compile(r"(\d{1,3},\d{3}) ?([^\d\s]*)")  # thousands, or three decimals
+_API = re.compile(r"cu(da)?[A-Z][\w ]*")  # a space: the line broke inside the name
+_API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
+_COPIES = (
+    ("memcpy_htod", re.compile(r"HtoD|Host-to-Device")),
+    ("memcpy_dtoh", re.compile(r"DtoH|Device-to-Host")),
+    ("memcpy_dtod", re.compile(r"DtoD|Device-to-Device")),
+)
+_ROLES = {
+    "share": ("time%",), "total": ("time", "totaltime"),
+    "calls": ("calls", "call", "numcalls", "instances", "count", "operations"),
+    "avg": ("avg", "average"), "min": ("min", "minimum"), "max": ("max", "maximum"),
+    "name": ("name", "operation", "range", "kernelfunction"), "type": ("type", "category"),
+    "start": ("start",), "duration": ("duration",), "correlation": ("corrid", "correlation_id"),
+    "grid_x": ("grdx", "gridx"), "grid_y": ("grdy", "gridy"), "grid_z": ("grdz", "gridz"),
+    "block_x": ("blkx", "blockx"), "block_y": ("blky", "blocky"), "block_z": ("blkz", "blockz"),
+    "registers": ("reg/trd", "registersperthread"), "static": ("stcsmem", "staticsmem"),
+    "dynamic": ("dymsmem", "dynamicsmem"), "bytes": ("bytes", "size"), "stream": ("strm", "stream"),
+}  # fmt: skip
+_ROLE_OF = {head: role for role, heads in _ROLES.items() for head in heads}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one file holds: `what` it is, the `tool` that made it, and its rows, as yet without variant and size.
+
+    Events carry the columns of ACTIVITIES with times in ns on the tool's own clock; summaries those of SUMMARIES;
+    counters those of COUNTERS; `ranges` the NVTX ranges around launches, as the tool prints them. `left_out` names what
+    the file holds besides, `device` the GPUs where it says which.
+    """
+
+    what: str
+    tool: str
+    events: list[Row] = field(default_factory=list)
+    summaries: list[Row] = field(default_factory=list)
+    counters: list[Row] = field(default_factory=list)
+    ranges: dict[int, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    device: str = ""
+
+
+class Figure(NamedTuple):
+    """A printed number: its value, and what one more in its last digit would add."""
+
+    value: Decimal
+    step: Decimal
+
+    def whole(self) -> int:
+        """The value as an integer; ValueError when it is finer than that."""
+        if self.value != self.value.to_integral_value():
+            raise ValueError(f"{self.value.normalize():f} is finer than 1")
+        return int(self.value)
+
+
+@contextmanager
+def located(origin: str, line: int) -> Iterator[None]:
+    """Turn a ValueError into a UserError that begins with the file and the line."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"{origin}, line {line}: {error}") from error
+
+
+def no_decimal_comma(text: str, anywhere: bool = False) -> None:
+    """ValueError where a number's comma is none between thousands; with `anywhere`, for each comma."""
+    number = text.strip()
+    if _WITH_COMMA.fullmatch(number) and (anywhere or not re.match(_NUMBER.pattern + r"(?![\d.,])", number)):
+        raise ValueError(
+            f"{number!r} has a decimal comma, and figures are read with decimal points: have the profiler print it "
+            "again under LC_ALL=C, or import its own report file"
+        )
+
+
+def no_doubt(text: str, unit: str) -> None:
+    """ValueError for a number such as `4,194` where decimals are printed too: its comma can be either."""
+    match = _EITHER.fullmatch(text.strip())
+    if match and (match[2] or unit) not in ("ns", "nsec", "B", ""):
+        thousands, decimal = match[1].replace(",", ""), match[1].replace(",", ".")
+        raise ValueError(
+            f"{match[1]!r} {match[2] or unit} is {thousands} or {decimal}: have the profiler print it again under "
+            "LC_ALL=C, or import its own report file"
+        )
+
+
+def figure(text: str, scale: int = 1) -> Figure:
+    """A printed number such as `1,979,310` or `13.166`, times `scale`; ValueError when it is none."""
+    match = _NUMBER.fullmatch(text.strip())
+    if not match:
+        no_decimal_comma(text)
+        raise ValueError(f"{text.strip()!r} is no number of at most 18 digits")
+    value = Decimal(text.strip().replace(",", ""))
+    if value * scale >= 2**63:
+        raise ValueError(f"{text.strip()!r} is more than 64 bits hold")
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)  # what matches _NUMBER is neither infinite nor NaN
+    return Figure(value * scale, Decimal(scale).scaleb(exponent))
+
+
+def time_ns(text: str, unit: str = "") -> Figure:
+    """A printed time in ns: `1.97931s`, `5.9230us`, `13.166` where `unit` is ms. Its own unit goes before `unit`."""
+    match = _TIME.fullmatch(text.strip())
+    if not match or not (match[4] or unit):
+        no_decimal_comma(text)
+        raise ValueError(f"{text.strip()!r} is no time; times are printed as 1.97931s, 13.166ms, 5.9230us or 897ns")
+    if (match[4] or unit) not in _NS:
+        raise ValueError(f"{unit!r} is no unit of time; known: {', '.join(_NS)}")
+    return figure(match[1], _NS[match[4] or unit])
+
+
+def size_bytes(text: str, unit: str, kilo: int) -> int | None:
+    """A printed size in bytes, None where its digits leave it open by more than 1 %, as 0.001 MB does.
+
+    `unit` is B, KB, MB or GB of `kilo` (1000 or 1024), or KiB, MiB, GiB.
+    """
+    power = "BKMG".find(unit.upper()[:1] or "?")
+    if power < 0 or unit.upper()[1:] not in ("", "B", "IB"):
+        raise ValueError(f"{unit!r} is no unit of size; known: B, KB, MB, GB, KiB, MiB, GiB")
+    size = figure(text, (1024 if "i" in unit else kilo) ** power)
+    return round(size.value) if size.step <= max(Decimal(2), size.value / 50) else None
+
+
+def role(head: str) -> tuple[str, str]:
+    """(what a column is, its unit): `Total Time (ns)` is ("total", "ns"); a column that is not read is ("", ...)."""
+    name, _, unit = head.strip().removesuffix(")").partition("(")
+    name = "".join(name.lower().split())
+    return _ROLE_OF.get(name + "%" if unit == "%" else name, ""), unit.strip()
+
+
+def columns_of(heads: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(role, unit) of each column; ValueError where they are neither those of sums nor those of a trace."""
+    columns = tuple(role(head) for head in heads)
+    names = [name for name, _ in columns if name]
+    doubled = [name for name in names if names.count(name) > 1]
+    if doubled:
+        raise ValueError(f"two columns for the {doubled[0]}")
+    if not any(needed <= {*names} for needed in ({"share", "total", "name"}, {"start", "duration", "name"})):
+        raise ValueError(f"a header with {', '.join(names) or 'nothing known'}, without share, total and name")
+    return columns
+
+
+def clean(name: str) -> str:
+    """A name on one line and fit for a table; an API function without the version of its entry point."""
+    return _API_VERSION.sub("", " ".join(name.replace("\0", " ").split()))
+
+
+def is_api(name: str) -> bool:
+    """Whether a name is that of a function of the runtime or the driver API."""
+    return _API.fullmatch(name) is not None
+
+
+def kind_of(name: str, api: bool) -> str:
+    """The kind, as ACTIVITIES has it, of what a profiler calls `name`; `api`: it is a call, not work of the device."""
+    if api:
+        return "api_driver" if re.match(r"cu[A-Z]", name) else "api_runtime"
+    if name.startswith("[CUDA memset"):
+        return "memset"
+    if name.startswith(("[CUDA", "[Unified Memory")):
+        return next((kind for kind, words in _COPIES if words.search(name)), "memcpy_other")
+    return "kernel"
+
+
+def event(kind: str, name: str, start: int, end: int, **details: Any) -> Row:
+    """A row of events; what `details` (stream, correlation, grid, ...) does not give is empty."""
+    nothing = dict.fromkeys(("stream", "correlation", "registers", "shared_bytes", "bytes"))
+    return {"kind": kind, "name": name, "start_ns": start, "end_ns": end, "grid": "", "block": "", **nothing, **details}
+
+
+def traced(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
+    """An event from the printed cells of a trace, {role: (text, unit)}; `kilo` is what the tool's KB stands for."""
+
+    def text(name: str) -> str:
+        return cells[name][0].strip() if name in cells else ""
+
+    def number(name: str) -> int | None:
+        digits = text(name)
+        if digits.isdecimal() and len(digits) <= 18:
+            return int(digits)
+        return figure(digits).whole() if digits else None
+
+    def extent(name: str) -> str:
+        axes = [number(f"{name}_{axis}") for axis in "xyz"]
+        return "" if None in axes else "x".join(map(str, axes))
+
+    def size(name: str) -> int | None:
+        if name in cells:
+            no_doubt(*cells[name])
+        return size_bytes(*cells[name], kilo) if text(name) else None
+
+    static, dynamic = size("static"), size("dynamic")
+    name, start = clean(cells["name"][0]), time_ns(*cells["start"]).whole()
+    if not name:
+        raise ValueError("the event has no name")
+    for time in ("start", "duration"):
+        no_doubt(*cells[time])
+    return event(
+        kind_of(name, api=not text("grid_x") and not name.startswith("[")),
+        name,
+        start,
+        start + time_ns(*cells["duration"]).whole(),
+        stream=number("stream"),
+        correlation=number("correlation"),
+        grid=extent("grid"),
+        block=extent("block"),
+        registers=number("registers"),
+        shared_bytes=None if static is None or dynamic is None else static + dynamic,
+        bytes=size("bytes"),
+    )
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A printed row of sums: the share in percent (`below`: only known to be less), times in ns."""
+
+    line: int
+    name: str
+    share: Figure
+    below: bool
+    total: Figure
+    calls: int | None = None
+    avg: Figure | None = None
+    min: Figure | None = None
+    max: Figure | None = None
+
+    def whole_ns(self) -> tuple[float, float]:
+        """The least and the most that the whole can be of which `total` is `share`."""
+        step = float(self.share.step + self.share.value / 10**6)  # shares printed to six decimals are not all good
+        low = float(self.total.value - self.total.step) / (float(self.share.value) + step)
+        least = 0.0 if self.below else float(self.share.value) - step
+        return 100 * low, 100 * float(self.total.value + self.total.step) / least if least > 0 else float("inf")
+
+
+def summed(line: int, cells: Mapping[str, tuple[str, str]]) -> Summed:
+    """A row of sums from its printed cells, {role: (text, unit)}; ValueError when its own figures contradict it."""
+    name = clean(cells["name"][0])
+    if not name:
+        raise ValueError("the row has no name")
+    share = cells["share"][0].strip().removesuffix("%").strip()
+    no_decimal_comma(share, anywhere=True)  # at most 100: its comma tells those of the other figures
+    if "." not in share:
+        for part in ("total", "avg", "min", "max"):
+            no_doubt(*cells.get(part, ("", "")))
+    calls = figure(cells["calls"][0]).whole() if "calls" in cells else None
+    total = time_ns(*cells["total"])
+    total.whole()
+    avg, least, most = (time_ns(*cells[part]) if part in cells else None for part in ("avg", "min", "max"))
+    if calls == 0:
+        raise ValueError(f"{name} has a row, but no calls")
+    if avg and least and most and not (least.value - avg.step <= avg.value <= most.value + avg.step):
+        raise ValueError(f"the average of {name} is {avg.value:f} ns, outside its {least.value:f} to {most.value:f} ns")
+    # nvprof cuts an average to whole ns before it prints it
+    if avg and calls and abs(avg.value * calls - total.value) > max(avg.step, Decimal(1)) * calls + total.step:
+        raise ValueError(
+            f"{calls} calls of {name} at {avg.value:f} ns each make {avg.value * calls:f} ns, not {total.value:f} ns"
+        )
+    return Summed(line, name, figure(share.removeprefix("<")), share.startswith("<"), total, calls, avg, least, most)
+
+
+def contradiction(rows: Sequence[Summed], complete: bool) -> tuple[int, str] | None:
+    """(line, reason) where times and shares do not belong to one whole, within what the printed digits leave open.
+
+    `complete`: the rows are all there are, so their shares must add up to 100 %.
+    """
+    wholes = [row.whole_ns() for row in rows]
+    if max(low for low, _ in wholes) > min(high for _, high in wholes) * (1 + 1e-9):
+        # the row that is wrong is the one that the others outvote
+        middle = median(low for row, (low, _) in zip(rows, wholes, strict=True) if row.share.value >= row.share.step)
+        worst = max(range(len(rows)), key=lambda n: max(wholes[n][0] - middle, middle - wholes[n][1]) / middle)
+        row = rows[worst]
+        whole = row.total.value / max(row.share.value, row.share.step) * 100
+        return row.line, (
+            f"{float(row.total.value) / 1e6:g} ms at {row.share.value} % are of {float(whole) / 1e6:.4g} ms in all, "
+            f"but the table's other rows of {middle / 1e6:.4g} ms: a time, a unit or a share is wrong"
+        )
+    shares = sum(row.share.value for row in rows if not row.below)
+    slack = sum(row.share.step for row in rows)
+    if shares > 100 + slack:
+        return rows[-1].line, f"the shares add up to {shares} %, more than 100 %: rows of two tables, or one row twice"
+    if complete and shares < 100 - slack:
+        return rows[-1].line, f"the shares add up to {shares} %, not 100 %: the table is cut off"
+    return None
+
+
+def summary_rows(tool: str, share_of: str, rows: Iterable[Summed], kind: str = "") -> list[Row]:
+    """Printed sums as rows of SUMMARIES; `kind` where the table says it, else by each name."""
+    return [
+        {
+            "tool": tool,
+            "share_of": share_of,
+            "row": number,
+            "kind": kind or kind_of(row.name, api=share_of == "api"),
+            "name": row.name,
+            "share_percent": None if row.below else float(row.share.value),
+            "total_ns": row.total.whole(),
+            "calls": row.calls,
+            "avg_ns": float(row.avg.value) if row.avg else None,
+            "min_ns": row.min.whole() if row.min else None,
+            "max_ns": row.max.whole() if row.max else None,
+        }
+        for number, row in enumerate(rows)
+    ]
+
+
+def sums(tool: str, groups: Iterable[tuple[str, str, int, int, int, int]]) -> list[Row]:
+    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of `group_of` each kind."""
+    merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
+    for kind, name, *new in groups:
+        calls, total, least, most = merged.get((kind, name), (0, 0, new[2], new[3]))
+        merged[kind, name] = (calls + new[0], total + new[1], min(least, new[2]), max(most, new[3]))
+    rows: list[Row] = []
+    for share_of in ("gpu", "api", "range"):
+        groups_of = [(key, of) for key, of in merged.items() if group_of(key[0]) == share_of]
+        whole = sum(total for _, (_, total, _, _) in groups_of)
+        for number, ((kind, name), (calls, total, least, most)) in enumerate(sorted(groups_of, key=lambda g: -g[1][1])):
+            rows.append(
+                {"tool": tool, "share_of": share_of, "row": number, "kind": kind, "name": name,
+                 "share_percent": 100 * total / whole if whole else None, "total_ns": total, "calls": calls,
+                 "avg_ns": total / calls, "min_ns": least, "max_ns": most}
+            )  # fmt: skip
+    return rows
+
+
+def group_of(kind: str) -> str:
+    """Which whole a kind of event is part of: gpu (kernels, copies, sets), api or range."""
+    return "api" if kind.startswith("api_") else "range" if kind == "range" else "gpu"
+
+
+def kept(profile: Profile) -> Profile:
+    """The profile itself, or its sums where it has more than EVENTS_AT_MOST events, and that said."""
+    if len(profile.events) <= EVENTS_AT_MOST:
+        return profile
+    lengths = ((row, row["end_ns"] - row["start_ns"]) for row in profile.events)
+    rows = sums(profile.tool, ((row["kind"], row["name"], 1, length, length, length) for row, length in lengths))
+    printed = {row["share_of"] for row in profile.summaries}
+    return replace(
+        profile,
+        what=summarised(profile.what, len(profile.events)),
+        events=[],
+        summaries=[*profile.summaries, *(row for row in rows if row["share_of"] not in printed)],
+    )
+
+
+def summarised(what: str, events: int) -> str:
+    """What to call a profile of so many events, of which only the sums are kept."""
+    return f"{what}, {events:,} events summarised (at most {EVENTS_AT_MOST:,} are kept one by one)"

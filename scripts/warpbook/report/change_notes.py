@@ -1,0 +1,96 @@
+"""What a reviewer of a change has to know of two runs: a few lines of Markdown, on a pull request or a job's page."""
+
+from collections.abc import Iterable, Iterator
+
+from warpbook.common import statistics, units
+from warpbook.common.statistics import Estimate
+from warpbook.report.comparison import Change, Comparison, is_doubtful
+from warpbook.report.escaping import code
+
+MOST = 3
+SAMPLES_MOST = 10_000  # of a series; more would be measured for hours
+
+
+def notes(compared: Comparison) -> str:
+    """What went wrong first, then what lost most, one line for a variant on a network; then what may be slower, and
+    what would decide it. Empty where nothing is, beyond what runs of the same code differ by.
+    """
+    regressions, doubts = _firsts(_regressions(compared)), _firsts(_doubts(compared))
+    doubts = {place: said for place, said in doubts.items() if place not in regressions}
+    parts = [_part("Regressions", regressions), _part("Not decided", doubts)]
+    if not any(parts):
+        return ""
+    command = f"snakemake --cores 1 compare --config base={compared.base.run_id} head={compared.head.run_id}"
+    return "\n".join(
+        [
+            *filter(None, parts),
+            f"{code(compared.head.run_id)} held against the run before. All of it: {code(command)}\n",
+        ]
+    )
+
+
+def _part(title: str, found: dict[tuple[str, ...], str]) -> str:
+    shown = [f"- {said}\n" for said in found.values()][:MOST]
+    if len(found) > MOST:
+        shown.append(f"- and {len(found) - MOST} more\n")
+    return "".join([f"**{title}**\n\n", *shown]) if shown else ""
+
+
+def _firsts(told: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
+    """What is told first of each place."""
+    found: dict[tuple[str, ...], str] = {}
+    for place, said in told:
+        found.setdefault(place, said)
+    return found
+
+
+def _regressions(compared: Comparison) -> Iterator[tuple[tuple[str, ...], str]]:
+    for variant, network, device, why in compared.lost:
+        said = f"{code(variant)} on {code(network)} ({device}) is no longer right or measured: {code(why)}"
+        yield (variant, network, device), said
+    for row in compared.moved:
+        if row.verdict == "slower":
+            yield _place(row), _told(row)
+    for (device, size), drift in compared.drifts.items():
+        if compared.verdict_on(device, size) == "slower":
+            yield (device,), _together(device, size, drift.ratio)
+
+
+def _doubts(compared: Comparison) -> Iterator[tuple[tuple[str, ...], str]]:
+    for row in compared.moved:
+        if is_doubtful(row.verdict, row.speedup):
+            drift = compared.drifts[row.place.device, row.place.size]
+            yield _place(row), f"{_told(row)}; {_what_decides(row.speedup, drift.near, drift.far)}"
+    for (device, size), drift in compared.drifts.items():
+        if is_doubtful(compared.verdict_on(device, size), drift.ratio):
+            yield (device,), f"{_together(device, size, drift.ratio)}; measure head again, on the GPU of base"
+
+
+def _place(row: Change) -> tuple[str, ...]:
+    return row.place.variant, row.place.network, row.place.device
+
+
+def _told(row: Change) -> str:
+    place, ratio = row.place, units.ratio_and_interval(row.speedup)
+    where = f"{code(place.variant)} on {code(place.network)} ({place.device}), {units.count(place.size)} images"
+    times = f"{units.time(row.base.value)} before and {units.time(row.head.value)} now"
+    return f"{where}: {ratio} of its former speed, {times}"
+
+
+def _together(device: str, size: int, ratio: Estimate) -> str:
+    where = f"all unchanged variants on the {device}, {units.count(size)} images"
+    return f"{where}, moved together: {units.ratio_and_interval(ratio)}"
+
+
+def _what_decides(speedup: Estimate, near: float, far: float) -> str:
+    samples = statistics.samples_deciding(speedup, near, far)
+    if samples is None or samples > SAMPLES_MOST:
+        return (
+            f"at the limit of what runs of the same code differ by ({units.percent(far)}) more samples decide little: "
+            f"keep the old file under another name, have the new one's header say {code('builds_on: <that name>')}, "
+            f"and both are timed in turn"
+        )
+    return (
+        f"about {units.count(samples)} samples of each layer instead of {speedup.n} would decide it: a lower "
+        f"{code('relative_noise')}, a higher {code('max_samples')} and {code('budget_s')} for both runs"
+    )

@@ -1,0 +1,44 @@
+"""What the compiler made of each kernel, here, with or without a GPU."""
+
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import tables
+
+
+class Builds:
+    """Builds of the variants that the study compares; they need no GPU. table: those for a GPU."""
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return self._of("gpu")
+
+    @cached_property
+    def host(self) -> pd.DataFrame:
+        """Those of C++ for this machine's processor."""
+        return self._of("cpu")
+
+    def _of(self, device: str) -> pd.DataFrame:
+        frame = self._scope.local.table(tables.BUILDS)
+        return frame[frame.variant.isin([variant.name for variant in self._scope.wanted(device)])]
+
+    @cached_property
+    def failed(self) -> pd.DataFrame:
+        every = pd.concat([self.table, self.host])
+        return every[~every.ok]
+
+    def kernels(self, variant: str) -> pd.DataFrame:
+        """A variant's kernels as built for the architecture of the GPU cited."""
+        return self.table[(self.table.variant == variant) & (self.table.arch == self._scope.arch) & self.table.ok]
+
+    def resource(self, variant: str, name: str, kernel: str) -> Any | None:
+        """registers, shared_bytes, local_bytes or spill_bytes of a kernel there; None where it was not built."""
+        kernels = self.kernels(variant)
+        kernels = kernels[kernels.kernel == kernel]
+        return kernels[name].iloc[0] if len(kernels) else None

@@ -1,0 +1,108 @@
+"""Tests of the variants' results, in sum and one by one."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence.run_selection import Selection
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import tables
+from warpbook.runs.tables import PRECISION
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A variant's tests in sum: worst error over its tolerance, the most labels that differ, the first failure, and
+    why it supports nothing that was tested."""
+
+    tests: int
+    passed: int
+    worst_ratio: float
+    rel_l2_err: float
+    labels: int | None
+    failure: dict[str, Any] | None
+    unsupported: str
+
+
+def tally(tests: pd.DataFrame) -> Tally | None:
+    """Tests in sum; None where there are none."""
+    if tests.empty:
+        return None
+    # Column by column: rows of two dozen columns, a test each, take longest to be copied.
+    supported = tests.status != "unsupported"
+    labels = tests.mismatched_labels[supported & (tests.test == "labels")]
+    failed = tests[supported & ~tests.ok]
+    return Tally(
+        tests=int(supported.sum()),
+        passed=int(tests.ok[supported].sum()),
+        worst_ratio=tests.worst_ratio[supported].max(),
+        rel_l2_err=tests.rel_l2_err[supported].max(),
+        labels=int(labels.max()) if labels.notna().any() else None,
+        failure=tables.first_failure(failed.head(1).to_dict("records")),
+        unsupported="" if supported.any() else tests.reason.iloc[0],
+    )
+
+
+class Checks:
+    """Correctness of the variants, on their device and emulated on the CPU."""
+
+    def __init__(self, scope: Scope, selection: Selection):
+        self._scope, self._selection = scope, selection
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        frame = self._selection.rows(tables.CORRECTNESS)
+        # CPU variants are tested chunk by chunk, at sizes that a study need not name.
+        shown = (
+            frame["size"].isin(self._scope.sizes) | (frame.device == "cpu") | ~frame.layer.isin(self._network_layers)
+        )
+        return frame[shown]
+
+    @property
+    def _network_layers(self) -> list[str]:
+        """The network's layers, and the whole network as ""."""
+        return ["", *self._scope.layer_names]
+
+    @cached_property
+    def errors(self) -> pd.DataFrame:
+        """Errors over the length of sums and the range of inputs where the run holds them, each with its `ratio` to
+        that of `direct` on the same inputs."""
+        frame = self._selection.optional(PRECISION)
+        exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
+        return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
+
+    def of(self, variant: str) -> Tally | None:
+        """A variant's tests in sum; None where there are none."""
+        return tally(self.table[self.table.variant == variant])
+
+    def emulated(self, variant: str) -> Tally | None:
+        """The same of a GPU variant's source, run on the CPU of this machine; None where it was not."""
+        tests = self._scope.local.table(tables.CORRECTNESS)
+        emulated = (tests.network == self._scope.network.name) & (tests.device == "emulator")
+        return tally(tests[(tests.variant == variant) & emulated])
+
+    @property
+    def not_compared(self) -> list[tuple[Variant, Tally]]:
+        """GPU variants that the study does not compare but the run checked on its network, with their tests in sum."""
+        if self._scope.gpu_run is None:
+            return []
+        tests = self._scope.gpu_run.table(tables.CORRECTNESS)
+        tests = tests[(tests.network == self._scope.network.name) & (tests.device == "gpu")]
+        compared = [variant.name for variant in self._scope.wanted("gpu")]
+        rows = []
+        for name in dict.fromkeys(tests.variant):
+            variant = self._scope.plan.variants.get(name)
+            total = tally(tests[tests.variant == name])
+            if name not in compared and variant and not self._selection.stale(variant) and total:
+                rows.append((variant, total))
+        return rows
+
+    def rows(self, test: str, variant: str | None = None, size: int | None = None) -> pd.DataFrame:
+        """Tests of one kind on the network itself (ragged shapes left out), of one variant and size where named."""
+        frame = self.table[(self.table.test == test) & self.table.layer.isin(self._network_layers)]
+        if variant is not None:
+            frame = frame[frame.variant == variant]
+        return frame if size is None else frame[frame["size"] == size]

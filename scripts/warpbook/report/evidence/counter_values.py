@@ -1,0 +1,86 @@
+"""Hardware counters of the GPU's run."""
+
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from warpbook.kernels.variants import Variant
+from warpbook.problems.networks import ConvLayer
+from warpbook.profiling import counters
+from warpbook.profiling.counters import CountedCall, CounterChange
+from warpbook.report.evidence.ranking import Ranking
+from warpbook.report.evidence.run_selection import Selection
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import tables
+
+
+class Counters:
+    """Calls whose hardware counters were read, and what kept others from it."""
+
+    def __init__(self, scope: Scope, selection: Selection, ranking: Ranking):
+        self._scope, self._selection, self._ranking = scope, selection, ranking
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row for each reading, and for each layer that could not be counted."""
+        return self._selection.rows(tables.COUNTERS)
+
+    @property
+    def gpu(self) -> dict[str, Any]:
+        """The GPU that they were read on, as its run describes it."""
+        run = self._selection.run_with(tables.COUNTERS)
+        assert run is not None and run.gpu is not None  # which the counters are of
+        return run.gpu
+
+    @cached_property
+    def calls(self) -> dict[tuple[str, str], CountedCall]:
+        """Calls whose counters were read, by (variant, layer)."""
+        return counters.calls(self.table)
+
+    @cached_property
+    def counted(self) -> list[tuple[Variant, ConvLayer, CountedCall]]:
+        """The counted calls of variants with sound figures, variant by variant."""
+        return [
+            (variant, layer, self.calls[variant.name, layer.name])
+            for variant in self._ranking.measured("gpu")
+            for layer in self._scope.layers
+            if (variant.name, layer.name) in self.calls
+        ]
+
+    def failed(self, variants: tuple[str, ...] | None = None) -> pd.DataFrame:
+        """Rows of what could not be counted, of some variants where they are named."""
+        frame = self.table[self.table.status != "ok"]
+        return frame if variants is None else frame[frame.variant.isin(variants)]
+
+    def stale(self, variant: str) -> str:
+        """Why readings of a variant in an older run, which counters are taken from, are not shown; empty for one of
+        another reason."""
+        older = self._selection.borrowed.get(tables.COUNTERS)
+        known = self._scope.plan.variants.get(variant)
+        reason = self._selection.stale(known, older) if older and known else ""
+        return f"counters are of the older run {older.run_id}, but {reason}" if older and reason else ""
+
+    @property
+    def uncounted(self) -> dict[str, list[str]]:
+        """What kept counters from being read: {reason: the calls that it kept from it}."""
+        failed = self.failed()
+        places = failed.variant + " on " + failed.layer
+        return {str(reason): sorted(group) for reason, group in places.groupby(failed.reason)}
+
+    @property
+    def unread(self) -> list[str]:
+        """Counters that were asked for, and of which the profiler gave no reading at all."""
+        asked = self.table[self.table.status == "ok"]
+        return sorted(str(metric) for metric, values in asked.groupby("metric").value if values.isna().all())
+
+    def watched(self, variant: Variant) -> list[CounterChange]:
+        """The counter that a variant's header names, on each layer before and after; none where it was not read."""
+        metric, changes = counters.metric_of(variant.header.check), []
+        for layer in self._scope.layer_names:
+            before, after = (self.calls.get((name, layer)) for name in (variant.header.builds_on, variant.name))
+            if metric and before and after and before.images == after.images:
+                old, new = before.value(metric), after.value(metric)
+                if old is not None and new is not None:
+                    changes.append(counters.counter_change(variant.header.check, layer, old, new))
+        return changes

@@ -1,0 +1,167 @@
+"""What keeps variants and implementations of whole networks, or some of their times, out of the figures."""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from warpbook.kernels import whole_networks
+from warpbook.kernels.variants import Variant
+from warpbook.kernels.whole_networks import Implementation
+from warpbook.report.evidence.build_results import Builds
+from warpbook.report.evidence.check_results import Checks
+from warpbook.report.evidence.network_times import NetworkTimes
+from warpbook.report.evidence.run_selection import Selection
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import tables
+from warpbook.runs.run_parts import WHOLE
+
+PROGRAM = "program"
+"""The kind of time that whole programs have."""
+
+_NUMBER = re.compile(r"\d+")
+
+
+class _Lack(NamedTuple):
+    """What has no figure on one layer (empty for all) at one size (None for all). kinds: of time; empty for all.
+    reasons: alike but for numbers."""
+
+    layer: str
+    size: int | None
+    kinds: tuple[str, ...]
+    status: str
+    reasons: tuple[str, ...]
+
+
+class Problems:
+    """What is without a figure, or without some, and why."""
+
+    def __init__(self, scope: Scope, selection: Selection, builds: Builds, checks: Checks, networks: NetworkTimes):
+        self._scope, self._selection, self._builds, self._checks = scope, selection, builds, checks
+        self._networks = networks
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row for each problem: variant, device, layers, sizes and kinds of time (each empty where all are lacking),
+        status, reason. An implementation of a whole network is named with WHOLE before it."""
+        rows = [
+            {"variant": variant.name, "device": device, **problem}
+            for device in ("gpu", "cpu")
+            for variant in self._scope.wanted(device)
+            for problem in self._grouped(self._of_variant(variant))
+        ]
+        rows += [
+            {"variant": f"{WHOLE}{one.name}", "device": "gpu", **problem}
+            for one in whole_networks.discover().values()
+            for problem in self._grouped(self._of_network(one))
+        ]
+        return pd.DataFrame(rows, columns=["variant", "device", "layers", "sizes", "kinds", "status", "reason"])
+
+    @property
+    def of_variants(self) -> pd.DataFrame:
+        """The rows of variants alone."""
+        return self.table[~self.table.variant.str.startswith(WHOLE)]
+
+    @property
+    def of_networks(self) -> pd.DataFrame:
+        """The rows of implementations of whole networks alone."""
+        return self.table[self.table.variant.str.startswith(WHOLE)]
+
+    def of(self, variant: str) -> pd.DataFrame:
+        """A variant's rows."""
+        return self.table[self.table.variant == variant]
+
+    def _grouped(self, lacks: Iterable[_Lack]) -> Iterator[dict[str, Any]]:
+        """A row for all layers and sizes that lack the same times for the same reason, other numbers in it apart."""
+        alike: dict[tuple[str, str], list[_Lack]] = {}
+        for lack in lacks:
+            alike.setdefault((lack.status, _NUMBER.sub("", lack.reasons[0])), []).append(lack)
+        for of_reason in alike.values():
+            sizes: dict[tuple[str, tuple[str, ...]], list[int | None]] = {}
+            for lack in of_reason:
+                sizes.setdefault((lack.layer, lack.kinds), []).append(lack.size)
+            layers: dict[tuple[tuple[int | None, ...], tuple[str, ...]], list[str]] = {}
+            for (layer, kinds), at in sizes.items():
+                layers.setdefault((tuple(at), kinds), []).append(layer)
+            first, *others = dict.fromkeys(reason for lack in of_reason for reason in lack.reasons)
+            for (where, kinds), on in layers.items():
+                yield {
+                    "layers": () if "" in on or set(on) >= set(self._scope.layer_names) else tuple(on),
+                    "sizes": () if None in where or set(where) >= set(self._scope.sizes) else where,
+                    "kinds": kinds,
+                    "status": of_reason[0].status,
+                    "reason": f"{first}; likewise, with other numbers, elsewhere" if others else first,
+                }
+
+    def _of_variant(self, variant: Variant) -> Iterator[_Lack]:
+        if problem := self._of_the_whole(variant):
+            status, reason = problem
+            yield _Lack("", None, (), status, (reason,))
+            return
+        told: set[str] = set()
+        series = self._selection.summaries[self._selection.summaries.variant == variant.name]
+        for layer, size in product(self._scope.layer_names, self._scope.sizes):
+            there = series[(series.layer == layer) & (series["size"] == size)]
+            if there.empty:
+                yield _Lack(layer, size, (), "not_measured", (self._held_by(variant.device),))
+            for lack in _lacks(layer, size, there):
+                told |= {*lack.reasons}
+                yield lack
+        programs = self._selection.at_sizes(tables.PROGRAMS)
+        failed = programs[(programs.variant == variant.name) & (programs.status != "ok")]
+        for row in failed.drop_duplicates(["size", "reason"]).to_dict("records"):
+            if row["reason"] not in told:
+                yield _Lack("", row["size"], (PROGRAM,), row["status"], (row["reason"],))
+
+    def _of_network(self, one: Implementation) -> Iterator[_Lack]:
+        if reason := self._networks.left_out.get(one.name):
+            yield _Lack("", None, (), "stale" if self._networks.stale(one) else "not_measured", (reason,))
+        elif one in self._networks.recorded:
+            for size in self._scope.sizes:
+                there = self._networks.outcomes(one.name, size)
+                if there.empty:
+                    yield _Lack("", size, (), "not_measured", (self._held_by("gpu"),))
+                yield from _lacks("", size, there)
+
+    def _held_by(self, device: str) -> str:
+        run = self._scope.run_of(device)
+        assert run is not None  # else nothing of a variant is there
+        return f"the run {run.run_id} holds no figure of it"
+
+    def _of_the_whole(self, variant: Variant) -> tuple[str, str] | None:
+        """(status, reason) where nothing of a variant can be shown."""
+        if variant.problem:
+            return "compile_failed", variant.problem
+        failed = self._builds.failed
+        failed = failed[failed.variant == variant.name]
+        if len(failed):
+            words = failed.log.iloc[0].splitlines() or ["the compiler said nothing"]
+            return "compile_failed", f"for {', '.join(failed.arch)}: {words[0]}"
+        emulated = self._checks.emulated(variant.name)
+        if emulated and emulated.failure:
+            return emulated.failure["status"], f"on the CPU emulator: {emulated.failure['reason']}"
+        run = self._scope.run_of(variant.device)
+        if run is None:
+            return "not_measured", self._scope.source.why
+        if reason := self._selection.stale(variant):
+            return "stale", f"recorded in {run.run_id}, but {reason}"
+        if variant.name not in set(self._selection.summaries.variant):
+            return "not_measured", self._held_by(variant.device)
+        return None
+
+
+def _lacks(layer: str, size: int, there: pd.DataFrame) -> Iterator[_Lack]:
+    """What failed of the series of one layer at one size: rows with state, kind, status and reason."""
+    failed = there[there.status != "ok"]
+    alike = failed.reason.astype(str).str.replace(_NUMBER, "", regex=True)
+    for (status, _), rows in failed.groupby([failed.status.astype(str), alike], sort=False):
+        kinds: list[str] = []
+        for kind, of_kind in rows.groupby(rows.kind.astype(str), sort=False):
+            every = len(of_kind) == (there.kind == kind).sum()
+            kinds += [kind] if every else [f"{state} {kind}" for state in of_kind.state]
+        yield _Lack(
+            layer, size, () if len(rows) == len(there) else tuple(kinds), str(status), tuple(rows.reason.unique())
+        )

@@ -1,0 +1,227 @@
+"""What profilers saw of the inference programs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from warpbook.machine import available_profilers
+from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.run_selection import Selection
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import tables
+
+GPU_KINDS = ("kernel", "memcpy_htod", "memcpy_dtoh", "memcpy_dtod", "memcpy_other", "memset")
+API_KINDS = ("api_runtime", "api_driver")
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """One line of a profile, as nvprof has it: times in ns; what an imported profile has lost is None."""
+
+    name: str
+    share: float
+    total_ns: int
+    calls: int | None
+    avg_ns: float | None
+    min_ns: float | None
+    max_ns: float | None
+
+
+@dataclass(frozen=True)
+class KernelLaunches:
+    """Launches of one kernel of a profiled program in one shape.
+
+    Static shared memory is the compiler's figure and known for our kernels alone; the rest was asked for at launch.
+    """
+
+    name: str
+    grid: str
+    block: str
+    calls: int
+    total_ns: int
+    registers: Any  # pandas.NA where the profiler does not say
+    static_bytes: int | None
+    dynamic_bytes: int | None
+    shared_bytes: Any
+
+
+class Profiles:
+    """Traces of programs: events, and their sums."""
+
+    def __init__(self, scope: Scope, selection: Selection):
+        self._scope, self._selection = scope, selection
+
+    @cached_property
+    def _watched(self) -> pd.DataFrame:
+        return self._selection.at_sizes(tables.PROFILES)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Programs that profilers watched, or should have, with the network's first weights."""
+        return self._watched[self._watched.weights == ""]
+
+    @cached_property
+    def by_weights(self) -> dict[str, dict[tuple[str, str, int], pd.DataFrame]]:
+        """Events by (tool, variant, size) by weight set."""
+        held: dict[str, dict[tuple[str, str, int], pd.DataFrame]] = {"": {}}
+        programs: Iterable[Any] = self._selection.at_sizes(tables.ACTIVITIES).groupby(
+            ["weights", "tool", "variant", "size"], sort=False
+        )
+        for (weights, tool, variant, size), events in programs:
+            held.setdefault(weights, {})[tool, variant, size] = events
+        return held
+
+    @cached_property
+    def traced(self) -> dict[tuple[str, str, int], pd.DataFrame]:
+        """What each profiler saw of each program with the network's first weights, by (tool, variant, size), in order
+        of start."""
+        return self.by_weights[""]
+
+    @cached_property
+    def _nothing(self) -> pd.DataFrame:
+        return tables.ACTIVITIES.empty()
+
+    @cached_property
+    def tracer(self) -> str:
+        """The profiler whose traces the tables and timelines show; empty where there is none."""
+        tools = {tool for tool, _, _ in self.traced}
+        return next((tool for tool in available_profilers.TRACERS if tool in tools), "")
+
+    def events(self, variant: str, size: int, tool: str | None = None, weights: str = "") -> pd.DataFrame:
+        """Events of one program, as `tracer` saw them unless another is named; none where it did not.
+
+        weights: a weight set besides the network's first.
+        """
+        traced = self.by_weights.get(weights, {}) if weights else self.traced
+        return traced.get((tool or self.tracer, variant, size), self._nothing)
+
+    @remembered
+    def within_layer(self, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
+        """`within_layer` of one program."""
+        return within_layer(self.events(variant, size, tool), layer, variant)
+
+    @remembered
+    def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:
+        """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
+        return self.summed(self.events(variant, size, weights=weights), kinds)
+
+    @staticmethod
+    def summed(frame: pd.DataFrame, kinds: tuple[str, ...]) -> list[ProfileRow]:
+        """The same of any events."""
+        events = frame[frame.kind.isin(kinds)]
+        if events.empty:
+            return []
+        spans = (events.end_ns - events.start_ns).groupby(events.name)
+        table = spans.agg(["sum", "count", "mean", "min", "max"]).sort_values("sum", ascending=False)
+        whole = table["sum"].sum()
+        return [
+            ProfileRow(
+                name=str(name),
+                share=row["sum"] / whole,
+                total_ns=int(row["sum"]),
+                calls=int(row["count"]),
+                avg_ns=row["mean"],
+                min_ns=int(row["min"]),
+                max_ns=int(row["max"]),
+            )
+            for name, row in table.iterrows()
+        ]
+
+    @cached_property
+    def kernel_names(self) -> list[str]:
+        """The kernels of all our programs, in the order of the variants and of first launch."""
+        ours = [variant.name for variant in self._scope.wanted("gpu") if not variant.header.peer]
+        frames = (self.events(variant, size) for variant in ours for size in self._scope.sizes)
+        return list(dict.fromkeys(name for frame in frames for name in frame[frame.kind == "kernel"].name.unique()))
+
+    def problem(self, variant: str, size: int, weights: str = "") -> str:
+        """Why there is no profile of a program; empty when there is one."""
+        if not self.events(variant, size, weights=weights).empty:
+            return ""
+        asked = self._watched[(self._watched.variant == variant) & (self._watched["size"] == size)]
+        asked = asked[asked.weights == weights]
+        if asked.empty:
+            with_them = f" with the weights {weights}" if weights else ""
+            return f"it was not profiled{with_them} in the run that the figures come from"
+        return str(asked.reason.iloc[0])
+
+    @remembered
+    def launches(self, variant: str, size: int) -> list[KernelLaunches]:
+        """The kernels of a profiled program, one for each kernel and launch shape, in order of first launch."""
+        return self.launched(self.events(variant, size), self._static_bytes(variant))
+
+    @staticmethod
+    def launched(frame: pd.DataFrame, static: "pd.Series[Any] | dict[str, int]") -> list[KernelLaunches]:
+        """The same of any events, with the static shared memory of the kernels that are known."""
+        events = frame[frame.kind == "kernel"]
+        rows = []
+        shapes: Iterable[Any] = events.groupby(["name", "grid", "block"], sort=False)
+        for (name, grid, block), group in shapes:
+            total = group.shared_bytes.iloc[0]
+            compiled = int(static[name]) if name in static else None
+            rows.append(
+                KernelLaunches(
+                    name=name,
+                    grid=grid,
+                    block=block,
+                    calls=len(group),
+                    total_ns=int((group.end_ns - group.start_ns).sum()),
+                    registers=group.registers.iloc[0],
+                    static_bytes=compiled,
+                    dynamic_bytes=int(total) - compiled if compiled is not None and pd.notna(total) else None,
+                    shared_bytes=total,
+                )
+            )
+        return rows
+
+    def main_kernel(self, variant: str, among: set[str]) -> str:
+        """Which of some kernels took most of the program at the largest size that was traced; empty where none did."""
+        for size in reversed(self._scope.sizes):
+            launches = self.launches(variant, size)
+            if launches:
+                traced = [launch for launch in launches if launch.name in among]
+                return max(traced, key=lambda launch: launch.total_ns).name if traced else ""
+        return ""
+
+    @remembered
+    def _static_bytes(self, variant: str) -> "pd.Series[Any]":
+        """Static shared memory by kernel, as built for the GPU's run."""
+        run = self._scope.gpu_run
+        builds = run.table(tables.BUILDS) if run else tables.BUILDS.empty()
+        arch = run.gpu["arch"] if run and run.gpu else ""
+        return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
+
+
+def within_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
+    """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
+    of start; nothing without one."""
+    kinds: Any = events.kind.to_numpy()
+    starts = events.start_ns.to_numpy()
+    held = np.flatnonzero(kinds == "range")
+    ranges = held[events.name.to_numpy()[held] == f"{layer} {variant}"][:1]
+    if not len(ranges):
+        return events.iloc[:0]
+    began, ended = starts[ranges[0]], events.end_ns.iloc[ranges[0]]
+    calls = np.flatnonzero((began <= starts) & (starts <= ended))
+    calls = calls[np.isin(kinds[calls], API_KINDS)]
+    numbers = events.correlation.to_numpy("int64", na_value=-1)
+    work = np.flatnonzero(np.isin(numbers, numbers[calls]))
+    work = work[np.isin(kinds[work], GPU_KINDS)]
+    places = np.concatenate([ranges, calls, work])
+    within: pd.DataFrame = events.take(places)
+    return within.sort_values("start_ns")
+
+
+def most_of(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:
+    """The first rows that together exceed a share of the whole."""
+    taken, covered = [], 0.0
+    for row in rows:
+        taken.append(row)
+        covered += row.share
+        if covered > share:
+            break
+    return taken

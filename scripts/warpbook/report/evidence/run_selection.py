@@ -1,0 +1,161 @@
+"""Which recorded figures may be shown: those that are still about the sources, options, shapes and policy of today."""
+
+from functools import cached_property
+
+import pandas as pd
+
+from warpbook.harness import building, timing
+from warpbook.kernels import whole_networks
+from warpbook.kernels.variants import Variant
+from warpbook.kernels.whole_networks import Implementation
+from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import catalog, tables
+from warpbook.runs.catalog import Run
+from warpbook.runs.run_parts import WHOLE
+from warpbook.runs.schema import Table
+from warpbook.runs.tables import PRECISION
+
+BORROWED = {
+    tables.COUNTERS: "hardware counters",
+    tables.SANITIZER: "errors that compute-sanitizer counts",
+    tables.ATTACKS: "kernels that cheat",
+    tables.SWEEP: "swept parameters",
+    PRECISION: "errors over the length of sums",
+}
+"""What is in each table that a run holds only where it was asked to and that may be an older run's: times that are held
+against the study's are in none."""
+
+
+class Selection:
+    """Rows of the runs cited that a report may draw on."""
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    def run_with(self, table: Table) -> Run | None:
+        """The run that a table's GPU figures come from: the study's own. Where that holds nothing of one of BORROWED,
+        the newest older archived one that does, on the same GPU model and of sources that are still those of today.
+
+        Files of a submission are told by what was measured on the machine that makes their report.
+        """
+        own = self._scope.gpu_run
+        if own is None or table not in BORROWED or self._scope.study.course or len(self._held(own, table)):
+            return own
+        return self._older_with(table) or own
+
+    @remembered
+    def _older_with(self, table: Table) -> Run | None:
+        return next((run for run in self._older if self._holds_sound(run, table)), None)
+
+    @cached_property
+    def _older(self) -> list[Run]:
+        assert self._scope.gpu_run is not None  # than which they are older
+        return catalog.of_its_model_before(self._scope.gpu_run, self._scope.network.name)
+
+    def _held(self, run: Run, table: Table) -> pd.DataFrame:
+        """Rows of a table that a report of the study may show: of its own network, or of all where it shows all."""
+        frame = run.table(table)
+        return frame[frame.network == self._scope.network.name] if table is tables.COUNTERS else frame
+
+    def _holds_sound(self, run: Run, table: Table) -> bool:
+        held = self._held(run, table)
+        if "variant" in held:
+            held = held[held.variant.isin([*self.usable("gpu", run), *self.implementations(run)])]
+        return not held.empty
+
+    @cached_property
+    def borrowed(self) -> dict[Table, Run]:
+        """The tables whose rows come from another run than the study's other GPU figures, each with that run."""
+        found = {table: self.run_with(table) for table in BORROWED}
+        return {table: run for table, run in found.items() if run and run is not self._scope.gpu_run}
+
+    def stale(self, variant: Variant, run: Run | None = None) -> str:
+        """Why figures of a variant recorded in a run, that of its device's times where none is named, are no longer
+        about what stands here; empty when they are, or there are none."""
+        run, network = run or self._scope.run_of(variant.device), self._scope.network
+        if run is None or variant.name not in run.record["variants"] or network.name not in run.record["networks"]:
+            return ""
+        recorded = run.record["variants"][variant.name]["source_sha256"]
+        if reason := self.outdated(run, variant.device, recorded, variant.source_sha256):
+            return reason
+        builds = run.table(tables.BUILDS)
+        for name, arch, options in zip(builds.variant, builds.arch, builds.options, strict=True):
+            if name == variant.name and options != building.options_of(variant, arch):
+                return f"the compile options differ: it was built with `{options}`"
+        return ""
+
+    def outdated(self, run: Run, device: str, recorded_sha256: str, source_sha256: str) -> str:
+        """Why what a run recorded of a source is not what would be measured here; empty when it is."""
+        record, policy, network = run.record, run.record["measuring"], self._scope.network
+        if recorded_sha256 != source_sha256:
+            return "its sources changed after it was measured"
+        if record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
+            return "the network's shapes changed after it was measured"
+        now = self._scope.config.measuring.model_dump(mode="json")
+        for key in ("relative_noise", device):
+            if policy[key] != now[key]:
+                return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
+        if record["protocol"] != timing.PROTOCOL:
+            return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
+        return ""
+
+    def stale_network(self, one: Implementation, run: Run) -> str:
+        """The same of figures of an implementation of the study's whole network."""
+        checks = run.table(tables.NETWORK_CHECKS)
+        recorded = {*checks.source_sha256[(checks.network == self._scope.network.name) & (checks.variant == one.name)]}
+        if not recorded:
+            return ""
+        another = next(iter(recorded - {one.source_sha256}), one.source_sha256)
+        return self.outdated(run, "gpu", another, one.source_sha256)
+
+    def implementations(self, run: Run) -> list[str]:
+        """Names of the implementations of whole networks that a run checked on the study's, and whose figures there are
+        not stale."""
+        checks = run.table(tables.NETWORK_CHECKS)
+        names = {*checks.variant[checks.network == self._scope.network.name]}
+        found = whole_networks.discover().values()
+        return [one.name for one in found if one.name in names and not self.stale_network(one, run)]
+
+    def usable(self, device: str, run: Run | None = None) -> list[str]:
+        """Names of the variants that the study compares on a device and whose figures, those in `run` where one is
+        named, are not stale."""
+        return [variant.name for variant in self._scope.wanted(device) if not self.stale(variant, run)]
+
+    def rows(self, table: Table) -> pd.DataFrame:
+        """Rows of the study's network and variants, each from its device's run, stale ones left out."""
+        frames = []
+        for device in ("cpu", "gpu"):
+            run = self._scope.local if device == "cpu" else self.run_with(table)
+            if run is None:
+                continue
+            frame = run.table(table)
+            frame = frame[frame.network == self._scope.network.name]
+            if "device" in frame:
+                frame = frame[frame.device == device]
+            elif device == "cpu":
+                continue  # only GPU programs are profiled
+            frames.append(frame[frame.variant.isin(self.usable(device, run))].assign(run_id=run.run_id))
+        return pd.concat(frames, ignore_index=True) if frames else table.empty().assign(run_id="")
+
+    def at_sizes(self, table: Table) -> pd.DataFrame:
+        """The same at the study's sizes."""
+        frame = self.rows(table)
+        return frame[frame["size"].isin(self._scope.sizes)]
+
+    def optional(self, table: Table) -> pd.DataFrame:
+        """A table that a run on a GPU holds only where it was asked for, over all its networks, stale rows left out.
+
+        An implementation of a whole network is named there with WHOLE before it.
+        """
+        run = self.run_with(table)
+        frame = run.table(table) if run else table.empty()
+        if run is None or "variant" not in frame:
+            return frame
+        whole = [f"{WHOLE}{name}" for name in self.implementations(run)]
+        return frame[frame.variant.isin([*self.usable("gpu", run), *whole])]
+
+    @cached_property
+    def summaries(self) -> pd.DataFrame:
+        """A row for each series of samples, those that failed too."""
+        return self.at_sizes(tables.OP_TIMES)

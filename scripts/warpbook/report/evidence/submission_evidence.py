@@ -1,0 +1,208 @@
+"""What the figures and tests say of a submission's files, one by one."""
+
+import re
+from dataclasses import dataclass
+
+import pandas as pd
+
+from warpbook.common.files import PROJECT
+from warpbook.config.course_term import Optimization, Term, line_of
+from warpbook.config.settings import Submission
+from warpbook.course import program_output
+from warpbook.course.program_output import Printed
+from warpbook.course.submissions import BASELINES, NAMES, WRITTEN
+from warpbook.kernels import lower_bounds, sources
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence.build_results import Builds
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import tables
+
+VERDICTS = {
+    "right": "right",
+    "missing": "no file",
+    "refused": "not taken",
+    "compile_failed": "does not compile",
+    "launch_failed": "fails",
+    "wrong_result": "wrong",
+    "timed_out": "does not end",
+    "unsupported": "not judged",
+}
+"""Verdicts by the status of the first test that failed."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One file of a submission. status: a key of VERDICTS; words: why it is not right; note: what it assumes;
+    place: file and line of the fault, where it has one; tests: how many it passed, and `where`; sizes: images of each,
+    the most first."""
+
+    name: str
+    file: str
+    status: str
+    words: str = ""
+    note: str = ""
+    place: str = ""
+    tests: int = 0
+    where: str = ""
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        return self.status == "right"
+
+    @property
+    def verdict(self) -> str:
+        return VERDICTS[self.status]
+
+    @property
+    def builds(self) -> str:
+        """yes, no, or empty where that was not tried."""
+        if self.status in ("missing", "refused", "unsupported"):
+            return ""
+        return "no" if self.status == "compile_failed" else "yes"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A word that an optimization's code ought to hold, and the line that does; 0 where none."""
+
+    word: str
+    line: int
+
+
+class Submitted:
+    """A submission's files against what its term asks."""
+
+    def __init__(self, scope: Scope, builds: Builds):
+        self._scope, self._builds = scope, builds
+
+    @property
+    def of(self) -> Submission:
+        submission = self._scope.config.submission
+        assert submission is not None  # or nobody asks
+        return submission
+
+    @property
+    def term(self) -> Term:
+        assert self._scope.study.course is not None
+        return self._scope.study.course
+
+    @property
+    def claimed(self) -> dict[str, Optimization]:
+        """Optimizations of the term that the submission has a file or a folder for."""
+        here = {*self.of.files, *self.of.refused}
+        return {name: one for name, one in self.term.optimizations.items() if name in here}
+
+    def variant(self, name: str) -> Variant | None:
+        return self._scope.plan.variants.get(name)
+
+    def baseline(self, name: str) -> Variant | None:
+        """The variant that one is compared with; None where the submission does not hold it."""
+        mine = self.variant(name)
+        return self.variant(mine.header.builds_on) if mine and mine.header.builds_on else None
+
+    def is_baseline(self, name: str) -> bool:
+        """Whether the code of one is that of its baseline, comments and layout aside."""
+        mine, over = self.variant(name), self.baseline(name)
+        return bool(mine and over and _bare(mine.code) == _bare(over.code))
+
+    def shown(self, name: str) -> list[Shown]:
+        """The words that an optimization's code ought to hold."""
+        mine = self.variant(name)
+        wanted = self.term.optimizations[name].shows
+        return [Shown(word, line_of(word, mine.code)) for word in wanted] if mine else []
+
+    def worth(self, name: str) -> int:
+        """Points of an optimization for the code that is there; 0 where there is none."""
+        mine = self.variant(name)
+        return self.term.optimizations[name].worth(mine.code) if mine else 0
+
+    def printed(self, name: str) -> list[Printed]:
+        """What the course's program printed of a file, by the submission's own output; nothing here vouches for it."""
+        path = PROJECT / WRITTEN / f"{name}.out"
+        if name not in self.of.outputs:
+            return []
+        return program_output.runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
+
+    def elsewhere(self, run: Printed) -> bool:
+        """Whether a run's op times cannot hold the work: one is less than its layer's bytes need on the term's GPU."""
+        gpu = self.term.gpu
+        kept = int(gpu.l2_mib * 2**20)
+        least = (
+            lower_bounds.lower_bound_ms(layer, run.batch, gpu.gb_per_s, None, kept) for layer in self._scope.layers
+        )
+        return any(op < bound for op, bound in zip(run.op_ms, least, strict=True))
+
+    def judged(self, name: str) -> Judged:
+        """The verdict on one file."""
+        file = self.of.files.get(name, "")
+        if reason := self.of.refused.get(name):
+            return Judged(name, file, "refused", reason)
+        variant = self.variant(name)
+        if variant is None:
+            return Judged(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}")
+        if reason := self._unreadable(variant):
+            return self._failed(name, "compile_failed", reason)
+        failed = self._builds.failed
+        failed = failed[failed.variant == name]
+        if len(failed):
+            return self._failed(name, "compile_failed", _first_error(str(failed.log.iloc[0])))
+        return self._tested(name)
+
+    def _tested(self, name: str) -> Judged:
+        tests = self._tests(name)
+        rows = tests.to_dict("records")
+        if failure := tables.first_failure(rows):
+            return self._failed(name, failure["status"], failure["reason"])
+        unsupported = tests[tests.status == "unsupported"]
+        note = self._in_its_words(name, str(unsupported.reason.iloc[0])) if len(unsupported) else ""
+        passed = int(tests.ok.sum())
+        if not passed:
+            return self._failed(name, "unsupported", note or "it was not tested; the log says why")
+        devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
+        where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
+        sizes = tuple(sorted(set(tests[tests.ok]["size"]), reverse=True))
+        return Judged(name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes)
+
+    def _tests(self, name: str) -> pd.DataFrame:
+        """Tests of a variant on every device that it ran on."""
+        tests = self._scope.local.table(tables.CORRECTNESS)
+        return tests[(tests.variant == name) & (tests.network == self._scope.network.name)]
+
+    def _failed(self, name: str, status: str, reason: str) -> Judged:
+        words = self._in_its_words(name, reason)
+        return Judged(name, self.of.files[name], status, words, place=self._place(words))
+
+    def _in_its_words(self, name: str, reason: str) -> str:
+        """A reason with the file called as the submission calls it."""
+        said = re.sub(rf"^{name}(: | does not compile for [\w ]+: )", "", reason)
+        said = re.sub(r"\.cu\((\d+)\): ", r".cu:\1: ", said)  # as nvcc names a place
+        return re.sub(rf"\b{name}\.(cu|yaml)\b", lambda _: self.of.files[name], said)
+
+    @staticmethod
+    def _place(words: str) -> str:
+        """The first file and line that words name; "line 40" of a file that they do not name."""
+        found = re.search(r"[\w./-]+\.cu(?::|, line )\d+|\bline \d+", words)
+        return found[0] if found else ""
+
+    @staticmethod
+    def _unreadable(variant: Variant) -> str:
+        """Why a file is none of the course's; empty where it is."""
+        assert variant.cuda_source is not None  # a submission has no others
+        if (reason := sources.read_cuda(variant.cuda_source).problem) or (variant.course and variant.problem):
+            return reason or variant.problem
+        if variant.course:
+            return ""
+        kernels = sources.kernels(variant.code)
+        held = f"; it holds the kernels {', '.join(kernels)}" if kernels else ""
+        return f"{variant.name}.cu defines no GPUInterface::conv_forward_gpu{held}"
+
+
+def _bare(code: str) -> list[str]:
+    return sources.without_comments(code).split()
+
+
+def _first_error(log: str) -> str:
+    """The first line of a compiler's log that is an error; its first line where none is."""
+    lines = log.splitlines() or ["the compiler said nothing"]
+    return next((line for line in lines if "error" in line), lines[0])

@@ -1,0 +1,212 @@
+"""Times and speedups from the samples of the runs cited."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from warpbook.common import statistics, units
+from warpbook.common.statistics import Estimate
+from warpbook.kernels import lower_bounds
+from warpbook.problems.networks import ConvLayer
+from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.drift import Drift, Key
+from warpbook.report.evidence.run_selection import Selection
+from warpbook.report.evidence.scope import Scope
+from warpbook.runs import summaries, tables
+
+STATE = {"gpu": "cold", "cpu": "hot"}
+"""The state that figures are quoted in: a GPU call finds its data in memory, not in the cache; a CPU call repeats."""
+
+Series = np.ndarray
+
+
+WIDEST = 1.5
+"""The most that an interval's upper end may be of its lower one where a ratio is settled."""
+FEWEST = 3
+"""The fewest samples that a settled ratio rests on."""
+UNSETTLED = "not settled"
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Time of one variant over another's, how it was had, and what it allows to say.
+
+    Of two that were not timed in turn the interval holds how far they may differ for that.
+    """
+
+    ratio: Estimate
+    paired: bool
+    verdict: str
+
+    @property
+    def settled(self) -> bool:
+        """Whether the interval, any drift between jobs within it, is narrow enough and of enough samples for one
+        number to be quoted."""
+        return self.ratio.n >= FEWEST and self.ratio.high <= WIDEST * self.ratio.low  # of no interval, neither compares
+
+    @property
+    def marked(self) -> str:
+        """It in plain text with what is to be known of it: 21.2×† [13.8, 33.0] n 4 (not settled)."""
+        told = f"{units.ratio_and_interval(self.ratio, '' if self.paired else '†')} {units.sample_size([self.ratio])}"
+        return told if self.settled else f"{told} ({UNSETTLED})"
+
+
+class Times:
+    """Medians, sums, ratios and the hardware's bounds, of the study's layers at its sizes."""
+
+    def __init__(self, scope: Scope, selection: Selection):
+        self._scope, self._selection = scope, selection
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        return self._selection.at_sizes(tables.SAMPLES)
+
+    @cached_property
+    def _by_series(self) -> dict[Key, Series]:
+        """Times by (job, variant, layer, size, state, kind), NaN where no figure, so that pairs stay in step."""
+        return summaries.by_series(self.samples, ["job", "variant", "layer", "size", "state", "kind"])
+
+    @cached_property
+    def drift(self) -> Drift:
+        """How far baselines differ between jobs."""
+        return Drift(self._scope, self._by_series, STATE, several_gpus=self.gpus > 1)
+
+    @cached_property
+    def gpus(self) -> int:
+        """How many GPUs the GPU's times were taken on, all of one model; 0 or 1 where nobody noted which."""
+        samples = self.samples
+        own = samples[(samples.device == "gpu") & (samples.job == samples.variant)]
+        return int(own.measured_on.nunique())
+
+    @cached_property
+    def refused_samples(self) -> int:
+        """Samples that were sound in the run and are no figure here: kernel times of more than twice the call's own."""
+        return summaries.refused_count(self.samples)
+
+    def _state_of(self, variant: str) -> str:
+        """The state that a variant's figures are quoted in: cold or hot."""
+        return STATE[self._scope.plan.variants[variant].device]
+
+    def _series(self, variant: str, layer: str, size: int, kind: str, state: str, job: str = "") -> Series:
+        return self._by_series.get((job or variant, variant, layer, size, state, kind), np.empty(0))
+
+    def _sound(self, variant: str, layer: str, size: int, kind: str) -> Series:
+        """Times in the state that figures are quoted in, throttled ones left out."""
+        return _finite(self._series(variant, layer, size, kind, self._state_of(variant)))
+
+    def _sound_layers(self, variant: str, size: int, kind: str) -> list[Series] | None:
+        """A series for each layer; None where one has no sound figure."""
+        series = [self._sound(variant, layer, size, kind) for layer in self._scope.layer_names]
+        return series if all(map(len, series)) else None
+
+    @remembered
+    def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
+        """Median time in ms of one layer, with its interval; None where there is no sound figure."""
+        times = _finite(self._series(variant, layer, size, kind, state or self._state_of(variant)))
+        return statistics.median(times) if len(times) else None
+
+    @remembered
+    def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
+        """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
+        if len(self._scope.layers) == 1:
+            return self.op(variant, self._scope.layers[0].name, size, kind)
+        series = self._sound_layers(variant, size, kind)
+        return statistics.sum_of_medians(series) if series else None
+
+    def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[Series, Series] | None:
+        """(`over`'s times, variant's times) of the same rounds of one's job, whose baseline is the other; None where
+        there are none."""
+        state = self._state_of(variant)
+        for job in (variant, over):
+            mine, theirs = (self._series(name, layer, size, kind, state, job=job) for name in (variant, over))
+            sound = ~np.isnan(mine) & ~np.isnan(theirs) if len(mine) == len(theirs) else np.empty(0)
+            if sound.any():
+                return theirs[sound], mine[sound]
+        return None
+
+    def _baseline(self, variant: str) -> str:
+        return self._scope.plan.variants[variant].header.builds_on
+
+    def before(self, variant: str, layer: str, size: int) -> Estimate | None:
+        """Op time of what a variant builds on, from the samples taken in turn with it; its own where there are none."""
+        over = self._baseline(variant)
+        pairs = self._pairs(variant, over, layer, size, "op")
+        return statistics.median(pairs[0]) if pairs else self.op(over, layer, size)
+
+    @remembered
+    def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
+        """How many times faster a variant is on one layer than `over` (by default what it builds on).
+
+        Paired where both were timed in turn, else the ratio of two series of their own, of one device or two.
+        """
+        over = over or self._baseline(variant)
+        if not over:
+            return None
+        pairs = self._pairs(variant, over, layer, size, kind)
+        if pairs:
+            return self._paired(statistics.paired_ratio(*pairs))
+        base, mine = (self._sound(name, layer, size, kind) for name in (over, variant))
+        if not len(base) or not len(mine):
+            return None
+        return self._apart(statistics.unpaired_ratio(base, mine), variant, over, size)
+
+    @remembered
+    def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
+        """The same for the sum over all layers."""
+        over = over or self._baseline(variant)
+        if not over:
+            return None
+        layers = self._scope.layer_names
+        if len(layers) == 1:
+            return self.speedup(variant, layers[0], size, over, kind)
+        pairs = [pair for layer in layers if (pair := self._pairs(variant, over, layer, size, kind))]
+        if len(pairs) == len(layers):
+            base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
+            return self._paired(statistics.ratio_of_sums(base, mine, paired=True))
+        base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
+        if not base_series or not series:
+            return None
+        return self._apart(statistics.ratio_of_sums(base_series, series, paired=False), variant, over, size)
+
+    def total_apart(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
+        """Its speedup over what it builds on by the times of each one's own job, where the paired one is not told by
+        that; None where it is, or there are not both."""
+        over, paired = self._baseline(variant), self.total_speedup(variant, size, kind=kind)
+        base, mine = (self._sound_layers(name, size, kind) for name in (over, variant)) if over else (None, None)
+        if not paired or not paired.paired or not base or not mine:
+            return None
+        ratio = statistics.ratio_of_sums(base, mine, paired=False)
+        return None if statistics.agree(paired.ratio, ratio) else self._apart(ratio, variant, over, size)
+
+    def _verdict(self, ratio: Estimate) -> str:
+        return statistics.verdict(ratio, self._scope.config.measuring.same_within)
+
+    def _paired(self, ratio: Estimate) -> Speedup:
+        return Speedup(ratio, True, self._verdict(ratio))
+
+    def _apart(self, ratio: Estimate, variant: str, over: str, size: int) -> Speedup:
+        """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
+        within = ratio.widened(max(self.drift.limit(name, size) for name in (variant, over)))
+        return Speedup(within, False, self._verdict(within))
+
+    def fp32_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
+        """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""
+        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
+        return lower_bounds.fp32_bound_ms(layer, size, gpu) if gpu else None
+
+    def memory_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
+        """The least time that a layer's bytes take on that GPU; None where there is none."""
+        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
+        return lower_bounds.memory_bound_ms(layer, size, gpu) if gpu else None
+
+    def bound_by(self, layer: ConvLayer, size: int) -> str:
+        """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
+        assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
+        return lower_bounds.bound_by(layer, size, self._scope.gpu_run.gpu)
+
+
+def _finite(times: Series) -> Series:
+    finite: Series = times[~np.isnan(times)]
+    return finite

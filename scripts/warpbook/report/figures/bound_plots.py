@@ -1,0 +1,122 @@
+"""What the hardware allows: the roofline, multiples of the lower bound."""
+
+from collections.abc import Collection
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence import Evidence
+from warpbook.report.figures.labels import number_points
+from warpbook.report.figures.style import (
+    DASHED,
+    INK,
+    MARKERS,
+    MUTED,
+    RULE,
+    WIDTH_IN,
+    as_ratio,
+    log_axis,
+    look_of,
+    name_rows,
+    note,
+    value_axis,
+)
+from warpbook.report.figures.svg_drawing import svg
+
+MOST_ROWS = 16  # of a panel
+
+
+def times_bound(ev: Evidence) -> str:
+    """How many times its lower bound each GPU variant takes on each layer at the largest size."""
+    shown, size = ev.ranking.fastest_first, ev.largest
+    half = (len(shown) + 1) // 2
+    parts = [shown[:half], shown[half:]] if len(shown) > MOST_ROWS else [shown]
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.125 * len(parts[0])), layout="constrained")
+    panels = figure.subplots(1, len(parts), sharex=True, squeeze=False)[0]
+    for axes, part in zip(panels, parts, strict=True):
+        _times_bound(ev, axes, part)
+        axes.axvline(1, color=INK, linewidth=0.9, linestyle=DASHED)
+        axes.set_xscale("log")
+        value_axis(axes, "x")
+        # From the top down, so that the two panels are read one after the other.
+        name_rows(axes, [variant.name for variant in part], top=0.8)
+        axes.set_ylim(len(parts[0]) - 0.4, -0.8)
+    for layer, marker in zip(ev.layers, MARKERS, strict=False):
+        panels[0].plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {ev.times.bound_by(layer, size)})")
+    left, right = panels[0].get_xlim()
+    panels[0].set_xlim(left / 6, right * 1.5)
+    for axes in panels:
+        log_axis(axes.xaxis, as_ratio)
+        axes.set_xlabel("Kernel time over the bound")
+    figure.legend(loc="outside lower center", ncols=3)
+    return svg(figure)
+
+
+def _times_bound(ev: Evidence, axes: Axes, shown: list[Variant]) -> None:
+    for place, variant in enumerate(shown):
+        colour, _ = look_of(ev, variant)
+        points = []
+        for layer, marker in zip(ev.layers, MARKERS, strict=False):
+            kernels, bound = (
+                ev.times.op(variant.name, layer.name, ev.largest, kind="gpu"),
+                ev.times.fp32_bound_ms(layer, ev.largest),
+            )
+            if kernels and bound:
+                points.append((kernels.value / bound, marker))
+        for number, (times, marker) in enumerate(sorted(points)):
+            axes.plot(times, place, marker, color=colour)
+            # Outwards, where they are clear of the other point and of the rows above and below.
+            side, align = (-6, "right") if number == 0 and len(points) > 1 else (6, "left")
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+            note(axes, units.ratio(times), (times, place), (side, 0), ha=align, fontsize=6, color=MUTED, bbox=box)
+
+
+def roofline(ev: Evidence, named: Collection[str]) -> str:
+    """Rate against arithmetic intensity of each counted call, a panel for each layer.
+
+    The points of variants that are `named` have a number, their variant's in `ev.counters.counted`, counted from 1;
+    others are small and grey. Operations are the layer's own, whatever a call does for them: padding is no use, and a
+    tensor core's product is. Points of variants that do fewer, or not in FP32, are hollow: this roof is not theirs.
+    """
+    numbers = {
+        name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in ev.counters.counted), 1)
+    }
+    gpu = ev.counters.gpu
+    copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
+    measured = gpu.get("fp32_gflop_per_s")
+    figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
+    panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
+    heights, numbered = [peak], list[list[tuple[float, float, str]]]()
+    for axes, layer in zip(panels, ev.layers, strict=True):
+        points = [
+            (*place, variant.header.sums_plainly, numbers[variant.name], look_of(ev, variant), variant.name in named)
+            for variant, of, call in ev.counters.counted
+            if of == layer and (place := call.on_roofline(layer.flops(call.images)))
+        ]
+        ridge = peak / copy
+        left = min([ridge, *(point[0] for point in points)]) / 2
+        right = max([ridge, *(point[0] for point in points)]) * 3
+        axes.plot([left, ridge, right], [left * copy, peak, peak], color=INK, linewidth=0.9)
+        note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
+        if measured:
+            axes.plot([measured / copy, right], [measured, measured], color=INK, linewidth=0.9, linestyle=DASHED)
+        note(axes, "copy bandwidth", (left, left * copy), (8, 9), fontsize=7, va="bottom")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(left, right)
+        heights += [left * copy, *(point[1] for point in points)]
+        axes.set_ylim(min(heights) / 2, max(heights) * 3)
+        log_axis(axes.xaxis, lambda value, _: f"{value:g}")
+        log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
+        value_axis(axes, "both")
+        axes.set_title(f"{layer.name}: {layer}")
+        axes.set_xlabel("Useful FLOP for each byte of DRAM traffic")
+        for x, y, filled, _, (colour, marker), shown in sorted(points, key=lambda point: point[-1]):
+            look = {"color": colour} if shown else {"color": RULE, "markersize": 3}
+            axes.plot(x, y, marker, **look, markerfacecolor=look["color"] if filled else "white")
+        numbered.append([(x, y, str(number)) for x, y, _, number, _, shown in points if shown])
+    number_points(list(zip(panels, numbered, strict=True)))
+    panels[0].set_ylabel("Useful TFLOP/s")
+    return svg(figure)

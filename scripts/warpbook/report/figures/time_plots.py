@@ -1,0 +1,155 @@
+"""Op times and speedups of the variants, and how far from the hardware's bound they are."""
+
+from collections.abc import Callable
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence import Evidence
+from warpbook.report.figures.style import (
+    DASHED,
+    INK,
+    MARKERS,
+    OURS,
+    WIDTH_IN,
+    as_ratio,
+    bar_with_error,
+    lay_out,
+    line,
+    log_axis,
+    look_of,
+    name_rows,
+    note,
+    size_axis,
+    value_axis,
+)
+from warpbook.report.figures.svg_drawing import svg
+from warpbook.runs.schema import Row
+
+MOST_SHOWN = 8  # variants in the summary's chart
+
+
+def op_times(ev: Evidence) -> str:
+    """Op times on each layer at the largest size: the fastest variants, the naive one and the peers, and the bound.
+    Below them those that are faster than the best on a layer and have no figure for another."""
+    ranked, size = ev.ranking.fastest_first, ev.largest
+    kept = [variant for variant in ranked if variant.header.peer or variant == ev.ranking.naive]
+    others = [variant for variant in ranked if variant not in kept][: MOST_SHOWN - len(kept)]
+    ahead = {variant.name: variant for variant in ev.ranking.ahead.values()}
+    partly = [variant for variant in ahead.values() if variant not in ranked]
+    shown = [*partly, *(variant for variant in ranked if variant in kept or variant in others)]
+    figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.155 * len(shown)), layout="constrained")
+    panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
+    for axes, layer in zip(panels, ev.layers, strict=True):
+        times = [ev.times.op(variant.name, layer.name, size) for variant in shown]
+        for place, (variant, estimate) in enumerate(zip(shown, times, strict=True)):
+            if estimate is None:
+                continue
+            colour, marker = look_of(ev, variant)
+            axes.plot([0, estimate.value], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
+            bar_with_error(axes, estimate, place, marker, colour)
+            note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
+        bound = ev.times.fp32_bound_ms(layer, size)
+        assert bound is not None  # of what was measured on a GPU
+        axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
+        what = "FP32" if ev.times.bound_by(layer, size) == "FP32 arithmetic" else "traffic"
+        note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
+        axes.set_title(f"{layer.name}: {layer}")
+        axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times if estimate))
+        axes.set_xlabel("Op time, ms")
+        value_axis(axes, "x")
+        name_rows(axes, [variant.name for variant in shown], top=0.9)
+    return svg(figure)
+
+
+def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
+    """Op time against dataset size, a panel for each layer, logarithmic both ways."""
+    figure = Figure(figsize=(WIDTH_IN, 2.25), layout="constrained")
+    panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
+    for axes, layer in zip(panels, ev.layers, strict=True):
+        for variant in variants:
+            times = {size: ev.times.op(variant.name, layer.name, size) for size in ev.sizes}
+            sound = {size: estimate for size, estimate in times.items() if estimate}
+            line(axes, sound, look_of(ev, variant), variant.name)
+        if bound and ev.times.fp32_bound_ms(layer, ev.largest):
+            bounds = [ev.times.fp32_bound_ms(layer, size) for size in ev.sizes]
+            axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="bound of FP32 (GPU)")
+        axes.set_title(f"{layer.name}: {layer}")
+        size_axis(axes, ev.sizes)
+        axes.set_yscale("log")
+        log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
+        value_axis(axes, "y")
+    panels[0].set_ylabel("Op time")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+    return svg(figure)
+
+
+def speedup_by_size(ev: Evidence, variant: Variant, others: list[Variant]) -> str:
+    """How many times faster one variant is than others, all layers together, against dataset size."""
+    figure = Figure(figsize=(WIDTH_IN, 2.3), layout="constrained")
+    axes = figure.subplots()
+    ends = []
+    for other in others:
+        speedups = {size: ev.times.total_speedup(variant.name, size, over=other.name) for size in ev.sizes}
+        sound = {size: speedup.ratio for size, speedup in speedups.items() if speedup}
+        if sound:
+            look = look_of(ev, other)
+            line(axes, sound, look)
+            ends.append((list(sound.values())[-1].value, other.name, look[0]))
+    axes.set_yscale("log")
+    log_axis(axes.yaxis, as_ratio)
+    size_axis(axes, ev.sizes)
+    axes.axhline(1, color=INK, linewidth=0.9)
+    value_axis(axes, "y")
+    axes.set_ylabel(f"Speedup of {variant.name}")
+    _end_labels(axes, ev.sizes[-1], ends)
+    return svg(figure)
+
+
+def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
+    """Time against images streamed, logarithmic both ways, for each variant and what it ran `over`: in whole, and past
+    the workers' start."""
+    figure = Figure(figsize=(WIDTH_IN, 2.6), layout="constrained")
+    axes = figure.subplots()
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in ev.streams.rows:
+        lines.setdefault((row["variant"], over(row)), []).append(row)
+    for number, ((variant, where), rows) in enumerate(lines.items()):
+        colour, marker = OURS[number % len(OURS)], MARKERS[number % len(MARKERS)]
+        images = [row["images"] for row in rows]
+        whole, past_start = ([row[time] for row in rows] for time in ("wall_s", "streaming_s"))
+        axes.plot(images, whole, color=colour, marker=marker, label=f"{variant}, {where}")
+        (hollow,) = axes.plot(images, past_start, color=colour, marker=marker, linewidth=0.7)
+        hollow.set_markerfacecolor("white")
+    single = [row for row in ev.streams.rows if row["devices"] == 1]
+    images = sorted({row["images"] for row in ev.streams.rows})
+    for variant in dict.fromkeys(row["variant"] for row in single):
+        longest = max((row for row in single if row["variant"] == variant), key=lambda row: int(row["images"]))
+        in_proportion = [longest["streaming_s"] * count / longest["images"] for count in images]
+        axes.plot(images, in_proportion, color=INK, linewidth=0.9, linestyle=DASHED)
+    size_axis(axes, images)
+    axes.set_xlabel("Images streamed")
+    axes.set_yscale("log")
+    log_axis(axes.yaxis, lambda value, _: f"{value:g} s")
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+    value_axis(axes, "y")
+    axes.set_ylabel("Time")
+    figure.legend(loc="outside right upper")
+    return svg(figure)
+
+
+def _end_labels(axes: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
+    """Name lines (value, name, colour) at their right ends, moved apart where they would cover each other."""
+    lay_out(axes)
+    lowest_free = 0.0
+    for value, name, colour in sorted(ends):
+        y = max(axes.transData.transform((x, value))[1], lowest_free)
+        lowest_free = y + 10 * axes.figure.dpi / 72
+        at = (x, axes.transData.inverted().transform((0, y))[1])
+        note(axes, f"over {name}: {units.ratio(value)}", at, (9, 0), color=colour, annotation_clip=False)
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right * (right / left) ** 0.32)

@@ -1,0 +1,180 @@
+"""What profilers saw: where a program's time goes, its timeline, and the kernels of a layer."""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from warpbook.common import units
+from warpbook.common.intervals import merged
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
+from warpbook.report.figures.style import MUTED, OURS, RULE, WIDTH_IN, kernel_colours, look_of, name_rows, value_axis
+from warpbook.report.figures.svg_drawing import svg
+from warpbook.report.trace_layout import Side, spans_of
+
+MOST_DRAWN = 250  # kernels of a layer, each in its place; of more, those of a kind are drawn together
+Row = tuple[str, Any]  # of a timeline: its name and its events
+NAME_CHARACTERS = 40  # of a kernel's name in a legend
+
+
+def timeline(ev: Evidence, variant: Variant, size: int) -> str:
+    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels.
+
+    A row each for the program's own ranges, the API calls of the runtime and the driver, copies each way, and the
+    kernels of each stream.
+    """
+    return program_timeline(ev.profiles.events(variant.name, size), kernel_colours(ev))
+
+
+def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
+    """The same of any events among which are kernels. known: the colours of some."""
+    copies = frame[frame.kind == "memcpy_htod"].sort_values("bytes", na_position="first")
+    start = (
+        copies if len(copies) else frame[frame.kind == "kernel"].sort_values("start_ns", ascending=False)
+    ).start_ns.iloc[-1]
+    end = frame[~frame.kind.isin(API_KINDS)].end_ns.max()
+    ranges, kernels = frame[frame.kind == "range"], frame[frame.kind == "kernel"]
+    kernels = kernels.assign(stream=kernels.stream.fillna(0))
+    whole: list[Row] = [
+        ("NVTX ranges", ranges),
+        ("API calls", frame[frame.kind.isin(API_KINDS)]),
+        ("The device", frame[frame.kind.isin(GPU_KINDS)]),
+    ]
+    part: list[Row] = [
+        ("NVTX ranges", ranges),
+        ("Runtime API", frame[frame.kind == "api_runtime"]),
+        ("Driver API", frame[frame.kind == "api_driver"]),
+        ("Copies to the device", frame[frame.kind == "memcpy_htod"]),
+        ("Copies to the host", frame[frame.kind == "memcpy_dtoh"]),
+        *((f"Kernels, stream {stream}", kernels[kernels.stream == stream]) for stream in sorted(set(kernels.stream))),
+    ]
+    names = list(dict.fromkeys(kernels.name))
+    colours = dict(zip(names, itertools.cycle(OURS), strict=False)) | dict(known or {})
+    heights = [len(whole) + 0.3, len(part) + 0.3]
+    figure = Figure(figsize=(WIDTH_IN, 1.1 + 0.155 * sum(heights)), layout="constrained")
+    panels = figure.subplots(2, 1, height_ratios=heights)
+    margin = (end - start) * 0.02
+    views = (
+        (whole, 0.0, float(frame.end_ns.max()), "The whole program"),
+        (part, start - margin, end + margin, "From the copy of the images to the labels"),
+    )
+    for axes, (rows, left, right, title) in zip(panels, views, strict=True):
+        for place, (_, events) in enumerate(reversed(rows)):
+            shown = events[(events.end_ns >= left) & (events.start_ns <= right)].sort_values("start_ns")
+            if events is ranges:
+                _range_bars(axes, shown, place, left, right)
+            else:
+                _bars(axes, shown, place, left, right, colours)
+        axes.set_xlim(0, (right - left) / 1e6)
+        name_rows(axes, [name for name, _ in reversed(rows)])
+        axes.set_title(title)
+        value_axis(axes, "x")
+    panels[-1].set_xlabel("ms")
+    times = {name: kernels[kernels.name == name] for name in names}
+    labels = [
+        f"{name[:NAME_CHARACTERS]}, {units.time((runs.end_ns - runs.start_ns).sum() / 1e6)}"
+        for name, runs in times.items()
+    ]
+    figure.legend([Patch(color=colours[name]) for name in names], labels, loc="outside lower center", ncols=4)
+    return svg(figure)
+
+
+def _bars(axes: Axes, events: Any, place: int, left: float, right: float, colours: Mapping[str, str]) -> None:
+    """Events as bars, kernels in their colours, those closer than the page can show as one."""
+    pixel = (right - left) / 1500
+    kernels = events.kind == "kernel"
+    drawn = [(events[~kernels], MUTED), *((events[kernels & (events.name == name)], colours[name]) for name in colours)]
+    for alike, colour in drawn:
+        bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in merged(spans_of(alike), pixel)]
+        if bars:
+            axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
+
+
+def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) -> None:
+    """Ranges that hold no other range as outlined bars, named where the name fits in."""
+    inner = [
+        row
+        for row in ranges.itertuples()
+        if not any(
+            other.start_ns >= row.start_ns and other.end_ns <= row.end_ns and other.Index != row.Index
+            for other in ranges.itertuples()
+        )
+    ]
+    room = WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
+    for row in inner:
+        start, end = max(row.start_ns, left), min(row.end_ns, right)
+        axes.barh(
+            place,
+            (end - start) / 1e6,
+            left=(start - left) / 1e6,
+            height=0.68,
+            color="white",
+            edgecolor=MUTED,
+            linewidth=0.5,
+        )
+        if (end - start) * room > 3.6 * len(row.name):
+            middle = ((start + end) / 2 - left) / 1e6
+            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
+
+
+def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> str:
+    """A layer's calls, copies and kernels under two variants, each a panel, on one axis from the start of its call.
+
+    spans: by variant, events as `within_layer` gives them.
+    """
+    kinds = (("API calls", API_KINDS), ("Copies", GPU_KINDS[1:]), ("Kernels", GPU_KINDS[:1]))
+    figure = Figure(figsize=(WIDTH_IN, 1.9), layout="constrained")
+    panels = figure.subplots(2, 1, sharex=True)
+    right = max(float((events.end_ns - events.start_ns.min()).max()) for events in spans.values())
+    for axes, (variant, events) in zip(panels, spans.items(), strict=True):
+        left, (colour, _) = events.start_ns.min(), look_of(ev, ev.plan.variants[variant])
+        for place, (_, of_row) in enumerate(reversed(kinds)):
+            shown = events[events.kind.isin(of_row)]
+            spread = merged(spans_of(shown), right / 1500)
+            bars = [((start - left) / 1e6, max(end - start, right / 1500) / 1e6) for start, end in spread]
+            axes.broken_barh(
+                bars, (place - 0.34, 0.68), color=colour if of_row == GPU_KINDS[:1] else MUTED, linewidth=0
+            )
+        axes.set_xlim(0, right / 1e6)
+        axes.set_ylim(-0.6, len(kinds) - 0.4)
+        name_rows(axes, [name for name, _ in reversed(kinds)])
+        axes.set_title(f"{layer}, {variant}")
+        value_axis(axes, "x")
+    panels[-1].set_xlabel("ms")
+    return svg(figure)
+
+
+def layer_kernels(side: Side, longest_ns: int, colours: Mapping[str, str]) -> str:
+    """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
+    for a cell of a table. colours: by kernel."""
+    width, lane = float(MOST_DRAWN), 5.0
+    kernels, first = side.kernels, side.kernels.start_ns.min()
+    streams = sorted(set(kernels.stream))
+    height = max(10.0, lane * len(streams) + 2)
+    parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{RULE}" stroke-width="0.8"/>']
+    tall = lane - 1 if len(streams) > 1 else height - 3
+    durations = kernels.end_ns - kernels.start_ns
+    filled: dict[int, float] = {}  # of each lane's height
+    groups: Iterable[Any] = kernels.groupby(["stream", "name"], sort=False)
+    for (stream, name), alike in groups:
+        place = streams.index(stream)
+        top = 1 + place * lane if len(streams) > 1 else 1
+        if len(kernels) > MOST_DRAWN:
+            # Kernels narrower than the page can show would hide each other.
+            share = durations[alike.index].sum() / durations[kernels.stream == stream].sum()
+            top += filled.get(place, 0.0) * tall
+            filled[place] = filled.get(place, 0.0) + share
+        else:
+            share = 1.0
+        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in spans_of(alike)]
+        bars = ""
+        for start, end in merged(relative, 0.25 / width):
+            left = f"{start * width:.2f}"
+            bars += f"M{left} {top:.2f}h{max(0.3, (end - start) * width):.2f}v{share * tall:.2f}H{left}z"
+        parts.append(f'<path d="{bars}" fill="{colours[name]}"/>')
+    view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'

@@ -1,0 +1,74 @@
+"""What a student wrote on an optimization: Markdown, told apart by the numbers of the questions.
+
+A heading whose first number is a question's, as `## 2. Expected`, begins the answer to it. Pictures that lie beside the
+text are shown; nothing else is loaded.
+"""
+
+import base64
+import io
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markupsafe import Markup
+
+from warpbook.common.files import PROJECT
+from warpbook.course import submissions
+from warpbook.report import escaping
+
+FOLDER = PROJECT / submissions.WRITTEN
+EMPTY = Markup("")
+
+_HEADING = re.compile(r" {0,3}#{1,6}\s+\D{0,12}?(\d)\b")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_PIXELS, _WIDTH = 40_000_000, 1600
+
+
+@dataclass(frozen=True)
+class Answers:
+    """by_question: HTML by the question's number, from 1; rest: of what stands under none."""
+
+    by_question: dict[int, Markup] = field(default_factory=dict)
+    rest: Markup = EMPTY
+
+
+def read(name: str, questions: int, folder: Path = FOLDER) -> Answers:
+    """The answers on one file of a submission; empty where nobody wrote any."""
+    path = folder / f"{name}.md"
+    if not path.exists():
+        return Answers()
+    parts: dict[int, list[str]] = {}
+    current, fenced = 0, False
+    for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
+        fenced ^= bool(_FENCE.match(line))
+        found = None if fenced else _HEADING.match(line)
+        if found and 1 <= int(found[1]) <= questions:
+            current = int(found[1])
+        else:
+            parts.setdefault(current, []).append(line)
+    pictures = {file.name: file for file in (folder / name).glob("*")}
+    html = {
+        number: Markup(escaping.strangers_to_html("\n".join(lines), lambda name: _picture(pictures.get(name))))
+        for number, lines in parts.items()
+        if any(lines)
+    }
+    return Answers({number: text for number, text in html.items() if number}, html.get(0, EMPTY))
+
+
+def _picture(path: Path | None) -> str:
+    """A picture as the address of an image, drawn anew; empty where it is none that can be shown."""
+    from PIL import Image
+
+    if path is None:
+        return ""
+    try:
+        with Image.open(path, formats=("PNG", "JPEG")) as picture:
+            if picture.width * picture.height > _PIXELS:
+                return ""
+            drawn = picture.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # as Pillow tells damaged files
+        return ""
+    drawn.thumbnail((_WIDTH, _WIDTH))
+    content = io.BytesIO()
+    drawn.save(content, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()

@@ -1,0 +1,213 @@
+"""What profilers saw of the programs: a layer's kernels under two variants, copies hidden by kernels, how far the tools
+agree, and what watching costs."""
+
+import re
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from warpbook.common.intervals import covered, length, united
+from warpbook.kernels.variants import Variant
+from warpbook.machine import available_profilers
+from warpbook.profiling.counters import DURATION
+from warpbook.report.evidence import Evidence
+from warpbook.runs import tables
+
+AGREE_WITHIN = 0.1
+UNSEEN = 0.01  # a share of a drawn axis
+_OP_TIME = re.compile(r"^Op Time: ([\d.]+)$", re.MULTILINE)
+
+
+def kernels_of(ev: Evidence, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
+    """The kernels that a traced program launched within a layer's NVTX range, in order of start; none without one."""
+    within = ev.profiles.within_layer(variant, layer, size, tool)
+    return within[within.kind == "kernel"]
+
+
+def spans_of(events: pd.DataFrame) -> list[tuple[int, int]]:
+    """(start, end) of each event, ns."""
+    return [(int(start), int(end)) for start, end in zip(events.start_ns, events.end_ns, strict=True)]
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Copies between host and device of a program, and how much of their time kernels ran beside; how many kernels
+    run at once on average while any runs."""
+
+    copies_ns: int
+    hidden_ns: int
+    kernels_at_once: float
+
+    @property
+    def share(self) -> float:
+        return self.hidden_ns / self.copies_ns if self.copies_ns else 0.0
+
+
+def hidden(events: pd.DataFrame) -> Hidden:
+    """How far copies hide behind kernels in a traced program, and kernels behind each other."""
+    copies = united(spans_of(events[events.kind.isin(("memcpy_htod", "memcpy_dtoh"))]))
+    kernels = spans_of(events[events.kind == "kernel"])
+    busy = length(kernels)
+    return Hidden(
+        copies_ns=sum(end - start for start, end in copies),
+        hidden_ns=covered(copies, kernels),
+        kernels_at_once=sum(end - start for start, end in kernels) / busy if busy else 0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Side:
+    """One variant's kernels on one layer in its traced program, times from the first kernel's start."""
+
+    variant: str
+    layer: str
+    size: int
+    kernels: pd.DataFrame
+
+    @property
+    def span_ns(self) -> int:
+        return int(self.kernels.end_ns.max() - self.kernels.start_ns.min())
+
+    @property
+    def busy_ns(self) -> int:
+        return length(spans_of(self.kernels))
+
+    def one_bar(self, axis_ns: int) -> bool:
+        """Whether on an axis so long one kernel is all that can be seen, with no gap before or after it."""
+        longest = int((self.kernels.end_ns - self.kernels.start_ns).max())
+        return self.span_ns - longest < UNSEEN * axis_ns
+
+
+def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
+    """Each layer under what a variant builds on and under the variant, at the largest size of which both programs
+    were traced; none where there is no such size."""
+    before = variant.header.builds_on
+    for size in reversed(ev.sizes):
+        pairs = [(_side(ev, before, layer, size), _side(ev, variant.name, layer, size)) for layer in ev.layer_names]
+        if all(len(side.kernels) for pair in pairs for side in pair):
+            return pairs
+    return []
+
+
+def _side(ev: Evidence, variant: str, layer: str, size: int) -> Side:
+    return Side(variant, layer, size, kernels_of(ev, variant, layer, size))
+
+
+def kernel_names(pairs: list[tuple[Side, Side]]) -> list[str]:
+    """The kernels of all sides, each once, in the order of their names: a colour of its own in every table."""
+    return sorted({name for pair in pairs for side in pair for name in side.kernels.name})
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Kernel time of one variant's layer as each tool has it, ms, at `size` images; `timed_ms` by CUDA events in runs
+    without a profiler, None where there is none."""
+
+    variant: str
+    layer: str
+    size: int
+    launches: int
+    ms: dict[str, float]
+    timed_ms: float | None
+
+    @property
+    def apart(self) -> float:
+        """The largest over the smallest, less 1."""
+        return max(self.ms.values()) / min(self.ms.values()) - 1
+
+    @property
+    def kernel_us(self) -> float:
+        """Mean time of one kernel, by the tool that has the least."""
+        return min(self.ms.values()) / self.launches * 1e3
+
+
+def agreements(ev: Evidence) -> list[Agreement]:
+    """Every layer whose kernels two tools or more saw. Nsight Compute's launches stand for all those of the call.
+
+    Libraries are left out: a traced program holds the algorithms that they try, and lose, in their first call.
+    """
+    agreed = []
+    counted_beside = tables.COUNTERS not in ev.selection.borrowed  # tools are compared within one run
+    tools = [tool for tool in available_profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]
+    for variant in ev.ranking.measured("gpu", peers=False):
+        for layer in ev.layers:
+            for size in reversed(ev.sizes):
+                seen = {tool: kernels_of(ev, variant.name, layer.name, size, tool) for tool in tools}
+                seen = {tool: kernels for tool, kernels in seen.items() if len(kernels)}
+                if seen:
+                    break
+            else:
+                continue
+            ms = {tool: float((kernels.end_ns - kernels.start_ns).sum()) / 1e6 for tool, kernels in seen.items()}
+            launches = max(map(len, seen.values()))
+            call = ev.counters.calls.get((variant.name, layer.name)) if counted_beside else None
+            total_ns = call.value(DURATION) if call else None
+            if call and total_ns and (call.images == size or call.cut):
+                ms["ncu"] = total_ns / call.made * launches / 1e6
+            if len(ms) > 1:
+                timed = ev.times.op(variant.name, layer.name, size, kind="gpu")
+                place = (variant.name, layer.name, size, launches)
+                agreed.append(Agreement(*place, ms, timed.value if timed else None))
+    return agreed
+
+
+def programs(ev: Evidence, tool: str) -> int:
+    """How many programs of the study a profiler watched whole."""
+    return int(((ev.profiles.table.tool == tool) & (ev.profiles.table.status == "ok")).sum())
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """A program watched by a profiler and not: seconds of the whole command, and of all convolutions' op times."""
+
+    tool: str
+    variant: str
+    size: int
+    program_s: float
+    watched_s: float
+    op_s: float | None
+    watched_op_s: float | None
+
+    @property
+    def program(self) -> float:
+        return self.watched_s / self.program_s
+
+    @property
+    def op(self) -> float | None:
+        return self.watched_op_s / self.op_s if self.op_s and self.watched_op_s else None
+
+
+def printed_op_s(output: str) -> float | None:
+    """Sum of the op times that a program printed, s; None where it printed none."""
+    times = [float(text) for text in _OP_TIME.findall(output)]
+    return sum(times) if times else None
+
+
+def overheads(ev: Evidence) -> list[Overhead]:
+    """Every program of the study that ran both watched and unwatched."""
+    costs = []
+    row: Any
+    for row in ev.profiles.table[ev.profiles.table.status == "ok"].itertuples():
+        plain = ev.programs.runs(row.variant, row.size)
+        if not plain.empty:
+            ops = [op for op in map(printed_op_s, plain.output) if op]
+            times = (float(plain.elapsed_s.median()), float(row.elapsed_s))
+            costs.append(
+                Overhead(
+                    row.tool, row.variant, row.size, *times, median(ops) if ops else None, printed_op_s(row.output)
+                )
+            )
+    return costs
+
+
+def typical(costs: list[Overhead], tool: str, size: int) -> dict[str, Any]:
+    """Medians over the programs that a tool watched at one size: how many, whole program, op times."""
+    chosen = [one for one in costs if one.tool == tool and one.size == size]
+    ops = [one.op for one in chosen if one.op]
+    return {
+        "programs": len(chosen),
+        "program": median(one.program for one in chosen) if chosen else None,
+        "op": median(ops) if ops else None,
+    }

@@ -1,0 +1,21 @@
+"""The run that figures are of where the study's own GPU run holds none of them."""
+
+from warpbook.report.evidence import Evidence
+from warpbook.runs.schema import Table
+
+
+def sentence(ev: Evidence, table: Table) -> str:
+    """To follow a caption: the older run that a table's figures are of; empty where they are of the study's own."""
+    run = ev.selection.borrowed.get(table)
+    return f" Of the older run {run.run_id}; {_own(ev)} holds none." if run else ""
+
+
+def within(ev: Evidence, table: Table) -> str:
+    """The same within a sentence: in the run …."""
+    run = ev.selection.borrowed.get(table)
+    return f" in the run {run.run_id}" if run else ""
+
+
+def _own(ev: Evidence) -> str:
+    assert ev.gpu_run is not None  # which lacks what is borrowed
+    return f"the run {ev.gpu_run.run_id}"

@@ -1,0 +1,247 @@
+"""What became of the variants' claims: verdicts in each section, a chapter of those that did not hold, and all."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from warpbook.common import units
+from warpbook.kernels.claims import QUANTITIES, RATIOS, RESOURCES, TIMES, Claim
+from warpbook.profiling import counters
+from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.claim_verdicts import VERDICTS, Figure, Judged
+from warpbook.report.views import borrowed_run, cell_markup
+from warpbook.report.views.components import Cell, Table, words
+from warpbook.runs import tables
+
+SHARES = {"fma_share", "fp32_peak_share"}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many claims there are, and how many of each verdict in words.
+
+    example: a refuted one with its figures, of a step to the best kernel where there is one; empty where none was.
+    """
+
+    claims: int
+    verdicts: str
+    example: str
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The chapter. failed: claims refuted or held in part, with their figures; those of all are in the supplement.
+    still: the share within which two times are the same."""
+
+    tally: Tally
+    still: str
+    failed: Table | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of a variant's claims in its section: their words by verdict."""
+
+    verdict: Cell
+    words: tuple[str, ...]
+
+
+def view(ev: Evidence) -> Claims | None:
+    """None where no variant claims anything."""
+    total = tally(ev)
+    if total is None:
+        return None
+    failed = [one for one in ev.claims.judged if one.verdict in ("refuted", "partly")]
+    failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
+    caption = "Claims that were refuted, and those that held in part."
+    still = units.percent(ev.config.measuring.same_within, 0)
+    return Claims(total, still, _listed(ev, "claims-failed", caption, failed) if failed else None)
+
+
+def in_full(ev: Evidence) -> Table | None:
+    """Every claim, for the supplement; None where there is none."""
+    caption = "Every claim: its words, the test made of them, the verdict, and the figures or why there are none."
+    return _listed(ev, "claims-all", caption, ev.claims.judged) if ev.claims.judged else None
+
+
+def tally(ev: Evidence) -> Tally | None:
+    """The claims of a study in sum; None where there are none."""
+    judged = ev.claims.judged
+    if not judged:
+        return None
+    counted = Counter(one.verdict for one in judged)
+    said = ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS if counted[verdict])
+    return Tally(len(judged), said, _example(ev))
+
+
+def _example(ev: Evidence) -> str:
+    refuted = [one for one in ev.claims.refuted if one.claim.says and one.figures]
+    chain = [step.name for step in ev.ranking.chain(ev.ranking.best)] if ev.ranking.best else []
+    refuted.sort(key=lambda one: one.variant not in chain)
+    return next(
+        (f"{one.variant}, {_expected(one)} ({tested(one.claim)}){_where(ev, one)}: {figures(one)}" for one in refuted),
+        "",
+    )
+
+
+def _where(ev: Evidence, judged: Judged) -> str:
+    """The run that a claim's counters are of where that is not the run of the times."""
+    return (
+        borrowed_run.within(ev, tables.COUNTERS) if judged.claim.counter or judged.claim.quantity == "fma_share" else ""
+    )
+
+
+def of(ev: Evidence, variant: str) -> tuple[Told, ...]:
+    """A variant's claims by verdict, those that failed first; none where it makes none."""
+    judged = ev.claims.of(variant)
+    said = Counter(one.claim.says for one in judged)
+
+    def words_of(one: Judged) -> str:
+        """What was expected, and how that was tested where more than one test was made of it."""
+        if one.claim.says and said[one.claim.says] == 1:
+            return _expected(one)
+        return f"{_expected(one)}: {tested(one.claim)}".removeprefix(": ")
+
+    by_verdict = {
+        verdict: tuple(words_of(one) for one in judged if one.verdict == verdict)
+        for verdict in ("refuted", "partly", "held", "not testable")
+    }
+    return tuple(Told(cell_markup.claim_verdict(verdict), claims) for verdict, claims in by_verdict.items() if claims)
+
+
+def _listed(ev: Evidence, id: str, caption: str, judged: list[Judged]) -> Table:
+    return Table(
+        id,
+        f"{caption} A change is over the variant named beside, a value of the variant itself: a test may hold for one "
+        f"and not for another. At {units.count(ev.largest)} images where a figure names no number.{_counted(ev)}",
+        words("Variant", "Expected", "Tested", "Verdict", "Figures"),
+        tuple(
+            (
+                _compared(ev, one),
+                _expected(one),
+                tested(one.claim),
+                cell_markup.claim_verdict(one.verdict),
+                figures(one),
+            )
+            for one in judged
+        ),
+        "claims",
+    )
+
+
+def _counted(ev: Evidence) -> str:
+    """The run that counters are of where it is not that of the times."""
+    older = ev.selection.borrowed.get(tables.COUNTERS)
+    return f" Counters are of the older run {older.run_id}." if older else ""
+
+
+def _compared(ev: Evidence, judged: Judged) -> str:
+    """The variant that makes a claim, and what a change is over where the test does not say."""
+    changes = judged.claim.change and not judged.claim.against
+    baseline = ev.plan.variants[judged.variant].header.builds_on if changes else ""
+    return f"{judged.variant} over {baseline}" if baseline else judged.variant
+
+
+def _expected(judged: Judged) -> str:
+    """A claim's words; those of a header's `check` behind what its counter counts, which they follow there."""
+    claim = judged.claim
+    verdict = claim.says.removeprefix(claim.quantity).strip()
+    if claim.counter and verdict.startswith(claim.change or "?"):
+        return f"{counters.named(claim.quantity)}: “{verdict}”"
+    return f"“{claim.says}”" if claim.says else ""
+
+
+def tested(claim: Claim) -> str:
+    """A claim in words: op time falls by at least 10 %, where C ≥ 2, more than where C = 1."""
+    if claim.undecidable:
+        return ""
+    quantity = QUANTITIES.get(claim.quantity) or counters.named(claim.quantity)
+    parts = [f"{quantity} {claim.change}{_by(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
+    if claim.where.words:
+        parts.append(f"where {claim.where.words}")
+    if claim.more_than:
+        parts.append(f"more than where {claim.more_than.words}")
+    if claim.against:
+        parts.append(f"against {claim.against}")
+    return (
+        ", ".join(parts).replace(" = ", "\u00a0=\u00a0").replace(" ≥ ", "\u00a0≥\u00a0").replace(" ≤ ", "\u00a0≤\u00a0")
+    )
+
+
+def _by(claim: Claim) -> str:
+    amount = claim.by
+    if amount.count is not None:
+        return f" by {amount.count}".replace(" * ", "·")
+    least, most = (None if share is None else units.percent(share, 0) for share in (amount.at_least, amount.at_most))
+    if claim.change == "stays":
+        return f" within {most}"
+    if amount.at_most is not None:
+        return f" by {least} to {most}" if amount.at_least else f" by at most {most}"
+    return f" by at least {least}" if amount.at_least else ""
+
+
+def _value(claim: Claim) -> str:
+    assert claim.value is not None
+    bounds = ((claim.value.at_least, "at least"), (claim.value.at_most, "at most"))
+    return " and ".join(f"{word} {_amount(claim, bound)}" for bound, word in bounds if bound is not None)
+
+
+def _amount(claim: Claim, value: float) -> str:
+    """A figure in the unit of its quantity."""
+    if claim.quantity in TIMES:
+        return units.time(value)
+    if claim.quantity in SHARES or ".pct" in claim.quantity:
+        return units.percent(value, 0)
+    if claim.quantity == "error":
+        return units.scientific(value)
+    if claim.quantity in RESOURCES:
+        return units.count(int(value))
+    return units.ratio(value) if claim.quantity in RATIOS else counters.amount(value, "")
+
+
+def figures(judged: Judged) -> str:
+    """The figures that a verdict rests on, or why there are none."""
+    said = [_figure(judged.claim, figure) for figure in judged.figures]
+    return "; ".join([*dict.fromkeys(said), *([judged.reason] if judged.reason else [])])
+
+
+def _figure(claim: Claim, figure: Figure) -> str:
+    than = f", on {_place(claim, figure.than)} {_change(figure.than)}" if figure.than else ""
+    if claim.value is not None or figure.change is None:
+        over = f" the bound of {figure.bound}" if figure.bound else ""
+        return f"{_place(claim, figure)} {_amount(claim, figure.after)}{over}".strip()
+    if claim.quantity in TIMES or figure.before is None:
+        return f"{_place(claim, figure)} {_change(figure)}{than}".strip()
+    pair = f"{_amount(claim, figure.before)} → {_amount(claim, figure.after)}"
+    if figure.claimed is not None:
+        moved, claimed = (counters.amount(count, "") for count in (abs(figure.after - figure.before), figure.claimed))
+        return f"{_place(claim, figure)} {pair}, by {moved} where {claimed} are claimed"
+    moves = figure.before and figure.after != figure.before
+    return f"{_place(claim, figure)} {pair}{f' ({_change(figure)})' if moves else ''}{than}".strip()
+
+
+def _place(claim: Claim, figure: Figure) -> str:
+    if claim.quantity in RESOURCES or claim.quantity == "error":
+        return ""
+    sized = claim.quantity in TIMES and ("N" in claim.where.model_fields_set or claim.more_than)
+    return f"{figure.layer} at {units.count(figure.size)}" if sized else figure.layer
+
+
+def _change(figure: Figure) -> str:
+    """How far a figure moved: −12.1 % [−12.4, −11.9] n = 16, or 2.45× its baseline's."""
+    change = figure.change
+    assert change is not None
+    factor = change.value >= 2 and math.isfinite(change.value)
+    value = f"{units.significant(change.value, 3)}×" if factor else f"{_signed(change.value)}\u202f%"
+    if change.low == change.high:
+        return value
+    if not math.isfinite(change.low):
+        return f"{value} (one sample)"
+    ends = [units.significant(end, 3) if factor else _signed(end) for end in (change.low, change.high)]
+    return f"{value} [{ends[0]}, {ends[1]}] {units.sample_size([change])}{'' if figure.paired else '†'}"
+
+
+def _signed(ratio: float) -> str:
+    percent = 100 * (ratio - 1)
+    text = f"{percent:+.1f}" if abs(percent) < 99.95 else f"{percent:+.0f}"
+    return text.replace("-", "−")

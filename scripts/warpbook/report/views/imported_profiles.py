@@ -1,0 +1,197 @@
+"""Profiles that were imported: in the same tables and timelines as those taken here, and named as what they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from warpbook.common import units
+from warpbook.machine.available_profilers import NAMES
+from warpbook.profiling import counters
+from warpbook.profiling.imported_tables import Imported
+from warpbook.report import figures
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, most_of
+from warpbook.report.evidence.profile_values import Profiles
+from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.profile_tables import launch_table, profile_table, share, short_name
+from warpbook.runs import tables
+
+WHOLES = {
+    "gpu": "GPU activities",
+    "kernels": "kernels",
+    "copies": "copies and sets",
+    "api": "CUDA API calls",
+    "range": "NVTX ranges",
+}
+"""What the shares of a profile's rows are of, in words."""
+MOST_COUNTERS = 40
+"""Readings of one tool that are printed; the imported table has all."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One imported profile. id, title: of its heading; parts: its tables and figures in their order."""
+
+    id: str
+    title: str
+    source: Table
+    tables: tuple[Table, ...]
+    timelines: tuple[Figure, ...]
+    launches: tuple[Table, ...]
+    counters: tuple[Table, ...]
+
+
+def view(ev: Evidence) -> tuple[Profile, ...]:
+    """Every profile that was imported for a study."""
+    return tuple(_profile(one) for one in ev.imported)
+
+
+def places(ev: Evidence) -> dict[str, str]:
+    """By the ids of places for profiles of our own, the imported profile of the same program: that of the framework, of
+    the first kernel at a size, or of an optimization that the study shows."""
+    found: dict[str, str] = {}
+    for one in ev.imported:
+        variant, size = ev.plan.variants.get(one.record.variant), one.record.size
+        if variant is None:
+            continue
+        ours = [f"profiled-{variant.name}-gpu", f"profiled-{variant.name}-api"]
+        if variant.header.peer:
+            ours = ["m1-kernels", "m1-api"]
+        elif not variant.header.builds_on:
+            ours = [f"m3-gpu-{size}", f"m3-api-{size}"]
+            ours += ["m3-timeline-figure", "m3-kernel-table"] if size == ev.largest else []
+        found |= dict.fromkeys(ours, _id(one))
+    return found
+
+
+def _id(one: Imported) -> str:
+    return f"imported-{one.record.variant}-{one.record.size}"
+
+
+def _profile(one: Imported) -> Profile:
+    record, events, id = one.record, one.table(tables.ACTIVITIES), _id(one)
+    by_tool = {str(tool): frame for tool, frame in events.groupby("tool", sort=False)}
+    return Profile(
+        id=id,
+        title=f"Imported: {record.variant} at {units.count(record.size)} images",
+        source=_source(one, id),
+        tables=tuple(_tables(one, id, by_tool)),
+        timelines=tuple(_timelines(one, id, by_tool)),
+        launches=tuple(_launches(one, id, by_tool)),
+        counters=tuple(_counters(one, id)),
+    )
+
+
+def _device(one: Imported) -> str:
+    return one.record.device or "a device that neither the files nor the import name"
+
+
+def _source(one: Imported, id: str) -> Table:
+    return Table(
+        f"{id}-files",
+        f"The files that this profile was imported from. Device: {_device(one)}.",
+        words("File", "What it is", "SHA-256"),
+        tuple((file.name, file.what, file.sha256) for file in one.record.files),
+        "dense",
+    )
+
+
+def _tables(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[Table]:
+    """A table for each whole that shares are of: summed from events where there are any, else as they were printed."""
+    summed: set[tuple[str, str]] = set()
+    for tool, events in by_tool.items():
+        for whole, kinds in (("gpu", GPU_KINDS), ("api", API_KINDS)):
+            if rows := Profiles.summed(events, kinds):
+                summed.add((tool, whole))
+                yield _table(one, id, tool, whole, rows)
+    printed: Any = one.table(tables.SUMMARIES).groupby(["tool", "share_of"], sort=False)
+    for (tool, whole), frame in printed:
+        if (tool, whole) not in summed:
+            yield _table(one, id, tool, whole, [_row(row, frame) for row in frame.itertuples()])
+
+
+def _row(row: Any, whole: pd.DataFrame) -> ProfileRow:
+    def known(value: Any) -> Any:
+        return None if pd.isna(value) else value
+
+    part = row.total_ns / whole.total_ns.sum() if pd.isna(row.share_percent) else row.share_percent / 100
+    return ProfileRow(
+        row.name, part, row.total_ns, known(row.calls), known(row.avg_ns), known(row.min_ns), known(row.max_ns)
+    )
+
+
+def _table(one: Imported, id: str, tool: str, whole: str, rows: list[ProfileRow]) -> Table:
+    most = most_of(rows)
+    return profile_table(
+        f"{id}-{tool}-{whole}",
+        f"Imported: {WHOLES[whole]} of the program with {one.record.variant} at {units.count(one.record.size)} images "
+        f"on {_device(one)}, as {NAMES[tool]} has them. The first {len(most)} of {len(rows)} take {share(most)}.",
+        rows,
+    )
+
+
+def _timelines(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[Figure]:
+    for tool, events in by_tool.items():
+        if (events.kind == "kernel").any():
+            yield Figure(
+                f"{id}-{tool}-timeline",
+                figures.timelines.program_timeline(events),
+                "Rows of bars over time: API calls, copies and kernels of the imported profile, whole and from the "
+                "largest copy to the device's last work.",
+                f"Imported: the program with {one.record.variant} at {units.count(one.record.size)} images on "
+                f"{_device(one)}, as {NAMES[tool]} saw it: above all of it, below the part in which the device works.",
+                "timeline",
+            )
+
+
+def _launches(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[Table]:
+    for tool, events in by_tool.items():
+        launches = [launch for launch in Profiles.launched(events, {}) if launch.grid]
+        if launches:
+            yield launch_table(
+                f"{id}-{tool}-kernels",
+                f"Imported: kernels of the program with {one.record.variant} on {_device(one)}, in the order of their "
+                "first launch, with launch shapes and registers.",
+                launches,
+            )
+
+
+def _counters(one: Imported, id: str) -> Iterator[Table]:
+    frame = one.table(tables.COUNTERS)
+    readings: Any = frame[frame.value.notna()].groupby("tool", sort=False)
+    for tool, of_tool in readings:
+        left_out = len(of_tool) - MOST_COUNTERS
+        more = f" {units.count(left_out)} more readings are in the imported table." if left_out > 0 else ""
+        yield Table(
+            f"{id}-{tool}-counters",
+            f"Imported: hardware counters of {one.record.variant} at {units.count(one.record.size)} images on "
+            f"{_device(one)}, as {NAMES[tool]} read them.{more}",
+            (*words("Kernel", "Launch", "Counter"), *numbers("Reading"), *words("Unit")),
+            tuple(_reading(row) for row in of_tool.head(MOST_COUNTERS).itertuples()),
+            "dense",
+        )
+    yield from _bounds(one, id, frame)
+
+
+def _reading(row: Any) -> tuple[Cell, ...]:
+    launch = str(row.launch) if pd.isna(row.launches) or row.launches == 1 else f"{units.count(row.launches)} in all"
+    return short_name(row.kernel), launch, row.metric, units.significant(row.value), row.unit
+
+
+def _bounds(one: Imported, id: str, frame: pd.DataFrame) -> Iterator[Table]:
+    """What bounds each layer's longest kernel, where Nsight Compute read all that the rule asks for."""
+    calls = counters.calls(frame)
+    rows = tuple(
+        (short_name(call.longest.kernel), layer or "not said", sentence)
+        for (_, layer), call in calls.items()
+        if (sentence := counters.bound(call.longest))
+    )
+    if rows:
+        yield Table(
+            f"{id}-bounds",
+            f"Imported: what bounds the longest kernel on {_device(one)}, by the rule of the analysis.",
+            words("Kernel", "Layer", "What bounds it"),
+            rows,
+            "sentences",
+        )

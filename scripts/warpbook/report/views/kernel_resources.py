@@ -1,0 +1,107 @@
+"""The kernels of each layer under what a variant builds on and under the variant, drawn on one time axis."""
+
+from dataclasses import dataclass
+
+from warpbook.common import units
+from warpbook.kernels.variants import Variant
+from warpbook.report import figures, trace_layout
+from warpbook.report.evidence import Evidence
+from warpbook.report.trace_layout import Side
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, Column, Table, numbers, words
+from warpbook.report.views.profile_tables import short_name
+
+
+@dataclass(frozen=True)
+class Coloured:
+    """A kernel and its colour."""
+
+    colour: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What several streams brought. at_once: kernels running on average while any runs, of the variant and of what it
+    builds on; hidden: the share of the copies' time that lies behind kernels."""
+
+    lanes: int
+    at_once: str
+    at_once_before: str
+    copies: str
+    hidden: str
+
+
+@dataclass(frozen=True)
+class BeforeAndAfter:
+    """key: the kernels' colours, where there is more than one; streams: None where there is one."""
+
+    table: Table
+    images: str
+    baseline: str
+    key: tuple[Coloured, ...]
+    streams: Streams | None
+
+
+def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
+    """None where the two programs were not traced at a common size, or each layer would be drawn as a single bar."""
+    pairs = trace_layout.sides(ev, variant)
+    longest = max((side.span_ns for pair in pairs for side in pair), default=0)
+    if all(side.one_bar(longest) for pair in pairs for side in pair):
+        return None
+    names, size = trace_layout.kernel_names(pairs), pairs[0][0].size
+    lanes, colours = int(pairs[0][1].kernels.stream.nunique()), figures.style.kernel_colours(ev)
+    return BeforeAndAfter(
+        table=_table(variant, pairs, colours, lanes),
+        images=units.count(size),
+        baseline=variant.header.builds_on,
+        key=tuple(Coloured(colours[name], short_name(name)) for name in names) if len(names) > 1 else (),
+        streams=_streams(ev, variant, size, lanes) if lanes > 1 else None,
+    )
+
+
+def _table(variant: Variant, pairs: list[tuple[Side, Side]], colours: dict[str, str], lanes: int) -> Table:
+    longest = max(side.span_ns for pair in pairs for side in pair)
+    of_lanes = "; a lane for each stream" if lanes > 1 else ""
+    many = any(len(side.kernels) > figures.timelines.MOST_DRAWN for pair in pairs for side in pair)
+    of_shares = "; too many to draw, each kind has the share of the height that it has of the time" if many else ""
+    return Table(
+        f"kernels-{variant.name}",
+        "The kernels of each layer before and after on one time axis from the first one's start, in the profiled "
+        f"programs at {units.count(pairs[0][0].size)} images{of_lanes}{of_shares}. Busy: the time in which any runs. A "
+        "profiler slows the launching of many.",
+        (
+            *words("Layer", "Variant"),
+            Column(f"0 to {units.time(longest / 1e6)}", "kernels"),
+            *numbers("Kernels", "Busy", "Span"),
+        ),
+        tuple(
+            (
+                side.layer,
+                side.variant,
+                _bars(side, longest, colours),
+                units.count(len(side.kernels)),
+                units.time(side.busy_ns / 1e6),
+                units.time(side.span_ns / 1e6),
+            )
+            for pair in pairs
+            for side in pair
+        ),
+    )
+
+
+def _bars(side: Side, longest_ns: int, colours: dict[str, str]) -> Cell:
+    alt = f"{len(side.kernels)} kernels of {side.variant} within {units.time(side.span_ns / 1e6)}"
+    return cell_markup.picture("kernels", figures.timelines.layer_kernels(side, longest_ns, colours), alt)
+
+
+def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> Streams:
+    after = trace_layout.hidden(ev.profiles.events(variant.name, size))
+    before = trace_layout.hidden(ev.profiles.events(variant.header.builds_on, size))
+    return Streams(
+        lanes=lanes,
+        at_once=units.significant(after.kernels_at_once, 3),
+        at_once_before=units.significant(before.kernels_at_once, 3),
+        copies=units.time(after.copies_ns / 1e6),
+        hidden=units.percent(after.share, 1),
+    )

@@ -1,0 +1,60 @@
+"""The report's end: how times were taken, and what is not in the figures."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from warpbook.common import units
+from warpbook.harness import bench
+from warpbook.report.evidence import Evidence
+from warpbook.report.views.components import Table, words
+from warpbook.runs.run_parts import WHOLE
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """aside: what has no figure, None where nothing was left out; refused: archived runs that were passed over;
+    unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
+    L2 cache holds a layer's data may be for a hot sample; archive: the GPU's run, empty where it is this machine's."""
+
+    aside: Table | None
+    refused: tuple[str, ...]
+    unwanted: str
+    hot_within: str
+    archive: str
+
+
+def view(ev: Evidence) -> Ending:
+    """Of any study."""
+    archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
+    return Ending(
+        aside=None if ev.problems.table.empty else _aside(ev),
+        refused=tuple(ev.source.refused),
+        unwanted=ev.why_none_of("cpu"),
+        hot_within=str(bench.HOT_WITHIN),
+        archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
+    )
+
+
+def _aside(ev: Evidence) -> Table:
+    """A row for all that lack the same for the same reason; what all of them lack wholly has no column."""
+    same = ["device", "layers", "sizes", "kinds", "status", "reason"]
+    rows: dict[tuple[Any, ...], list[str]] = {}
+    for row in ev.problems.table.to_dict("records"):
+        rows.setdefault(tuple(row[name] for name in same), []).append(row["variant"])
+    cells = [(", ".join(names), device, *map(_listed, lacking), status.replace("_", " "), reason)
+             for (device, *lacking, status, reason), names in rows.items()]  # fmt: skip
+    head = words("Variant", "Device", "Layers", "Images", "Times", "Status", "Reason")
+    shown = [place for place, column in enumerate(zip(*cells, strict=True)) if {*column} != {ALL}]
+    return Table(
+        "a-aside",
+        f"What has no figure, or lacks some, and why; “{WHOLE}”: implementations of whole networks.",
+        tuple(head[place] for place in shown),
+        tuple(tuple(row[place] for place in shown) for row in cells),
+    )
+
+
+def _listed(lacking: tuple[str | int, ...]) -> str:
+    """Layers, sizes or kinds of time that are lacking."""
+    return ", ".join(units.count(one) if isinstance(one, int) else one for one in lacking) or ALL

@@ -1,0 +1,61 @@
+"""Calls of many launches, whose time is that of Python launching them and not the GPU's."""
+
+from dataclasses import dataclass
+
+from warpbook.common import units
+from warpbook.common.intervals import length
+from warpbook.kernels.variants import Variant
+from warpbook.report import trace_layout
+from warpbook.report.evidence import Evidence
+
+MANY = 100
+"""Launches of a call from which on launching can set its pace."""
+BUSY = 0.9
+"""The share of a call's time that its kernels take, below which it does."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A layer's call: its launches, the time between two, and the share of it in which kernels run."""
+
+    layer: str
+    images: int
+    launches: int
+    each_ms: float
+    busy: float
+
+
+def paces(ev: Evidence, variant: Variant, below: str = "") -> list[Pace]:
+    """Layers of a variant whose call Python's launching paces, at the largest size of which its program was traced.
+
+    Its time is that which was taken in turn with the variant that stands on it, where `below` names that one.
+    """
+    for size in reversed(ev.sizes):
+        if not ev.profiles.events(variant.name, size).empty:
+            return [pace for layer in ev.layer_names if (pace := _pace(ev, variant, layer, size, below))]
+    return []
+
+
+def _pace(ev: Evidence, variant: Variant, layer: str, size: int, below: str) -> Pace | None:
+    kernels = trace_layout.kernels_of(ev, variant.name, layer, size)
+    call = ev.times.before(below, layer, size) if below else ev.times.op(variant.name, layer, size)
+    if call is None or len(kernels) < MANY:
+        return None
+    busy = length(trace_layout.spans_of(kernels)) / 1e6 / call.value
+    return Pace(layer, size, len(kernels), call.value / len(kernels), busy) if busy < BUSY else None
+
+
+def sentence(ev: Evidence, variant: Variant) -> str:
+    """What of a variant's times, or of its baseline's, is Python's launching; empty where nothing."""
+    below = ev.plan.variants.get(variant.header.builds_on)
+    said = []
+    for one in (variant, *([below] if below else [])):
+        found = paces(ev, one, variant.name if one is below else "")
+        if found:
+            each = " and ".join(f"{units.time(pace.each_ms, 2)} a launch on {pace.layer}" for pace in found)
+            busy = " and ".join(units.percent(pace.busy, 0) for pace in found)
+            said.append(
+                f"Python's launching paces {one.name}: {each} at {units.count(found[0].images)} images, of which "
+                f"kernels run {busy}."
+            )
+    return " ".join([*said, "From a program that launches faster they would take less."]) if said else ""

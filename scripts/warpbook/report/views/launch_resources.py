@@ -1,0 +1,59 @@
+"""What the compiler gave each kernel, and the occupancy that it allows."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from warpbook.kernels import occupancy
+from warpbook.report.evidence import Evidence, KernelLaunches
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Of a variant's main kernel, for the architecture of the GPU cited. occupancy: None where it is not known."""
+
+    kernel: str
+    arch: str
+    registers: int
+    shared_bytes: int
+    spill_bytes: int
+    occupancy: float | None
+    limiter: str
+
+
+def of_main_kernel(ev: Evidence, variant: str) -> Resources | None:
+    """None for peers, failures, and where the main kernel was not built.
+
+    The main kernel is the one that took most of the profiled program; without a profile it is the one of the
+    variant's header.
+    """
+    kernels = ev.builds.kernels(variant)
+    main = ev.profiles.main_kernel(variant, set(kernels.kernel)) or ev.plan.variants[variant].kernel
+    of_main = kernels[kernels.kernel == main.partition("<")[0]]
+    if of_main.empty:
+        return None
+    row = of_main.iloc[0]
+    share, limiter = kernel_occupancy(ev, row) or (None, "unknown")
+    return Resources(main, ev.arch, int(row.registers), int(row.shared_bytes), int(row.spill_bytes), share, limiter)
+
+
+def kernel_occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
+    """Theoretical occupancy of a built kernel and its limit, in the block that a profile shows, else in its
+    header's; None where there is neither."""
+    if not row.ok or row.arch not in occupancy.LIMITS:
+        return None
+    traced = [launch for launch in _launches(ev, row.variant) if launch.name == row.kernel]
+    if traced:
+        main = max(traced, key=lambda launch: launch.total_ns)
+        threads = math.prod(int(extent) for extent in main.block.split("x"))
+        return occupancy.occupancy(row.arch, threads, int(row.registers), int(main.shared_bytes))
+    variant = ev.plan.variants[row.variant]
+    block = variant.header.block
+    if block is None or variant.header.shared_bytes or row.kernel != variant.kernel.partition("<")[0]:
+        return None
+    return occupancy.occupancy(row.arch, math.prod(block), int(row.registers), int(row.shared_bytes))
+
+
+def _launches(ev: Evidence, variant: str) -> list[KernelLaunches]:
+    """Kernels of a variant's program at the largest size that was traced; none where none was."""
+    return next((launches for size in reversed(ev.sizes) if (launches := ev.profiles.launches(variant, size))), [])

@@ -1,0 +1,178 @@
+"""GPU models beside each other: what they can do, and how variants fare on each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.report.evidence import Evidence
+from warpbook.report.run_history import Headline, History, Measured, Model
+from warpbook.report.views import borrowed_run, cell_markup
+from warpbook.report.views.components import Cell, Column, Table, numbers, words
+from warpbook.runs import catalog, tables
+from warpbook.runs.catalog import Run
+
+APART = (
+    "†: a ratio of two series that were taken apart, each with its own variant; the intervals know their spread and no "
+    "drift between them."
+)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """A study's network on the GPU of its figures and on others. pairs: a table for each other model. constants: the
+    best of swept variants on each; None where no variant was swept on two."""
+
+    ours: str
+    others: tuple[str, ...]
+    limits: Table
+    pairs: tuple[Table, ...]
+    constants: Table | None
+
+
+def view(ev: Evidence) -> Devices | None:
+    """None where no archived run is of another GPU model."""
+    if ev.gpu_run is None or ev.gpu_run.gpu is None:
+        return None
+    return beside(ev, catalog.of_other_models(ev.gpu_run, ev.network.name))
+
+
+def beside(ev: Evidence, others: Sequence[Run]) -> Devices | None:
+    """The GPU of a study's figures beside those of other runs: variants whose sources are those of today in both."""
+    assert ev.gpu_run is not None
+    history = History([*others, ev.gpu_run], ev.config.tolerance, [ev.network.name])
+    ours = Model("gpu", ev.gpu_run.device_name("gpu"))
+    mine = history.newest(ev.network.name, ours)
+    current = {variant.name: variant.source_sha256 for variant in ev.wanted("gpu")}
+    found = [history.newest(ev.network.name, model) for model in history.models if model != ours]
+    lines = [line for line in found if line and mine and line.model.device == "gpu" and line.size == mine.size]
+    pairs = [
+        table
+        for number, line in enumerate(lines, 1)
+        if mine and (table := _on_network(history, [mine, line], f"devices-{number}", current.get)).rows
+    ]
+    if not pairs:
+        return None
+    models = [ours, *(line.model for line in lines)]
+    names = tuple(model.name for model in models[1:])
+    constants = best_constants(ev, [line.run for line in lines])
+    return Devices(ours.name, names, _limits(history, models), tuple(pairs), constants)
+
+
+def best_constants(ev: Evidence, others: Sequence[Run]) -> Table | None:
+    """The fastest configuration of each swept variant on the GPU of a study's figures and on those of other runs, and
+    what ours would cost there. Of the same sources and at the same place alone."""
+    place = ["variant", "network", "layer", "size"]
+    here = _fastest(ev.trust.sweep, place)
+    rows: list[tuple[Cell, ...]] = []
+    for run in others:
+        swept = run.table(tables.SWEEP)
+        swept = swept[(swept.network == ev.network.name) & (swept.status == "ok")]
+        both = here.merge(_fastest(swept, place), on=place, suffixes=("", "_there"))
+        tried = swept[[*place, "configuration", "time_ms"]].rename(columns={"time_ms": "time_ms_with_ours"})
+        row: Any
+        for row in both.merge(tried, on=[*place, "configuration"], how="left").itertuples():
+            recorded = run.record["variants"].get(row.variant, {}).get("source_sha256")
+            if recorded != ev.plan.variants[row.variant].source_sha256:
+                continue
+            rows.append(
+                (
+                    row.variant,
+                    f"{row.layer}, {units.count(row.size)} images",
+                    run.device_name("gpu"),
+                    row.configuration,
+                    row.configuration_there,
+                    units.time(row.time_ms_there),
+                    units.ratio(row.time_ms_with_ours / row.time_ms_there),
+                )
+            )
+    head = words("Variant", "Where", "Other GPU", "Best constants here", "Best constants there")
+    head += numbers("its time there", "times as long with ours")
+    caption = "The fastest constants of each swept variant, and what another GPU loses with those that are best here."
+    caption += borrowed_run.sentence(ev, tables.SWEEP)
+    return Table("best-constants", caption, head, tuple(rows), "dense") if rows else None
+
+
+def _fastest(sweep: pd.DataFrame, place: list[str]) -> pd.DataFrame:
+    """The fastest configuration at each place."""
+    ordered = sweep.sort_values("time_ms", kind="stable")
+    return ordered.drop_duplicates(place)[[*place, "configuration", "time_ms"]]
+
+
+def side_by_side(history: History) -> tuple[Table, ...]:
+    """Every GPU model of archived runs and, network by network, those that were measured at the same sizes. Empty for
+    one model."""
+    gpus = [model for model in history.models if model.device == "gpu"]
+    if len(gpus) < 2:
+        return ()
+    tables = [_limits(history, gpus)]
+    for name in history.networks:
+        newest = [line for model in gpus if (line := history.newest(name, model))]
+        lines = [line for line in newest if _shapes(line) == _shapes(newest[0])]
+        if len(lines) > 1:
+            tables.append(_on_network(history, lines, f"on-{len(tables)}"))
+    return tuple(tables)
+
+
+def _shapes(line: Headline) -> tuple[str, int]:
+    """What figures of two runs must share to stand beside each other."""
+    return line.run.record["networks"][line.network]["shapes_sha256"], line.size
+
+
+def _limits(history: History, gpus: Sequence[Model]) -> Table:
+    """What each model's newest run says of it."""
+    head = (*words("GPU", "Architecture"), *numbers("FP32 peak", "Copies", "L2 cache", "Runs"))
+    rows = []
+    for model in gpus:
+        its = [run for run in history.runs if run.gpu and run.gpu["name"] == model.name]
+        gpu = its[-1].gpu or {}
+        peak = gpu["peak_gflop_per_s"].get("fp32")
+        rows.append(
+            (
+                model.name,
+                gpu["arch"],
+                f"{peak / 1e3:.1f}\u202fTFLOP/s" if peak else MISSING,
+                f"{gpu['copy_gb_per_s'] / 1e3:.2f}\u202fTB/s",
+                f"{gpu['l2_bytes'] / 2**20:.0f}\u202fMiB",
+                str(len(its)),
+            )
+        )
+    caption = "GPUs of the runs: peak arithmetic and measured copy bandwidth, which bound every kernel's time."
+    return Table("gpus", caption, head, tuple(rows))
+
+
+def _on_network(
+    history: History, lines: Sequence[Headline], id: str, source: Callable[[str], str | None] | None = None
+) -> Table:
+    """The variants that every line's run has, with the verdict against what each builds on. source: the hash that a
+    variant's sources must have."""
+    found = [{row.name: row for row in history.variants(line)} for line in lines]
+    both = [name for name in found[0] if all(name in its for its in found)]
+    if source:
+        both = [name for name in both if {its[name].source_sha256 for its in found} == {source(name)}]
+    head: tuple[Column, ...] = words("Variant")
+    for line in lines:
+        head += (*numbers(f"{line.model.name}: op time", "over the naive one", "times the bound"), *words("verdict"))
+    caption = (
+        f"{lines[0].network}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what "
+        f"a variant builds on; those that differ between GPUs are bold. {APART}"
+    )
+    return Table(id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense by-gpu")
+
+
+def _row(name: str, measured: Sequence[Measured]) -> tuple[Cell, ...]:
+    row: list[Cell] = [Markup("_<wbr>").join(name.split("_"))]
+    differ = len({one.over_baseline.verdict for one in measured if one.over_baseline}) > 1
+    for one in measured:
+        verdict = cell_markup.verdict(one.over_baseline)
+        row += [
+            units.time(one.time.value),
+            cell_markup.sped(one.over_naive),
+            units.significant(one.bound, 3) if one.bound else MISSING,
+            Markup("<strong>{}</strong>").format(verdict) if differ else verdict,
+        ]
+    return tuple(row)

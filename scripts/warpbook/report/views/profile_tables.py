@@ -1,0 +1,108 @@
+"""Profiles as tables, under names that fit, and the whole in fixed width as nvprof prints it."""
+
+from warpbook.common import units
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, KernelLaunches, ProfileRow
+from warpbook.report.views.components import Cell, Table, numbers, words
+
+NAME_WIDTH = 60
+TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without its template and function arguments, which can fill a page."""
+    if name.startswith("["):
+        return name
+    depth, kept = 0, []
+    for character in name.removeprefix("void ").replace("(anonymous namespace)::", ""):
+        depth -= character in ">)"
+        if depth == 0 and character not in ">)":
+            kept.append(character)
+        if character in "<(":
+            kept.append("…" if depth == 0 else "")
+            depth += 1
+        if character in ">)" and depth == 0:
+            kept.append(character)
+    return "".join(kept).replace("(…)", "")
+
+
+def total_ns(rows: list[ProfileRow]) -> int:
+    """The time of all rows together, ns."""
+    return sum(row.total_ns for row in rows)
+
+
+def share(rows: list[ProfileRow]) -> str:
+    """The share of the whole that rows have together."""
+    return units.percent(sum(row.share for row in rows))
+
+
+def profile_table(id: str, caption: str, rows: list[ProfileRow]) -> Table:
+    """A profile's rows with their share of the profile."""
+    cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)) for row in rows)
+    return Table(id, caption, (*words("Name"), *numbers("Share"), *TIMES), cells, "named")
+
+
+def narrow_profile_table(id: str, caption: str, rows: list[ProfileRow]) -> Table:
+    """The same without the shortest and the longest of each row, half as wide."""
+    cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)[:3]) for row in rows)
+    return Table(id, caption, (*words("Name"), *numbers("Share"), *TIMES[:3]), cells, "named")
+
+
+def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow], program_s: float) -> Table:
+    """A profile's rows with their share of the profile, which `whole` names, and of the program's elapsed time."""
+    cells = tuple(
+        (
+            short_name(row.name),
+            units.percent(row.share, 2),
+            units.percent(row.total_ns / 1e9 / program_s, 2),
+            *_times(row)[:3],
+        )
+        for row in rows
+    )
+    head = (*words("Name"), *numbers(f"Share of {whole}", "Share of program"), *TIMES[:3])
+    return Table(id, caption, head, cells, "named")
+
+
+def _times(row: ProfileRow) -> tuple[Cell, ...]:
+    calls = units.MISSING if row.calls is None else units.count(row.calls)
+    return _time(row.total_ns), calls, _time(row.avg_ns), _time(row.min_ns), _time(row.max_ns)
+
+
+def _time(ns: float | None) -> str:
+    return units.MISSING if ns is None else units.time(ns / 1e6)
+
+
+def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> Table:
+    """Kernels of a program with their launch shapes and resources."""
+    rows = tuple(
+        (
+            short_name(launch.name),
+            units.count(launch.calls),
+            _time(launch.total_ns),
+            launch.grid.replace("x", "×"),
+            launch.block.replace("x", "×"),
+            str(launch.registers),
+            _bytes(launch.static_bytes),
+            _bytes(launch.dynamic_bytes),
+        )
+        for launch in launches
+    )
+    head = numbers("Invocations", "Duration", "Grid", "Block", "Registers", "Static shared, B", "Dynamic shared, B")
+    return Table(id, caption, (*words("Kernel"), *head), rows)
+
+
+def _bytes(amount: int | None) -> str:
+    return units.MISSING if amount is None else str(amount)
+
+
+def nvprof_table(ev: Evidence, variant: str, size: int, weights: str = "", api: bool = True) -> str:
+    """A program's whole profile in fixed width, as nvprof prints it; without its API calls where not wanted."""
+    lines = [f"{'Type':>16}  {'Time(%)':>7}  {'Time':>9}  {'Calls':>6}  {'Avg':>9}  {'Min':>9}  {'Max':>9}  Name"]
+    for kind, kinds in (("GPU activities:", GPU_KINDS), *([("API calls:", API_KINDS)] if api else [])):
+        for place, row in enumerate(ev.profiles.rows(variant, size, kinds, weights)):
+            each = (row.avg_ns, row.min_ns, row.max_ns)
+            times = "  ".join(f"{units.MISSING if ns is None else units.nvprof_time(ns):>9}" for ns in each)
+            name = row.name if len(row.name) <= NAME_WIDTH else row.name[: NAME_WIDTH - 1] + "…"
+            head = kind if place == 0 else ""
+            whole = units.nvprof_time(row.total_ns)
+            lines.append(f"{head:>16}  {100 * row.share:6.2f}%  {whole:>9}  {row.calls:>6}  {times}  {name}")
+    return "\n".join(lines)

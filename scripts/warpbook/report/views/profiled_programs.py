@@ -1,0 +1,134 @@
+"""Optimizations whose whole program is shown as the first kernel's is, and one layer's kernels before and after."""
+
+from dataclasses import dataclass
+
+from warpbook.common import units
+from warpbook.config.settings import Drawn
+from warpbook.kernels.variants import Variant
+from warpbook.report import figures
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
+from warpbook.report.views.components import Figure, Table
+from warpbook.report.views.profile_tables import narrow_profile_table
+from warpbook.report.views.program_output import other_sets, printed
+
+
+@dataclass(frozen=True)
+class WatchedProgram:
+    """The profile of a program with one weight set. problem: why there is none at the largest size, empty where there
+    is one; the tables are then those of the largest size at which there is. places: the ids of the tables."""
+
+    weights: str
+    problem: str
+    places: tuple[str, str]
+    activities: Table | None
+    calls: Table | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program with one optimization: what it printed at the largest size with each weight set, its profiles."""
+
+    name: str
+    title: str
+    outputs: tuple[str, ...]
+    problem: str
+    watched: tuple[WatchedProgram, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer before and after. problem: why it is not drawn at the size that the study names, empty where it is;
+    figure: at that size, or at the largest at which both were watched."""
+
+    title: str
+    problem: str
+    figure: Figure | None
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """layer: None where the study names none."""
+
+    images: str
+    programs: tuple[Program, ...]
+    layer: Layer | None
+
+
+def view(ev: Evidence) -> Profiled:
+    """The programs that a study names in `profiled`, and the layer in `drawn`."""
+    return Profiled(
+        images=units.count(ev.largest),
+        programs=tuple(_program(ev, ev.plan.variants[name]) for name in ev.study.profiled),
+        layer=_layer(ev, ev.study.drawn) if ev.study.drawn else None,
+    )
+
+
+def _program(ev: Evidence, variant: Variant) -> Program:
+    with_sets = ("", *other_sets(ev))
+    outputs = tuple(filter(None, (printed(ev, variant, ev.largest, weights) for weights in with_sets)))
+    return Program(
+        name=variant.name,
+        title=variant.title,
+        outputs=outputs,
+        problem="" if outputs else "its program was not run, or failed, in the run that the figures come from",
+        watched=tuple(watched_program(ev, variant, weights, f"profiled-{variant.name}") for weights in with_sets),
+    )
+
+
+def watched_program(ev: Evidence, variant: Variant, weights: str, place: str) -> WatchedProgram:
+    """The profile of a variant's program with a weight set, empty for the network's first."""
+    places = tuple("-".join(filter(None, (place, kind, weights))) for kind in ("gpu", "api"))
+    size = next((size for size in reversed(ev.sizes) if not ev.profiles.problem(variant.name, size, weights)), 0)
+    activities, calls = None, None
+    if size:
+        of = f"the program with {variant.name} at {units.count(size)} images" + (
+            f" and the weights {ev.network.model(weights)}" if weights else ""
+        )
+        caption = f"GPU activities of {of}. Share: of the device's busy time."
+        activities = narrow_profile_table(places[0], caption, ev.profiles.rows(variant.name, size, GPU_KINDS, weights))
+        caption = f"CUDA API calls of {of} that together take more than 99 % of the API time."
+        calls = narrow_profile_table(
+            places[1], caption, most_of(ev.profiles.rows(variant.name, size, API_KINDS, weights), 0.99)
+        )
+    problem = ev.profiles.problem(variant.name, ev.largest, weights)
+    return WatchedProgram(weights, problem, (places[0], places[1]), activities, calls)
+
+
+def _layer(ev: Evidence, drawn: Drawn) -> Layer:
+    before, after = ev.plan.variants[drawn.variant].header.builds_on, drawn.variant
+    lacking = [name for name in (before, after) if ev.profiles.within_layer(name, drawn.layer, drawn.size).empty]
+    problem = ""
+    if lacking:
+        programs = "was not profiled" if len(lacking) == 1 else "were not profiled"
+        problem = (
+            f"{' and '.join(lacking)} {programs} at {units.count(drawn.size)} images in the run that the figures come "
+            "from; a run of this version does so"
+        )
+    sizes = (drawn.size, *reversed(ev.sizes))
+    common = (
+        size
+        for size in sizes
+        if all(len(ev.profiles.within_layer(name, drawn.layer, size)) for name in (before, after))
+    )
+    size = next(common, 0)
+    title = f"{drawn.layer} at {units.count(drawn.size)} images: {before} against {after}"
+    return Layer(title, problem, _figure(ev, drawn.layer, before, after, size) if size else None)
+
+
+def _watched(ev: Evidence, variants: tuple[str, ...], drawn: Drawn, size: int) -> bool:
+    """Whether the layer was watched at a size under all of these."""
+    return all(len(ev.profiles.within_layer(name, drawn.layer, size)) for name in variants)
+
+
+def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Figure:
+    spans = {name: ev.profiles.within_layer(name, layer, size) for name in (before, after)}
+    kernels = {name: events[events.kind == "kernel"] for name, events in spans.items()}
+    busy = {name: units.time(int((rows.end_ns - rows.start_ns).sum()) / 1e6) for name, rows in kernels.items()}
+    return Figure(
+        "profiled-layer-figure",
+        figures.timelines.layer_before_and_after(ev, spans, layer),
+        f"Rows of bars over time: API calls, copies and kernels of {layer} under {before} and under {after}.",
+        f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call: above "
+        f"with {before}, whose kernels take {busy[before]}, below with {after}, whose kernels take {busy[after]}.",
+        "timeline",
+    )

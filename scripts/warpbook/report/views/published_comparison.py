@@ -1,0 +1,109 @@
+"""Figures that the report which a study follows stated, and ours beside them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, Table, numbers, words
+
+QUANTITIES = {
+    "op_ms": "op time",
+    "kernel_ms": "kernel time",
+    "elapsed_s": "program, elapsed",
+    "user_s": "program, user",
+    "system_s": "program, system",
+    "max_rss_kib": "program, peak memory",
+    "accuracy": "accuracy",
+}
+ON_DEVICE = " Kernel time of ours is the whole call's on the GPU (gpu): its kernels, and what lies between them."
+
+
+@dataclass(frozen=True)
+class Published:
+    """from_course: the course stated the figures, not a student report. figures: how many, 0 where nothing was
+    published; gains: published ratios beside ours, None where no two times can be compared; table: of all figures, None
+    where it is so long that the supplement has it."""
+
+    from_course: bool
+    images: str
+    figures: int
+    gains: Table | None
+    table: Table | None
+
+
+def view(ev: Evidence) -> Published:
+    """What was published, each figure beside ours of the variant that comes nearest."""
+    gains, table = _gains(ev) if ev.published.gains else None, _table(ev)
+    short = table if table.short else None
+    return Published(ev.name == "sp19", units.count(ev.largest), len(table.rows), gains, short)
+
+
+def in_full(ev: Evidence) -> Table | None:
+    """The table of all figures, for the supplement; None where the report has it or there are none."""
+    table = _table(ev)
+    return None if table.short else table
+
+
+def _gains(ev: Evidence) -> Table:
+    """Ratios within one machine: what of two machines can be compared."""
+    return Table(
+        "published-gains",
+        "What each step gained, on the machines that the figures were published of and on ours: the ratio of two times "
+        "of one report, beside the ratio of ours for the same layer and number of images. A step whose two differ "
+        "much depends on the hardware, or on who launches the kernels. †: ours not timed in turn."
+        + _on_device({gain.quantity for gain in ev.published.gains}),
+        (
+            *words("Variant", "Over", "Time", "Layer"),
+            *numbers("Images", "Published gain", "Ours"),
+        ),
+        tuple(
+            (
+                gain.variant,
+                gain.over,
+                QUANTITIES[gain.quantity],
+                gain.layer,
+                units.count(gain.size),
+                units.ratio(gain.published),
+                cell_markup.sped(gain.ours),
+            )
+            for gain in ev.published.gains
+        ),
+    )
+
+
+def _table(ev: Evidence) -> Table:
+    names = {f"framework_{device}": _framework(ev, device) for device in ("cpu", "gpu")}
+    devices = [ev.device_name(device) for device in ("gpu", "cpu") if not ev.why_none_of(device)]
+    rows = [row for row in ev.published.table.itertuples() if row.quantity in QUANTITIES and row.variant]
+    return Table(
+        "published-table",
+        f"As published on the course's machines, and measured now on {' or '.join(devices) or 'none'}."
+        f"{_on_device({str(row.quantity) for row in rows})}",
+        (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
+        tuple(_row(ev, row, names) for row in rows),
+        "published",
+    )
+
+
+def _on_device(quantities: set[str]) -> str:
+    return ON_DEVICE if "kernel_ms" in quantities else ""
+
+
+def _framework(ev: Evidence, device: str) -> str:
+    framework = ev.programs.framework(device)
+    return f"framework, {device.upper()}" + (f"; {framework.name}" if framework else "")
+
+
+def _row(ev: Evidence, row: Any, names: dict[str, str]) -> tuple[Cell, ...]:
+    ours = ev.published.beside(row)
+    return (
+        QUANTITIES[row.quantity] + (f", {row.layer}" if row.layer else ""),
+        names.get(row.variant, row.variant),
+        row.size or "not stated",
+        units.quantity(row.value, row.quantity),
+        MISSING if ours is None else units.quantity(ours, row.quantity),
+        row.where + (f"; {row.note}" if row.note else ""),
+    )

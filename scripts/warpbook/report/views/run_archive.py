@@ -1,0 +1,225 @@
+"""All archived runs, for the pages of `snakemake site`: an overview, and each network's history and variants."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.kernels.variants import Variant
+from warpbook.report import excerpts, figures
+from warpbook.report.run_history import Headline, History, Measured
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, Fact, Figure, Table, numbers, words
+from warpbook.report.views.other_gpus import APART, side_by_side
+from warpbook.runs.catalog import Run
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file beside the pages, and what it is."""
+
+    file: str
+    words: str
+
+
+@dataclass(frozen=True)
+class NetworkPage:
+    """A network's page. figures: none where no device has two runs. variants: a table for each device."""
+
+    file: str
+    name: str
+    images: str
+    history: Table
+    figures: tuple[Figure, ...]
+    variants: tuple[Table, ...]
+    traces: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first page. devices: tables of several GPU models side by side; empty where there is one or none."""
+
+    facts: tuple[Fact, ...]
+    runs: Table
+    refused: tuple[str, ...]
+    networks: tuple[NetworkPage, ...]
+    models: tuple[str, ...]
+    devices: tuple[Table, ...]
+    reports: tuple[Link, ...]
+
+
+def overview(
+    history: History,
+    kernels: Mapping[str, Variant],
+    refused: Sequence[str] = (),
+    reports: Sequence[Link] = (),
+    traces: Mapping[str, Sequence[Link]] | None = None,
+) -> Overview:
+    """What the pages show. kernels: the variants that are here now, for their lines of code. traces: by network."""
+    pages = tuple(_page(history, name, kernels, (traces or {}).get(name, ())) for name in history.networks)
+    return Overview(
+        facts=tuple(_fact(history, page.name, page.file) for page in pages),
+        runs=_runs(history.runs),
+        refused=tuple(refused),
+        networks=pages,
+        models=tuple(model.name for model in history.models if model.device == "gpu"),
+        devices=side_by_side(history),
+        reports=tuple(reports),
+    )
+
+
+def file_of(network: str, networks: Sequence[str]) -> str:
+    """The page of a network, whose name may be a stranger's."""
+    return f"network-{networks.index(network) + 1}-{re.sub('[^a-z0-9]+', '-', network.lower())[:40].strip('-')}.html"
+
+
+def _fact(history: History, network: str, file: str) -> Fact:
+    """The newest headline of a network."""
+    line = history.of(network)[-1]
+    ratio = f", {units.ratio_within(line.over[1].ratio)}† over {line.over[0]}" if line.over else ""
+    label = Markup('<a href="{}">{}</a>, {} images').format(file, network, units.count(line.size))
+    spread = f"{units.spread(line.time)} {units.sample_size([line.time])}".strip()
+    return Fact(label, units.time(line.time.value), f"{spread}, {line.best}{ratio}, {line.model.name}")
+
+
+def _runs(runs: Sequence[Run]) -> Table:
+    """Newest first."""
+    head = (*words("Run", "Ended", "Commit", "GPU", "CPU", "Studies"), *numbers("Variants"))
+    rows = tuple(
+        (
+            run.run_id,
+            str(run.record["ended"])[:10],
+            run.commit,
+            run.device_name("gpu"),
+            run.device_name("cpu"),
+            ", ".join(run.record["studies"]),
+            str(len(run.record["variants"])),
+        )
+        for run in reversed(runs)
+    )
+    return Table("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
+
+
+def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> NetworkPage:
+    lines = history.of(name)
+    models = [model for model in history.models if history.newest(name, model)]
+    return NetworkPage(
+        file=file_of(name, history.networks),
+        name=name,
+        images=units.count(lines[-1].size),
+        history=_history(name, lines),
+        figures=_figures(lines) if any(len(history.of(name, model)) > 1 for model in models) else (),
+        variants=tuple(
+            _variants(history, line, number, kernels)
+            for number, model in enumerate(models, 1)
+            if (line := history.newest(name, model))
+        ),
+        traces=tuple(traces),
+    )
+
+
+def _history(name: str, lines: Sequence[Headline]) -> Table:
+    """Newest first."""
+    head = (
+        *words("Run", "Commit", "Device", "Best variant"),
+        *numbers("Op time", "Over the naive one", "Over the fastest FP32 library"),
+        *words("Since the run before"),
+    )
+    rows = tuple(
+        (
+            str(line.run.record["ended"])[:10],
+            line.run.commit,
+            line.model.name,
+            line.best,
+            cell_markup.timed(line.time),
+            cell_markup.sped(line.over[1]) if line.over else MISSING,
+            Markup("{} ({})").format(cell_markup.sped(line.peer[1]), line.peer[0]) if line.peer else MISSING,
+            _step(line),
+        )
+        for line in reversed(lines)
+    )
+    caption = (
+        f"The best FP32 variant of each run on {name}, libraries left out on the GPU: op times of all layers at the "
+        "largest size with half the width of their 95 % interval. Since the run before on the same kind of device: how "
+        "many times faster, corrected by how far variants that did not change differ between the two, and the verdict. "
+        f"{APART}"
+    )
+    return Table("history", caption, head, rows)
+
+
+def _step(line: Headline) -> Cell:
+    if line.step is None:
+        return "the first"
+    if line.step.speedup is None:
+        return f"not compared: {line.step.why}"
+    return Markup("{} {}").format(cell_markup.verdict(line.step.speedup), cell_markup.sped(line.step.speedup))
+
+
+def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
+    rules = "A vertical rule marks a run that is faster (green) or slower (red) than the one before on its device"
+    shown = list(lines)
+    times, ratios = (
+        "Op time of the best variant of each run",
+        "The best variant's speedup over the naive one in each run",
+    )
+    return (
+        Figure("times", figures.history_plots.op_times(shown), times, f"{times}, with its 95 % interval. {rules}."),
+        Figure("speedups", figures.history_plots.speedups(shown), ratios, f"{ratios}, with its 95 % interval."),
+    )
+
+
+def _variants(history: History, line: Headline, number: int, kernels: Mapping[str, Variant]) -> Table:
+    """Every variant of a model's newest run, fastest first."""
+    rows = history.variants(line)
+    naive = next((row for row in reversed(rows) if line.over and row.name == line.over[0]), None)
+    head = (
+        *words("Variant"),
+        *numbers("Op time", "Over the naive one"),
+        *words("Against what it builds on"),
+        *numbers("Times the bound", "Registers", "Lines of code", "Saved a line"),
+    )
+    caption = (
+        f"Variants on {line.model.name}, {units.count(line.size)} images, run {line.run.run_id}. The bound: the least "
+        "time of the direct method in FP32 on the device. Lines of code without comments, of sources that still are "
+        "what was measured. Saved a line: the op time that a variant saves against the naive one, over its lines. "
+        f"{APART}"
+    )
+    shown = tuple(_variant(row, naive, kernels.get(row.name)) for row in rows)
+    return Table(f"variants-{number}", caption, head, shown, "dense")
+
+
+def _variant(row: Measured, naive: Measured | None, kernel: Variant | None) -> tuple[Cell, ...]:
+    lines = code_lines(row, kernel)
+    saved_ms = naive.time.value - row.time.value if naive and naive.name != row.name else None
+    return (
+        f"{row.name} ({'library' if row.peer else row.precision})" if row.peer or row.precision != "fp32" else row.name,
+        cell_markup.timed(row.time),
+        cell_markup.sped(row.over_naive),
+        Markup("{} {}").format(row.builds_on, cell_markup.verdict(row.over_baseline)) if row.over_baseline else MISSING,
+        units.significant(row.bound, 3) if row.bound else MISSING,
+        str(row.registers) if row.registers is not None else MISSING,
+        str(lines) if lines else MISSING,
+        units.time(saved_ms / lines, 3) if lines and saved_ms is not None and saved_ms > 0 else MISSING,
+    )
+
+
+def code_lines(row: Measured, kernel: Variant | None) -> int | None:
+    """Lines of code of a variant whose source is still what was measured; a library's are its own."""
+    if kernel is None or row.peer or kernel.problem or kernel.source_sha256 != row.source_sha256:
+        return None
+    return len(excerpts.lines_of_code(kernel.code)) + len(excerpts.lines_of_code(kernel.launcher_code))
+
+
+def report_links(folder: Path, titles: Mapping[str, str]) -> list[Link]:
+    """The rendered reports of a folder, of studies that are configured, report and supplement and page."""
+    endings = {".pdf": "report, PDF", "-supplement.pdf": "supplement, PDF", ".html": "both, as a page"}
+    return [
+        Link(f"{study}{ending}", f"{study}: {title} ({kind})")
+        for study, title in titles.items()
+        for ending, kind in endings.items()
+        if (folder / f"{study}{ending}").is_file()
+    ]

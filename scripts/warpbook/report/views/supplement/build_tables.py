@@ -1,0 +1,91 @@
+"""Supplement: every kernel as built, with its resources."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.harness import building
+from warpbook.report.evidence import Evidence
+from warpbook.report.views import launch_resources
+from warpbook.report.views.components import Cell, Table, numbers, words
+
+LOG_LENGTH = 400
+
+
+@dataclass(frozen=True)
+class Builds:
+    """host: C++ for the processor, None where the study compares none; failed: None where every build succeeded;
+    options: what every kernel is compiled with."""
+
+    table: Table
+    host: Table | None
+    failed: Table | None
+    options: str
+
+
+def view(ev: Evidence) -> Builds:
+    """Builds made on this machine."""
+    host = None if ev.builds.host.empty else _host(ev)
+    failed = None if ev.builds.failed.empty else _failed(ev)
+    return Builds(_table(ev), host, failed, " ".join(building.OPTIONS))
+
+
+def _table(ev: Evidence) -> Table:
+    archs = list(ev.builds.table.arch.unique())
+    sound = ev.builds.table[ev.builds.table.ok]
+    return Table(
+        "a-builds",
+        f"Builds by {ev.local.record['machine']['compiler']}: registers a thread on each architecture (sm_…); static "
+        "shared memory of a block, local memory and spilled bytes of a thread, the most on any; theoretical occupancy "
+        f"on {ev.arch} and what limits it, where the header declares the block or a profile shows it. A dash for "
+        "registers: not built for it.",
+        (
+            *words("Variant", "Kernel"),
+            *numbers(*archs, "Shared, B", "Local, B", "Spills, B", "Occupancy"),
+            *words("Limit"),
+        ),
+        tuple(_row(ev, archs, place, group) for place, group in sound.groupby(["variant", "kernel"], sort=False)),
+        "wide",
+    )
+
+
+def _row(ev: Evidence, archs: list[str], place: tuple[Hashable, ...], group: pd.DataFrame) -> tuple[Cell, ...]:
+    """A kernel's registers by architecture, the most of the rest on any, and its occupancy on the GPU cited."""
+    registers = dict(zip(group.arch, group.registers, strict=True))
+    most = group[["shared_bytes", "local_bytes", "spill_bytes"]].max()
+    cited: list[Any] = [row for row in group.itertuples() if row.arch == ev.arch]
+    share, limiter = (launch_resources.kernel_occupancy(ev, cited[0]) if cited else None) or (None, MISSING)
+    return (
+        *map(str, place),
+        *(str(registers.get(arch, MISSING)) for arch in archs),
+        *map(str, most),
+        units.percent(share, 0),
+        limiter,
+    )
+
+
+def _host(ev: Evidence) -> Table:
+    rows = ev.builds.host
+    built = rows.ok.map({True: "yes", False: "no"})
+    return Table(
+        "a-builds-host",
+        "C++ for the processor, compiled by this machine's compiler for any processor of its architecture; what a "
+        "variant uses beyond that it finds at run time.",
+        words("Variant", "For", "Compiler", "Options", "Built"),
+        tuple(zip(rows.variant, rows.arch, rows.compiler, rows.options, built, strict=True)),
+        "wide",
+    )
+
+
+def _failed(ev: Evidence) -> Table:
+    failed = ev.builds.failed
+    return Table(
+        "a-builds-failed",
+        "Builds that failed.",
+        words("Variant", "Arch", "The compiler's words"),
+        tuple(zip(failed.variant, failed.arch, failed.log.str[:LOG_LENGTH], strict=True)),
+    )

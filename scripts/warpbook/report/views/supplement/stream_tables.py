@@ -1,0 +1,108 @@
+"""Supplement: millions of images streamed over one device and over several: rates, efficiency, where time goes."""
+
+from dataclasses import dataclass
+
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence
+from warpbook.report.views.components import Figure, Table, numbers, words
+from warpbook.runs.schema import Row
+from warpbook.workflow import streams
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """figure: None where every stream has the same number of images. mismatched: labels that differ from those of the
+    inference program."""
+
+    rates: Table
+    spent: Table
+    figure: Figure | None
+    mismatched: str
+
+
+def view(ev: Evidence) -> Streaming | None:
+    """Of the study's network; None where nothing was streamed."""
+    rows = ev.streams.rows
+    if not rows:
+        return None
+    several = len({row["images"] for row in rows}) > 1
+    mismatched = sum(row["mismatched_labels"] for row in rows)
+    return Streaming(_rates(ev, rows), _spent(rows), _figure(ev) if several else None, units.count(mismatched))
+
+
+def _over(row: Row) -> str:
+    """The devices of a stream, and its shards where they are not one for each."""
+    over = streams.devices_of(row)
+    return over if row["shards"] == row["devices"] else f"{over}, {row['shards']} shards"
+
+
+def _places(rows: list[Row]) -> list[tuple[str, str, str]]:
+    return [(row["variant"], units.count(row["images"]), _over(row)) for row in rows]
+
+
+def _efficiency(value: float | None) -> str:
+    return MISSING if value is None else units.percent(value)
+
+
+def _rates(ev: Evidence, rows: list[Row]) -> Table:
+    machines = ", ".join(dict.fromkeys(ev.device_name(row["device"]) for row in rows))
+    return Table(
+        "stream-rates-table",
+        f"Images streamed through {ev.network.name} on {machines}, once each: the time in which any worker ran, from "
+        "the start of its process, and that in which any was past its start. Efficiency: images a second over those "
+        "of one device times the devices.",
+        (
+            *words("Variant"),
+            *numbers("Images"),
+            *words("Over"),
+            *numbers("Time, s", "Images/s", "Efficiency", "Past start, s", "Images/s", "Efficiency"),
+        ),
+        tuple(
+            (
+                *place,
+                units.seconds(row["wall_s"]),
+                units.count(round(row["images_per_s"])),
+                _efficiency(row["efficiency"]),
+                units.seconds(row["streaming_s"]),
+                units.count(round(row["streaming_images_per_s"])),
+                _efficiency(row["streaming_efficiency"]),
+            )
+            for place, row in zip(_places(rows), rows, strict=True)
+        ),
+    )
+
+
+def _spent(rows: list[Row]) -> Table:
+    return Table(
+        "stream-spent-table",
+        "Where a worker's time goes, the mean of the stream's workers: its start (Python, libraries, the device, "
+        "weights and a first chunk), reading, and on a GPU, beside that, copies and kernels; and the most memory of a "
+        "worker, on its device as the driver counts it. The system keeps the file that is read in memory.",
+        (
+            *words("Variant"),
+            *numbers("Images"),
+            *words("Over"),
+            *numbers("Start, s", "Reading, s", "Copies, s", "Network, s", "Device, MiB", "Host, MiB"),
+        ),
+        tuple(
+            (
+                *place,
+                *(units.seconds(row[name]) for name in ("start_s", "read_s", "copy_s", "compute_s")),
+                MISSING if row["device"] == "cpu" else f"{row['device_bytes'] / 2**20:.0f}",
+                units.mebibytes(row["max_rss_kib"]),
+            )
+            for place, row in zip(_places(rows), rows, strict=True)
+        ),
+    )
+
+
+def _figure(ev: Evidence) -> Figure:
+    return Figure(
+        "stream-figure",
+        figures.time_plots.streams(ev, _over),
+        "Time against the number of images, logarithmic both ways, a line for each number of devices.",
+        "Time against images, both logarithmic: in whole, and hollow past the workers' start. Dashed: in proportion to "
+        "the images, from one device's longest stream past its start.",
+    )

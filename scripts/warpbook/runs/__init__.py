@@ -1,0 +1,1 @@
+"""Runs: their tables, where they lie, and what is summarised of them."""

@@ -1,0 +1,236 @@
+"""Runs: everything measured on one machine at one time, as a folder (results/run) or packed
+(reports/runs/<run_id>.zip)."""
+
+import hashlib
+import io
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from warpbook.common.errors import UserError, nearest
+from warpbook.runs import archive_reader, tables
+from warpbook.runs.manifest import FORMAT, Record
+from warpbook.runs.schema import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARCHIVES = Path("reports/runs")
+SOUND = Path("results/sound")
+"""Marks of archives that were read whole and are in order."""
+
+_FORMER = {1: {tables.OP_TIMES: {"bound_ms": "method_bound_ms"}}}
+"""By format: columns that have another name today."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run at `path`, a folder or a zip; `record` is its run.json. Its tables are read when asked for; those of a
+    `sound` one were read before and found in order."""
+
+    path: Path
+    record: dict[str, Any]
+    loaded: dict[str, "pd.DataFrame"] = field(default_factory=dict, repr=False, compare=False)
+    sound: bool = field(default=False, compare=False)
+
+    @property
+    def run_id(self) -> str:
+        return str(self.record["run_id"])
+
+    @property
+    def gpu(self) -> dict[str, Any] | None:
+        gpu: dict[str, Any] | None = self.record["machine"]["gpu"]
+        return gpu
+
+    @property
+    def commit(self) -> str:
+        """The commit that it was made from, short; + behind it where the working tree had changes."""
+        return (self.record["commit"] or "unknown")[:12] + ("+" if self.record["dirty"] else "")
+
+    def device_name(self, device: str) -> str:
+        """The name of the hardware that a device's figures were measured on."""
+        machine = self.record["machine"]
+        if device == "gpu":
+            return machine["gpu"]["name"] if machine["gpu"] else "no GPU"
+        return f"{machine['cpu']['model'].replace('(R)', '')}, {machine['cpu']['cores']} cores"
+
+    def table(self, table: Table) -> "pd.DataFrame":
+        """One of its tables, checked and read once. UserError names the file, row and column at fault."""
+        if table.name not in self.loaded:
+            self.loaded[table.name] = self._table(table)
+        return self.loaded[table.name]
+
+    def _table(self, table: Table) -> "pd.DataFrame":
+        try:
+            content = archive_reader.read(self.path, table.name)
+        except archive_reader.Missing:
+            if table.optional:
+                return table.empty()
+            raise
+        if self.sound:
+            return self._in_todays_words(table, table.read_again(content, self._renamed(table)))
+        origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
+        return self._read_table(table, io.BytesIO(content), origin)
+
+    def _read_table(self, table: Table, source: Path | IO[bytes], origin: str) -> "pd.DataFrame":
+        return self._in_todays_words(table, table.read(source, origin, renamed=self._renamed(table)))
+
+    def _renamed(self, table: Table) -> dict[str, str] | None:
+        return _FORMER.get(self.record["format"], {}).get(table)
+
+    def _in_todays_words(self, table: Table, frame: "pd.DataFrame") -> "pd.DataFrame":
+        return _in_todays_words(frame) if self.record["format"] == 1 and table is tables.SAMPLES else frame
+
+    @cached_property
+    def problem(self) -> str:
+        """Why the run cannot be used, every table of it read; empty when it can."""
+        try:
+            for table in tables.RUN_TABLES:
+                self.table(table)
+        except UserError as error:
+            return str(error)
+        return ""
+
+    def checked(self) -> "Run":
+        """Itself, every table read now or, of an archive, before; UserError where one is damaged."""
+        proven = _proven(self) if self.path.is_file() else None
+        if proven is None and self.problem:
+            raise UserError(self.problem)
+        return proven or self
+
+
+def _in_todays_words(samples: "pd.DataFrame") -> "pd.DataFrame":
+    """SAMPLES of format 1, which called an A/A test `again`."""
+    return samples.assign(
+        job=samples.job.str.replace(r"^again:", "aa:", regex=True),
+        variant=samples.variant.str.replace(r":again$", ":aa", regex=True),
+    )
+
+
+def open_run(path: Path) -> Run:
+    """The run at a path, its run.json checked; UserError names what is missing or damaged."""
+    if not path.exists():
+        raise UserError(f"{path} does not exist")
+    try:
+        record = archive_reader.read_json(path, "run.json")
+    except archive_reader.Missing as error:
+        raise UserError(f"{path} holds no run.json: it is no run") from error
+    if isinstance(record, dict) and isinstance(number := record.get("format"), int) and not 1 <= number <= FORMAT:
+        raise UserError(f"{path} is of format {number}; this Warpbook reads formats 1 to {FORMAT}")
+    try:
+        Record.model_validate(record)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))[:80]
+        if first["type"] == "missing":
+            raise UserError(f"{path}: run.json lacks {place!r}: it is no run of Warpbook") from error
+        raise UserError(f"{path}: run.json, {place or 'as a whole'}: {first['msg']}") from error
+    return Run(path, record)
+
+
+def archived(folder: Path = ARCHIVES) -> list[Path]:
+    """Paths of the archived runs, without the archives of the profilers' files."""
+    return sorted(path for path in folder.glob("*.zip") if not path.name.endswith(".profiles.zip"))
+
+
+def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[str, ...] = ()) -> Run:
+    """The archived run of that id; UserError with the nearest id, or word that `key` may be, when there is none."""
+    path = folder / f"{run_id}.zip"
+    if not path.exists():
+        known = [other.stem for other in archived(folder)]
+        raise UserError(f"{key}: no archived run is called {run_id!r}: {nearest(run_id, [*words, *known])}")
+    return open_run(path)
+
+
+def on_gpus(folder: Path = ARCHIVES) -> list[Run]:
+    """Archived runs with a GPU, the newest last; those that cannot be read are left out."""
+    found = []
+    for path in archived(folder):
+        with suppress(UserError):
+            found.append(open_run(path))
+    return sorted((run for run in found if run.gpu), key=lambda run: str(run.record["ended"]))
+
+
+def of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+    """The newest sound archived run of each GPU model other than a run's, with a network of the same shapes, timed
+    under the same protocol."""
+    found: dict[str, Run] = {}
+    for other in reversed(on_gpus(folder)):
+        name = other.device_name("gpu")
+        if name == run.device_name("gpu") or name in found or not _alike(run, other, network):
+            continue
+        if proven := _proven(other):
+            found[name] = proven
+    return list(found.values())
+
+
+def of_its_model_before(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+    """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
+    the same protocol, the newest first."""
+    older = (one for one in _before(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
+    return [proven for one in older if _alike(run, one, network) and (proven := _proven(one))]
+
+
+def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
+    """The newest archived run with a GPU that holds a network, and why others were passed over."""
+    usable, refused = _holding(network, folder)
+    for run in usable:
+        if proven := _proven(run):
+            return proven, refused
+        refused.append(run.problem)
+    return None, refused
+
+
+def archived_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
+    """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
+    return next((proven for one in _before(run, network, folder) if (proven := _proven(one))), None)
+
+
+def _before(run: Run, network: str, folder: Path) -> list[Run]:
+    """Archived runs with a GPU that hold a network and ended before `run`, the newest first."""
+    return [one for one in _holding(network, folder)[0] if one.record["ended"] < run.record["ended"]]
+
+
+def _alike(run: Run, other: Run, network: str) -> bool:
+    """Whether another run holds a network of the shapes that a run has it in, timed under the same protocol."""
+    held = [one.record["networks"].get(network, {}).get("shapes_sha256") for one in (run, other)]
+    return bool(held[0] and held[0] == held[1] and run.record["protocol"] == other.record["protocol"])
+
+
+def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:
+    """Archived runs with a GPU that hold a network, newest first, and why others cannot be read."""
+    usable, refused = [], []
+    for path in archived(folder):
+        try:
+            run = open_run(path)
+        except UserError as error:
+            refused.append(str(error))
+            continue
+        if network in run.record["networks"] and run.gpu:
+            usable.append(run)
+    return sorted(usable, key=lambda run: run.record["ended"], reverse=True), refused
+
+
+def _proven(run: Run) -> Run | None:
+    """An archive that can be used; None where it cannot.
+
+    To read it whole and check it takes seconds. It is done once, not by every command: a mark stands for the archive's
+    bytes and the code that reads them.
+    """
+    code = (
+        Path(__file__).with_name(name)
+        for name in ("archive_reader.py", "manifest.py", "catalog.py", "schema.py", "tables.py")
+    )
+    mark = SOUND / hashlib.sha256(b"".join(path.read_bytes() for path in (run.path, *code))).hexdigest()
+    if mark.exists():
+        return replace(run, sound=True)
+    if run.problem:
+        return None
+    with suppress(OSError):  # a folder that cannot be written: the next command reads the archive again
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    return run

@@ -1,0 +1,7 @@
+"""Where the parts of a run are made, and how whole networks are named among variants."""
+
+WHOLE = "networks/"
+"""What stands before the name of an implementation of whole networks where variants are named, too."""
+
+PARTS = "results/parts"
+"""Where the parts of a run are made, in a folder (or a file) called like their table."""

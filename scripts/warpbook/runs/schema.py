@@ -1,0 +1,318 @@
+"""A table of a run: typed columns with ranges, in a CSV file that is checked when written and when read.
+
+A file that breaks its table's contract is refused with its name, row and column.
+"""
+
+import contextlib
+import csv
+import gc
+import gzip
+import io
+import math
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from warpbook.common.errors import UserError
+from warpbook.common.files import written_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = dict[str, Any]
+
+DTYPES = ("float64", "int64", "Int64", "bool", "string")
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_REAL = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.IGNORECASE)
+_REALS = re.compile(rf"({_REAL.pattern}\n)+", _REAL.flags)
+TEXT_BYTES, ROWS = 128 << 20, 2_000_000  # the longest tables of a run hold a quarter of these
+_BUFFER_BYTES = 1 << 20  # unpacked at a time
+_CHUNK_ROWS = 4096  # rows held as text at a time: the longest tables have a million cells and more
+
+csv.field_size_limit(1 << 24)  # a program's output or a compiler's log can be longer than csv's 128 KiB
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a number may be: from `least` to `most`; `least` itself left out where `open`."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    open: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return (self.least < value if self.open else self.least <= value) and value <= self.most
+
+    def __str__(self) -> str:
+        if self.open:
+            return f"above {self.least:g}"
+        return f"{self.least:g} or more" if self.most == math.inf else f"{self.least:g} to {self.most:g}"
+
+
+ANY = Range()
+COUNT = Range(0)
+POSITIVE = Range(0, open=True)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: `dtype` is float64 (empty: not measured), int64, Int64 (empty: none), bool or string.
+
+    A file from before a `later` column was added may lack it, and is read as though its cells were empty. A `needed`
+    number is not empty in a row whose status is ok.
+    """
+
+    dtype: str
+    meaning: str
+    range: Range = ANY
+    later: bool = False
+    needed: bool = False
+
+    def text(self, value: Any) -> str:
+        """A value as its cell's text."""
+        if self.dtype == "bool":
+            return "true" if value else "false"
+        # pandas has <NA> for a missing integer, which compares equal to nothing
+        if value is None or (str(value) in ("<NA>", "nan") and self.dtype != "string"):
+            return ""
+        if self.dtype == "float64":
+            return repr(float(value))
+        if self.dtype in ("int64", "Int64"):
+            return str(int(value))
+        return str(value).replace("\r\n", "\n").replace("\r", "\n")  # a CSV reader ends the row at a lone \r
+
+    def value(self, text: str) -> Any:
+        """A cell's value, None for an empty number; ValueError says what the text is not."""
+        if self.dtype == "string":
+            return text
+        if self.dtype == "bool":
+            if text not in ("true", "false"):
+                raise ValueError("is not bool")
+            return text == "true"
+        if not text and self.dtype != "int64":
+            return None
+        if not (_REAL if self.dtype == "float64" else _INTEGER).fullmatch(text):
+            raise ValueError(f"is not {self.dtype}")
+        value = float(text) if self.dtype == "float64" else int(text)
+        if abs(value) == math.inf or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+            raise ValueError(f"is beyond {self.dtype}")
+        if value not in self.range:
+            raise ValueError(f"is not {self.range}")
+        return value
+
+    def values(self, texts: Sequence[str]) -> list[Any] | None:
+        """The values of many cells at once, which is several times faster than one by one; None where that cannot tell
+        whether all are in order."""
+        if self.dtype == "string":
+            return list(texts)
+        if self.dtype == "bool":
+            return [text == "true" for text in texts] if {"true", "false"}.issuperset(texts) else None
+        filled = texts if self.dtype == "int64" or "" not in texts else [text for text in texts if text]
+        if not filled:
+            return [None] * len(texts)
+        numbers = _reals(filled) if self.dtype == "float64" else _integers(filled)
+        if numbers is None or min(numbers) not in self.range or max(numbers) not in self.range:
+            return None
+        rest = iter(numbers)
+        return numbers if filled is texts else [next(rest) if text else None for text in texts]
+
+
+def _integers(texts: Sequence[str]) -> list[Any] | None:
+    """Integers of 64 bits; None where a text may be none, or has as many characters as the least of them."""
+    try:
+        if max(map(len, texts)) > 19 or "".join(texts).encode().translate(None, b"-0123456789"):
+            return None
+        numbers = list(map(int, texts))
+    except ValueError:
+        return None
+    return numbers if max(numbers) < 2**63 else None
+
+
+def _reals(texts: Sequence[str]) -> list[Any] | None:
+    """Reals of 64 bits; None where a text may be none."""
+    lines = "\n".join(texts)
+    if lines.count("\n") >= len(texts) or not _REALS.fullmatch(lines + "\n"):
+        return None
+    numbers = list(map(float, texts))
+    return numbers if -math.inf < min(numbers) and max(numbers) < math.inf else None
+
+
+class _Bounded(io.RawIOBase):
+    """A stream of bytes, unpacked as it is read, that ends in an error where it is longer than TEXT_BYTES."""
+
+    def __init__(self, content: IO[bytes] | gzip.GzipFile):
+        self._content, self._left = content, TEXT_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._content.read(len(buffer))
+        self._left -= len(part)
+        if self._left < 0:
+            raise OSError(f"it unpacks to more than the {TEXT_BYTES} bytes that are read")
+        buffer[: len(part)] = part
+        return len(part)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart.
+
+    Each row's values of the `ascending` columns never fall. A run may lack an `optional` table: it then has no rows.
+    """
+
+    name: str
+    row: str
+    key: tuple[str, ...]
+    columns: Mapping[str, Column]
+    optional: bool = False
+    ascending: tuple[str, ...] = ()
+
+    def write(self, rows: Iterable[Mapping[Any, Any]], path: str | Path) -> None:
+        """Write rows (dictionaries holding every column) as CSV, gzipped where the path ends in .gz.
+
+        UserError names the row and column of a value that could not be read again.
+        """
+        content = self.text(rows, str(path)).encode()
+        if str(path).endswith(".gz"):
+            content = gzip.compress(content, compresslevel=6, mtime=0)
+        with written_whole(path) as temporary:
+            temporary.write_bytes(content)
+
+    def text(self, rows: Iterable[Mapping[Any, Any]], origin: str) -> str:
+        """Rows as the CSV that `write` writes, checked alike."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        for row in rows:
+            if row.keys() != self.columns.keys():  # in any order
+                odd = sorted(row.keys() ^ self.columns.keys())
+                raise ValueError(f"a row of {self.name} lacks or adds {', '.join(odd)}")
+            writer.writerow([column.text(row[name]) for name, column in self.columns.items()])
+        text.seek(0)
+        self._values(text, origin, {})
+        return text.getvalue()
+
+    def read(
+        self, source: str | Path | IO[bytes], origin: str | None = None, renamed: Mapping[str, str] | None = None
+    ) -> "pd.DataFrame":
+        """The table in a file. UserError names the file, row and column that break the contract.
+
+        `renamed` gives columns that an older file has under another name their name of today.
+        """
+        import pandas as pd
+
+        values = self._opened(source, origin or str(source), renamed or {})
+        return pd.DataFrame({name: pd.Series(values[name], dtype=dtype) for name, dtype in self._dtypes.items()})
+
+    def read_again(self, content: bytes, renamed: Mapping[str, str] | None = None) -> "pd.DataFrame":
+        """The same of a file's content that `read` has found in order, without a check: in a tenth of the time."""
+        import pandas as pd
+
+        empty = {name: [""] for name, column in self.columns.items() if column.dtype in ("float64", "Int64")}
+        text = io.BytesIO(gzip.decompress(content) if self.name.endswith(".gz") else content)
+        head = next(csv.reader([text.readline().decode("utf-8-sig")]))
+        names = [(renamed or {}).get(name, name) for name in head]
+        held = pd.read_csv(text, header=None, names=names, dtype=self._dtypes, keep_default_na=False, na_values=empty)
+        later = {name: [None if name in empty else ""] * len(held) for name in self.columns.keys() - set(names)}
+        held = held.assign(**{name: pd.Series(cells, dtype=self._dtypes[name]) for name, cells in later.items()})
+        return held[[*self.columns]]
+
+    @property
+    def _dtypes(self) -> dict[str, str]:
+        """Those of the columns in a data frame."""
+        return {name: column.dtype.replace("string", "object") for name, column in self.columns.items()}
+
+    def rows(self, path: str | Path) -> list[Row]:
+        """The rows of a small file, checked alike, without pandas, whose import costs a short program more than its
+        work."""
+        values = self._opened(path, str(path), {})
+        return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+
+    def empty(self) -> "pd.DataFrame":
+        """The table without rows."""
+        return self.read(io.BytesIO((",".join(self.columns) + "\n").encode()), self.name.removesuffix(".gz"))
+
+    def _opened(self, source: str | Path | IO[bytes], origin: str, renamed: Mapping[str, str]) -> dict[str, list[Any]]:
+        """The checked values of a file, by column."""
+        try:
+            with contextlib.ExitStack() as stack:
+                if gc.isenabled():  # every cell stays: looking for garbage among them takes a quarter of the time
+                    gc.disable()
+                    stack.callback(gc.enable)
+                binary = stack.enter_context(open(source, "rb")) if isinstance(source, str | Path) else source
+                content: IO[bytes] | gzip.GzipFile = binary
+                if origin.endswith(".gz"):
+                    content = stack.enter_context(gzip.open(binary))
+                content = stack.enter_context(io.BufferedReader(_Bounded(content), _BUFFER_BYTES))
+                return self._values(io.TextIOWrapper(content, encoding="utf-8-sig", newline=""), origin, renamed)
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"{origin} cannot be read as {self.name}: {error}") from error
+
+    def _values(self, file: IO[str], origin: str, renamed: Mapping[str, str]) -> dict[str, list[Any]]:
+        """The same of an open file: every check of a table is here, or in its columns."""
+        reader = csv.reader(file)
+        header = [renamed.get(name, name) for name in next(reader, [])]
+        self._check_header(header, origin)
+        values: dict[str, list[Any]] = {name: [] for name in self.columns}
+        same: dict[str, dict[str, str]] = {name: {} for name in self.columns}
+        number = 2  # of the chunk's first row; the header is row 1
+        while chunk := list(islice(reader, _CHUNK_ROWS)):
+            if set(map(len, chunk)) != {len(header)}:
+                row, held = next(one for one in enumerate(chunk, start=number) if len(one[1]) != len(header))
+                raise UserError(f"{origin}, row {row}: {len(held)} cells, but {self.name} has {len(header)} columns")
+            texts: dict[str, tuple[str, ...]] = dict(zip(header, zip(*chunk, strict=True), strict=True))
+            for name, column in self.columns.items():
+                cells = texts.get(name, ("",) * len(chunk))
+                known = column.values(cells)
+                if known is None:
+                    known = []
+                    for row, text in enumerate(cells, start=number):
+                        try:
+                            known.append(column.value(text))
+                        except ValueError as error:
+                            raise UserError(f"{origin}, row {row}, column {name}: {text[:80]!r} {error}") from error
+                # Most texts are the same as others of their column: each is held once.
+                values[name].extend(map(same[name].setdefault, known, known) if column.dtype == "string" else known)
+            number += len(chunk)
+            if number > ROWS:
+                raise UserError(f"{origin} has more than the {ROWS} rows that are read")
+        self._check_rows(values, origin)
+        return values
+
+    def _check_header(self, header: list[str], origin: str) -> None:
+        missing = [name for name, column in self.columns.items() if name not in header and not column.later]
+        if missing:
+            held = f"it holds {', '.join(header)}" if header else "it is empty"
+            raise UserError(f"{origin} lacks the column {missing[0]!r} of {self.name}; {held}")
+        odd = [name for name in header if name not in self.columns]
+        if odd:
+            raise UserError(f"{origin} has a column {odd[0]!r} that {self.name} does not know")
+        if len(set(header)) < len(header):
+            twice = next(name for name in header if header.count(name) > 1)
+            raise UserError(f"{origin} has the column {twice!r} twice")
+
+    def _check_rows(self, values: Mapping[str, list[Any]], origin: str) -> None:
+        """Raises UserError where cells that are valid one by one contradict each other."""
+        needed = [name for name, column in self.columns.items() if column.needed]
+        for name in needed:
+            for row, (value, status) in enumerate(zip(values[name], values["status"], strict=True), start=2):
+                if value is None and status == "ok":
+                    raise UserError(f"{origin}, row {row}, column {name}: empty, though the status is ok")
+        for low, high in pairwise(self.ascending):
+            for row, (least, most) in enumerate(zip(values[low], values[high], strict=True), start=2):
+                if least is not None and most is not None and least > most:
+                    raise UserError(f"{origin}, row {row}, column {high}: {most} is less than {low}, {least}")
+        every = list(zip(*(values[name] for name in self.key), strict=True))
+        keys: set[tuple[Any, ...]] = set()
+        for row, key in enumerate(every if len(set(every)) < len(every) else [], start=2):
+            if key in keys:
+                shown = ", ".join(f"{name} {value}" for name, value in zip(self.key, key, strict=True))
+                raise UserError(f"{origin}, row {row}: a second row for {shown}")
+            keys.add(key)

@@ -1,0 +1,107 @@
+"""From samples to estimates: which samples are sound, and each series' median beside the hardware's bounds; and from
+jobs to what each GPU was busy with."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from warpbook.common import statistics
+from warpbook.common.intervals import covered
+from warpbook.kernels import lower_bounds, variants
+from warpbook.problems import networks
+from warpbook.runs import tables
+
+CALL = ["job", "variant", "network", "layer", "device", "size", "state"]
+"""What samples of one call have in common: of its kernels alone, of the call, and with copies."""
+SERIES = [*CALL, "kind"]
+
+
+def sound_ms(samples: pd.DataFrame) -> pd.Series:
+    """The time of each of SAMPLES; NaN where the sample failed, was throttled, or is a kernel time of more than twice
+    its call's time.
+
+    Kernels cannot take longer than the call that launches them: such a sample measured something else.
+    """
+    times = samples.time_ms.where((samples.status == "ok") & ~samples.throttled)
+    call_ms = times.where(samples.kind == "op").groupby([samples[name] for name in CALL]).transform("median")
+    return times.mask((samples.kind == "gpu") & (times > 2 * call_ms))
+
+
+def refused_count(samples: pd.DataFrame) -> int:
+    """How many otherwise sound SAMPLES are refused for being longer than twice their call."""
+    measured = samples.time_ms.notna() & (samples.status == "ok") & ~samples.throttled
+    return int(measured.sum()) - int(sound_ms(samples).notna().sum())
+
+
+NONE_SOUND = "none of"
+"""How the reason begins where a series has samples and none of them is a figure: the machine's doing, no variant's."""
+
+
+def by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], np.ndarray]:
+    """The sound times of each series of SAMPLES, by what tells them apart; NaN where a sample is none, so that pairs
+    stay in step. A series without a sound sample is left out."""
+    times = sound_ms(samples)
+    series = {key: group.to_numpy() for key, group in times.groupby([samples[name] for name in keys], sort=False)}
+    return {key: times for key, times in series.items() if not np.isnan(times).all()}
+
+
+def summarised(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
+    """OP_TIMES from SAMPLES: one row for each series that a variant's own job took, the samples left out counted."""
+    samples = samples[samples.job == samples.variant]
+    samples = samples.assign(sound_ms=sound_ms(samples))
+    headers = {name: variant.header for name, variant in variants.discover().items()}
+    rows = []
+    for key, series in samples.groupby(SERIES, sort=False):
+        place: dict[str, Any] = dict(zip(SERIES, key, strict=True))
+        first = series.iloc[0]
+        estimate = statistics.median(series.sound_ms.dropna().to_numpy())
+        throttled = int(series.throttled.sum())
+        status, reason = first.status, first.reason
+        refused = len(series) - throttled - estimate.n if status == "ok" else 0
+        if status == "ok" and estimate.n == 0:
+            status = "refused"
+            reason = (
+                f"{NONE_SOUND} {len(series)} samples is a figure: {throttled} were taken while a slowdown was active, "
+                f"{refused} are longer than twice their call"
+            )
+        bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}
+        if place["device"] == "gpu" and status == "ok":
+            layer = next(conv for conv in networks.find(place["network"]).convs if conv.name == place["layer"])
+            header, gpu = headers[place["variant"]], machine["gpu"]
+            bound = {
+                "method_bound_ms": lower_bounds.method_bound_ms(layer, place["size"], header, gpu),
+                "fp32_bound_ms": lower_bounds.fp32_bound_ms(layer, place["size"], gpu),
+            }
+        rows.append(
+            {
+                **{name: place[name] for name in tables.OP_TIMES.key},
+                "n": estimate.n,
+                "median_ms": estimate.value,
+                "ci_low_ms": estimate.low,
+                "ci_high_ms": estimate.high,
+                "throttled_count": throttled,
+                "refused_count": refused,
+                **bound,
+                "stop_reason": first.stop_reason,
+                "status": status,
+                "reason": reason,
+            }
+        )
+    return pd.DataFrame(rows, columns=list(tables.OP_TIMES.columns))
+
+
+def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
+    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s, idle_s, wall_s.
+
+    The wall time is the same for all, from the first measurement's begin to the last one's end; a GPU is busy in it
+    while any job holds it, a check too.
+    """
+    measuring = jobs[jobs.alone] if jobs.alone.any() else jobs
+    begin, end = measuring.began_s.min(), measuring.ended_s.max()
+    rows = []
+    for measured_on, held in jobs.groupby("measured_on"):
+        busy_s = covered([(begin, end)], zip(held.began_s, held.ended_s, strict=True))
+        cores = " or ".join(sorted(held.cores.unique()))
+        rows.append([measured_on, cores, len(held), busy_s, end - begin - busy_s, end - begin])
+    return pd.DataFrame(rows, columns=["measured_on", "cores", "jobs", "busy_s", "idle_s", "wall_s"])

@@ -1,0 +1,510 @@
+"""Every table of a run: its columns, with types, ranges and the meanings that the report's data dictionary prints.
+
+A row is one observation; units end the column's name.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from warpbook.runs.schema import COUNT, POSITIVE, Column, Range, Table
+
+SHARE = Range(0, 1)
+
+_VARIANT = Column("string", "stem of the kernel's file")
+_NETWORK = Column("string", "network whose shapes it is")
+_LAYER = Column("string", "convolution layer; empty: the whole network")
+_DEVICE = Column("string", "cpu or gpu")
+_SIZE = Column("int64", "images in the dataset", POSITIVE)
+_WATCHED_WEIGHTS = Column("string", "weight set of the watched program; empty: the network's first", later=True)
+_STATUS = Column("string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused")
+_REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok")
+_OUTCOME = {"status": _STATUS, "reason": _REASON}
+_STATE = Column("string", "cold: L2 overwritten before the call; hot: the call repeated on the same buffers")
+_MEASURED_ON = Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
+_KIND = Column(
+    "string",
+    "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies; host: a network from "
+    "uint8 images in page-locked memory to labels there, in chunks that overlap; copy: its copies alone",
+)
+_SAMPLE = {
+    "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
+    "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
+    "sm_clock_mhz": Column("float64", "SM clock read after the round; empty on a CPU", COUNT),
+    "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
+    "stop_reason": Column("string", "why the series ended: precise, time or samples"),
+    **_OUTCOME,
+    "measured_on": _MEASURED_ON,
+}
+
+BUILDS = Table(
+    "builds.csv",
+    "one kernel of one variant for one architecture",
+    ("variant", "arch", "kernel"),
+    {
+        "variant": _VARIANT,
+        "arch": Column("string", "architecture built for, as sm_90; for C++ the processor's, as x86_64"),
+        "kernel": Column("string", "kernel function; empty when nothing was built"),
+        "source_sha256": Column("string", "SHA-256 of what decides the machine code: code, constants, launch"),
+        "options": Column("string", "options given to the compiler"),
+        "compiler": Column("string", "compiler and its version"),
+        "ok": Column("bool", "whether it was built"),
+        "registers": Column("Int64", "registers of a thread", COUNT),
+        "shared_bytes": Column("Int64", "static shared memory of a block", COUNT),
+        "local_bytes": Column("Int64", "local memory (stack frame) of a thread", COUNT),
+        "spill_bytes": Column("Int64", "bytes that a thread spills to local memory, stores and loads together", COUNT),
+        "log": Column("string", "the compiler's words where it complained"),
+    },
+)
+
+CORRECTNESS = Table(
+    "correctness.csv",
+    "one test of one variant on one layer, or on the whole network, at one size",
+    ("variant", "network", "layer", "device", "size", "test"),
+    {
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "device": _DEVICE,
+        "size": _SIZE,
+        "test": Column("string", "integers: exact on small integers; reals: within tolerance; labels: real images"),
+        "reference": Column("string", "what it was compared with"),
+        "max_abs_err": Column("float64", "largest absolute error of an output", COUNT),
+        "rel_l2_err": Column("float64", "norm of the error over norm of the reference", COUNT),
+        "tolerance": Column("float64", "largest error allowed where the sum of |x||w| is largest", COUNT),
+        "worst_ratio": Column("float64", "largest error over the tolerance of its own output; at most 1 passes", COUNT),
+        "mismatched_labels": Column("Int64", "images whose predicted label differs from the reference's", COUNT),
+        "ok": Column("bool", "whether the test passed"),
+        **_OUTCOME,
+    },
+)
+
+SAMPLES = Table(
+    "samples.csv.gz",
+    "one timing sample",
+    ("job", "variant", "network", "layer", "device", "size", "state", "kind", "sample"),
+    {
+        "job": Column(
+            "string", "variant whose job took the sample; aa:variant:n, its nth A/A test, beside its own copy"
+        ),
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "device": _DEVICE,
+        "size": _SIZE,
+        "state": _STATE,
+        "kind": _KIND,
+        **_SAMPLE,
+    },
+)
+
+OP_TIMES = Table(
+    "op_times.csv",
+    "the summary of one series of samples",
+    ("variant", "network", "layer", "device", "size", "state", "kind"),
+    {
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "device": _DEVICE,
+        "size": _SIZE,
+        "state": _STATE,
+        "kind": _KIND,
+        "n": Column("int64", "samples summarised", COUNT),
+        "median_ms": Column("float64", "median time", POSITIVE, needed=True),
+        "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", POSITIVE),
+        "ci_high_ms": Column("float64", "upper end of its 95 % interval", POSITIVE),
+        "throttled_count": Column("int64", "samples left out because a slowdown was active", COUNT),
+        "refused_count": Column(
+            "Int64", "kernel times left out because they exceed twice their call's own", COUNT, later=True
+        ),
+        "method_bound_ms": Column(
+            "float64",
+            "least time that the GPU allows the variant's own method: bytes at the copy rate measured, operations of a"
+            " direct method at its precision's peak; empty on a CPU",
+            POSITIVE,
+        ),
+        "fp32_bound_ms": Column(
+            "float64", "the same of the direct method in FP32, with which the report compares", POSITIVE, later=True
+        ),
+        "stop_reason": Column("string", "why the series ended: precise, time or samples"),
+        **_OUTCOME,
+    },
+    ascending=("ci_low_ms", "median_ms", "ci_high_ms"),
+)
+
+COURSE_SAMPLES = Table(
+    "course_samples.csv.gz",
+    "one timing sample of a file of the course ECE408, run with its own host code",
+    ("variant", "network", "layer", "size", "state", "kind", "sample"),
+    {
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "size": _SIZE,
+        "state": Column("string", "for kind gpu as in samples; else empty: the rounds follow each other"),
+        "kind": Column(
+            "string",
+            "op: conv_forward_gpu and a wait for the device, the course's Op Time; layer: prolog, convolution and"
+            " epilog, its Layer Time; gpu: CUDA events around conv_forward_gpu; empty: there are no samples",
+        ),
+        "sample": Column("int64", "number of the round, from 0, those of warm-up left out", COUNT),
+        "time_ms": Column(
+            "float64", "the time, refused ones too; empty where there are no samples", POSITIVE, needed=True
+        ),
+        "sm_clock_mhz": Column("float64", "SM clock read after the round", COUNT),
+        "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
+        **_OUTCOME,
+        "measured_on": _MEASURED_ON,
+    },
+    optional=True,
+)
+
+_IMPLEMENTATION = Column("string", "stem of the network's file in kernels/networks")
+
+NETWORK_CHECKS = Table(
+    "network_checks.csv",
+    "one test of one implementation of a whole network, on images of the data set, at one size",
+    ("variant", "network", "size"),
+    {
+        "variant": _IMPLEMENTATION,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "weights": Column("string", "weight set; with others the times are the same"),
+        "source_sha256": Column("string", "SHA-256 of what runs: its code, what it includes or imports, constants"),
+        "rel_l2_err": Column("float64", "norm of the scores' error over norm of the float64 scores", COUNT),
+        "tolerance": Column("float64", "largest such error allowed", COUNT),
+        "mismatched_labels": Column("Int64", "images whose label differs from the reference's", COUNT),
+        "ok": Column("bool", "whether the test passed"),
+        **_OUTCOME,
+    },
+    optional=True,
+)
+
+NETWORK_SAMPLES = Table(
+    "network_samples.csv.gz",
+    "one timing sample of a whole network, from images on the device to scores and labels there",
+    ("job", "variant", "network", "size", "state", "kind", "sample"),
+    {
+        "job": Column("string", "implementation whose job took the sample"),
+        "variant": _IMPLEMENTATION,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "state": _STATE,
+        "kind": _KIND,
+        **_SAMPLE,
+    },
+    optional=True,
+)
+
+PROGRAMS = Table(
+    "programs.csv",
+    "one run of the whole inference program",
+    ("variant", "network", "weights", "device", "size", "run"),
+    {
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "weights": Column("string", "weight set"),
+        "device": _DEVICE,
+        "size": _SIZE,
+        "run": Column("int64", "number of the run, from 0", COUNT),
+        "user_s": Column("float64", "user CPU time of the process", COUNT, needed=True),
+        "system_s": Column("float64", "system CPU time of the process", COUNT, needed=True),
+        "elapsed_s": Column("float64", "wall time of the process", POSITIVE, needed=True),
+        "max_rss_kib": Column("Int64", "peak resident memory of the process", COUNT),
+        "accuracy": Column("float64", "share of images whose label was predicted, 0 to 1", SHARE, needed=True),
+        "output": Column("string", "what the program printed"),
+        **_OUTCOME,
+        "measured_on": _MEASURED_ON,
+    },
+)
+
+ACTIVITIES = Table(
+    "activities.csv.gz",
+    "one traced event of one profiled program",
+    ("tool", "variant", "network", "size", "weights", "event"),
+    {
+        "tool": Column("string", "profiler that saw it"),
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "weights": _WATCHED_WEIGHTS,
+        "event": Column("int64", "number of the event in its program, from 0 in order of start", COUNT),
+        "kind": Column(
+            "string",
+            "kernel, memcpy_htod, memcpy_dtoh, memcpy_dtod, memset, api_runtime, api_driver, or range (of NVTX)",
+        ),
+        "name": Column("string", "the profiler's name for it"),
+        "start_ns": Column("int64", "start, from the program's first event", COUNT),
+        "end_ns": Column("int64", "end, on the same clock", COUNT),
+        "stream": Column("Int64", "CUDA stream"),
+        "correlation": Column("Int64", "number that an API call shares with the work it started"),
+        "grid": Column("string", "blocks of the grid, as 5x6x100"),
+        "block": Column("string", "threads of a block"),
+        "registers": Column("Int64", "registers of a thread", COUNT),
+        "shared_bytes": Column("Int64", "shared memory of a block, static and dynamic", COUNT),
+        "bytes": Column("Int64", "bytes copied or set", COUNT),
+    },
+    ascending=("start_ns", "end_ns"),
+)
+
+PROFILES = Table(
+    "profiles.csv",
+    "one program that a profiler watched",
+    ("tool", "variant", "network", "size", "weights"),
+    {
+        "tool": Column("string", "profiler: cupti, nsys or nvprof"),
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "weights": _WATCHED_WEIGHTS,
+        "events": Column("int64", "events that it saw; 0 where there is no profile", COUNT),
+        "elapsed_s": Column("float64", "wall time of the profiler's command, the program within; no timing", POSITIVE),
+        "output": Column("string", "what the program printed"),
+        "report": Column("string", "the profiler's own file, in the run's profiles; empty where it writes none"),
+        **_OUTCOME,
+    },
+    optional=True,
+)
+
+COUNTERS = Table(
+    "counters.csv",
+    "one hardware counter of one kernel launch; or, with status and reason, a layer that was not counted",
+    ("tool", "variant", "network", "layer", "size", "launch", "metric"),
+    {
+        "tool": Column("string", "profiler that read it"),
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "size": Column("int64", "images of the call that was counted", POSITIVE, later=True),
+        "launch": Column("int64", "number of the launch in the layer, from 0", COUNT),
+        "kernel": Column("string", "the profiler's name for the kernel; empty when nothing was counted", later=True),
+        "metric": Column("string", "the profiler's name for the counter; empty when nothing was counted"),
+        "unit": Column("string", "the profiler's unit"),
+        "value": Column("float64", "the reading; empty where the profiler gave none"),
+        "launches": Column(
+            "Int64",
+            "launches of the whole call, of which only the first may be counted; empty: unknown",
+            POSITIVE,
+            later=True,
+        ),
+        "status": replace(_STATUS, later=True),
+        "reason": replace(_REASON, later=True),
+    },
+)
+
+SUMMARIES = Table(
+    "profile_summaries.csv",
+    "one line of a profile that holds sums, not events",
+    ("tool", "variant", "network", "size", "share_of", "row"),
+    {
+        "tool": Column("string", "profiler that printed it"),
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "size": _SIZE,
+        "share_of": Column(
+            "string",
+            "what the shares are of: gpu (kernels, copies and sets), kernels, copies (and sets), api or range",
+        ),
+        "row": Column("int64", "place in the profiler's table, from 0: names can be alike", COUNT),
+        "kind": Column("string", "as in activities"),
+        "name": Column("string", "the profiler's name for it"),
+        "share_percent": Column(
+            "float64", "its share of the time, 0 to 100; empty where printed as less than a bound", Range(0, 100)
+        ),
+        "total_ns": Column("int64", "time of all calls, to the digits printed", COUNT),
+        "calls": Column("Int64", "number of calls; this and what follows is empty where the file has lost it", COUNT),
+        "avg_ns": Column("float64", "mean time of a call", COUNT),
+        "min_ns": Column("Int64", "shortest call", COUNT),
+        "max_ns": Column("Int64", "longest call", COUNT),
+    },
+)
+"""Not among RUN_TABLES: these sums are imported; a run of this project keeps the events."""
+
+SANITIZER = Table(
+    "sanitizer.csv",
+    "one tool of NVIDIA's compute-sanitizer over one variant on every layer and ragged shapes, or over whole networks",
+    ("variant", "tool"),
+    {
+        "variant": Column("string", "stem of the kernel's file, or networks/ and that of an implementation's"),
+        "tool": Column("string", "memcheck, racecheck, initcheck or synccheck"),
+        "version": Column("string", "the tool's own words on its version"),
+        "errors": Column("Int64", "errors that the tool counts; empty where it did not run", COUNT, needed=True),
+        "status": _STATUS,
+        "reason": Column("string", "the tool's first words where it found something, or why it did not run"),
+    },
+    optional=True,
+)
+
+ATTACKS = Table(
+    "attacks.csv",
+    "one cheating or broken kernel that the harness was tried with",
+    ("attack", "device"),
+    {
+        "attack": Column("string", "what the kernel does"),
+        "device": Column("string", "gpu; emulator: the kernel's source on the CPU; cpu: a CPU variant that does so"),
+        "caught": Column("bool", "whether a check failed it, as one must"),
+        "status": _STATUS,
+        "reason": Column("string", "the words of the check that caught it"),
+        "caught_by": Column("string", "the check that caught it", later=True),
+    },
+    optional=True,
+)
+
+SWEEP = Table(
+    "sweep.csv",
+    "one configuration of a tunable variant, as Kernel Tuner timed it on one layer",
+    ("variant", "network", "layer", "size", "configuration"),
+    {
+        "variant": _VARIANT,
+        "network": _NETWORK,
+        "layer": _LAYER,
+        "size": _SIZE,
+        "configuration": Column("string", "the constants, as BLOCK_X=32 BLOCK_Y=4"),
+        "tool": Column("string", "the tuner and its version"),
+        "time_ms": Column(
+            "float64", "mean kernel time of its iterations; empty where it did not run", POSITIVE, needed=True
+        ),
+        "n": Column("int64", "iterations", COUNT),
+        **_OUTCOME,
+    },
+    optional=True,
+)
+
+JOBS = Table(
+    "jobs.csv",
+    "one part of the run that was made on a GPU, and how long its job held the GPU for it",
+    ("part",),
+    {
+        "part": Column("string", "what was made: kind, device, network and variant, as samples/gpu/fa18/direct"),
+        "measured_on": _MEASURED_ON,
+        "alone": Column("bool", "a measurement, alone on its GPU; else a check, beside others"),
+        "cores": Column("string", "the host's cores that the job was kept to, as 0-15,32-47"),
+        "waited_s": Column("float64", "from when the job was ready to when it had the GPU", COUNT),
+        "began_s": Column("float64", "when it had the GPU, since 1970 by the host's clock", COUNT),
+        "ended_s": Column("float64", "when it gave the GPU back, likewise", COUNT),
+    },
+    optional=True,
+    ascending=("began_s", "ended_s"),
+)
+
+PRECISION = Table(
+    "precision.csv",
+    "one variant on one layer with inputs of one kind: its error against float64, and the direct convolution's",
+    ("variant", "inputs", "layer"),
+    {
+        "variant": Column("string", "stem of the kernel's file"),
+        "inputs": Column(
+            "string",
+            "reals: x and w in [-1, 1) with full mantissas; small, large: x times 2^-20, 2^20; mixed: each pixel times"
+            " 2^e, e from -12 to 12; subnormal: x times 2^-130, w times 2^30; empty: none was tried",
+        ),
+        "layer": Column("string", "the convolution, as 6x30x30 * 16@5x5; empty: none was reached"),
+        "precision": Column("string", "the class that the variant claims: fp32, tf32, fp16 or bf16"),
+        "products": Column("Int64", "products in a sum, C*K*K", POSITIVE),
+        "images": Column("Int64", "images of the call", POSITIVE),
+        "rel_l2_err": Column("float64", "norm of the error over norm of the float64 result", COUNT, needed=True),
+        "direct_rel_l2_err": Column("float64", "the same of `direct` on the same inputs", COUNT, needed=True),
+        "fp32_class": Column("bool", "whether rel_l2_err is at most twice direct_rel_l2_err, and no output NaN"),
+        "status": Column(
+            "string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused"
+        ),
+        "reason": Column("string", "why the status is not ok, with value, limit and remedy; empty when ok"),
+    },
+    optional=True,
+)
+
+_STREAM = {
+    "network": Column("string", "network whose shapes it is"),
+    "variant": Column("string", "stem of the kernel's file"),
+    "images": Column("int64", "images of the stream: those of the data set again and again", POSITIVE),
+    "shards": Column("int64", "parts of the stream that a worker each infers", POSITIVE),
+    "workers": Column("int64", "workers that may run at a time: GPUs; 1 on a CPU, whose cores one takes", POSITIVE),
+    "device": Column("string", "cpu or gpu"),
+}
+_STREAM_SHA256 = Column("string", "SHA-256 of the labels of the whole stream, a byte each, in its order")
+
+STREAM_SHARDS = Table(
+    "stream_shards.csv",
+    "one shard of a stream of images: what one worker inferred",
+    ("network", "variant", "images", "shards", "workers", "shard"),
+    {
+        **_STREAM,
+        "weights": Column("string", "weight set"),
+        "stream_sha256": _STREAM_SHA256,
+        "shard": Column("int64", "number of the shard, from 1", POSITIVE),
+        "first": Column("int64", "its first image", COUNT),
+        "end": Column("int64", "the image that follows its last", POSITIVE),
+        "measured_on": Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f"),
+        "chunk": Column("int64", "images that were inferred at a time", POSITIVE),
+        "labels_sum": Column("int64", "sum of its labels", COUNT),
+        "labels_sha256": Column("string", "SHA-256 of its labels, a byte each"),
+        "mismatched_labels": Column(
+            "int64", "images whose label is not that which infer.py predicts with this variant", COUNT
+        ),
+        "began_s": Column("float64", "start of the worker's process, after the start of the stream's first", COUNT),
+        "first_read_s": Column("float64", "when it began to read images, likewise", COUNT),
+        "ended_s": Column("float64", "when its last label was written, likewise", COUNT),
+        "start_s": Column(
+            "float64", "what the worker needed before: Python, libraries, device, weights, a first chunk", COUNT
+        ),
+        "waited_s": Column("float64", "how long it waited for its device meanwhile, no part of start_s", COUNT),
+        "read_s": Column("float64", "time in which it read images", COUNT),
+        "copy_s": Column("float64", "time of copies to and from the device; beside the rest. Empty on a CPU", COUNT),
+        "compute_s": Column("float64", "time of the network; on a GPU beside the rest", COUNT),
+        "device_bytes": Column("Int64", "most device memory in use, as the driver counts it; empty on a CPU", COUNT),
+        "max_rss_kib": Column("int64", "peak resident memory of the worker", COUNT),
+    },
+    optional=True,
+    ascending=("began_s", "first_read_s", "ended_s"),
+)
+
+STREAMS = Table(
+    "streams.csv",
+    "one stream of images",
+    ("network", "variant", "images", "shards", "workers"),
+    {
+        **_STREAM,
+        "stream_sha256": _STREAM_SHA256,
+        "devices": Column("int64", "devices that had a shard", POSITIVE),
+        "wall_s": Column("float64", "time in which any worker ran, its start within", POSITIVE),
+        "images_per_s": Column("float64", "images over wall_s", POSITIVE),
+        "efficiency": Column(
+            "float64", "images_per_s over that of one device times the devices; empty: that was not streamed", POSITIVE
+        ),
+        "streaming_s": Column("float64", "time in which any worker was past its start", POSITIVE),
+        "streaming_images_per_s": Column("float64", "images over streaming_s", POSITIVE),
+        "streaming_efficiency": Column("float64", "as efficiency, of streaming_images_per_s", POSITIVE),
+        "start_s": Column("float64", "mean of its workers, as in stream_shards, as the three that follow", COUNT),
+        "read_s": Column("float64", "time in which a worker read images", COUNT),
+        "copy_s": Column("float64", "time of copies to and from the device", COUNT),
+        "compute_s": Column("float64", "time of the network", COUNT),
+        "device_bytes": Column("Int64", "most device memory of a worker", COUNT),
+        "max_rss_kib": Column("int64", "most resident memory of a worker", COUNT),
+        "labels_sum": Column("int64", "sum of all labels", COUNT),
+        "mismatched_labels": Column("int64", "labels that are not the inference program's", COUNT),
+    },
+)
+"""Not among RUN_TABLES: it follows from STREAM_SHARDS (`streams.summarised`)."""
+
+RUN_TABLES = (
+    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, NETWORK_CHECKS, NETWORK_SAMPLES, PROGRAMS, PROFILES,
+    ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP, PRECISION, JOBS, STREAM_SHARDS,
+)  # fmt: skip
+
+
+def shared_columns() -> dict[str, Column]:
+    """Columns that two tables or more have with the same meaning."""
+    every = [item for table in RUN_TABLES for item in table.columns.items()]
+    return {name: column for name, column in every if every.count((name, column)) > 1}
+
+
+def first_failure(correctness: Iterable[Mapping[Any, Any]]) -> dict[str, str] | None:
+    """status and reason of the first test that failed in rows of CORRECTNESS; None where a variant may be measured.
+
+    A layer that the variant does not support is no failure of it.
+    """
+    for row in correctness:
+        if not row["ok"] and row["status"] != "unsupported":
+            return {"status": row["status"], "reason": row["reason"]}
+    return None

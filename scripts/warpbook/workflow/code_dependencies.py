@@ -1,0 +1,132 @@
+"""The files that a program's results depend on: the modules that it imports, the programs that it starts and the data
+files that they name, all read from the sources.
+
+Snakemake makes a file again when an input changed, and does not see imports. So rules name these files as inputs.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from warpbook.common.files import PROJECT
+from warpbook.runs.schema import Table
+
+SCRIPTS = PROJECT / "scripts"
+
+PRESENTING = {
+    "warpbook.runs.tables": "meanings are words; columns and types are a parameter of the rules that write them",
+    "warpbook.common.errors": "words of failures and how a program shows them",
+    "warpbook.config.settings": "checks the configuration; the values that decide reach a job as its parameters",
+    "warpbook.common.units": "rounds figures for people",
+}
+"""Modules whose change makes no figure another one, each with the reason. What measures does not depend on them."""
+
+EMULATOR = ("warpbook.harness.emulator", "warpbook.harness.emulator.emulation", "warpbook.harness.emulator.translation")
+ELSEWHERE = {
+    "cpu": {"warpbook.harness.gpu_bench", *EMULATOR},
+    "emulator": {"warpbook.harness.gpu_bench"},
+    "gpu": {*EMULATOR},
+}
+"""Modules that a job on a device does not load, though its program could."""
+
+
+def inputs_for(program: str, device: str = "", presenting: bool = False) -> list[str]:
+    """Files beside a program of `scripts/` that decide what it makes on a device, from the project's folder.
+
+    `presenting` modules are left out unless what it makes is read by people.
+    """
+    without = ELSEWHERE.get(device, set()) | (set() if presenting else set(PRESENTING))
+    return _paths(SCRIPTS / program, frozenset(without))
+
+
+def all_code() -> list[str]:
+    """Every file of the project's that a Snakemake of another project may work with, from the project's folder."""
+    kinds = (
+        "Snakefile",
+        "rules/*.smk",
+        "scripts/**/*.*",
+        "weights/*.npz",
+        "reports/*/*.*",
+        "reports/*.j2",
+        "reports/*.js",
+    )
+    files = (path for kind in kinds for path in PROJECT.glob(kind) if path.is_file() and path.suffix != ".pyc")
+    left_out = ("reports/out", "reports/runs", "reports/narrative", "reports/published", "reports/answers")
+    named = sorted(str(path.relative_to(PROJECT)) for path in files)
+    return [name for name in named if not name.startswith(left_out)]
+
+
+def columns(*written: Table) -> dict[str, dict[str, str]]:
+    """What decides whether a table's file can still be read: its columns and their types, without their meanings."""
+    return {table.name: {name: column.dtype for name, column in table.columns.items()} for table in written}
+
+
+@cache
+def _paths(program: Path, without: frozenset[str]) -> list[str]:
+    left_out = {path for name in without if (path := module_path(name))}
+    reached = {program}
+    ahead = [program]
+    while ahead:
+        for path in _named_in(ahead.pop()) - reached - left_out:
+            reached.add(path)
+            if path.suffix == ".py":
+                ahead.append(path)
+    return sorted(str(path.relative_to(PROJECT)) for path in reached - {program})
+
+
+@cache
+def module_path(name: str) -> Path | None:
+    """The file of a module of this project by its dotted name; None for a library's, or a name within a module."""
+    path = SCRIPTS / name.replace(".", "/")
+    return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
+
+
+@cache
+def _named_in(path: Path) -> set[Path]:
+    """Files of this project that one source file names: modules imported, programs and data files as text."""
+    files = _files_by_name(path.parent)
+    named: set[Path] = set()
+    for node in _nodes(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            named.update(_modules(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom):
+            named.update(_modules(f"{node.module}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in files:
+            named.add(files[node.value])
+    return named
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below one, but for what only a type checker imports."""
+    ahead = [tree]
+    while ahead:
+        # Every start of Snakemake walks through all sources: ast.iter_child_nodes would take twice as long.
+        for held in vars(ahead.pop()).values():
+            for child in held if isinstance(held, list) else (held,):
+                if not isinstance(child, ast.AST):
+                    continue
+                if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+                    continue
+                ahead.append(child)
+                yield child
+
+
+def _modules(names: Iterable[str]) -> Iterator[Path]:
+    """Files of this project that are loaded to import dotted names: modules, and the packages that they are in."""
+    for name in names:
+        parts = name.split(".")
+        for end in range(1, len(parts) + 1):
+            if path := module_path(".".join(parts[:end])):
+                yield path
+
+
+@cache
+def _files_by_name(folder: Path) -> dict[str, Path]:
+    """What a source file in a folder can name as text: the programs, and the data files of its folder, of which a name
+    without its ending is enough."""
+    files = {path.name: path for path in SCRIPTS.glob("*.py")}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix not in (".py", ".pyc"):
+            files |= {path.name: path, path.stem: path}
+    return files

@@ -1,0 +1,54 @@
+"""Optional measurements of a run on a GPU: `extras` in config.yaml names those that are wanted."""
+
+from collections.abc import Callable
+
+from warpbook.kernels.variants import BASELINE
+from warpbook.runs.run_parts import PARTS, WHOLE
+from warpbook.workflow.plan import Plan
+
+AA_TESTS = 4  # A/A tests of a variant on each layer at each size, on all GPUs together or one on each
+
+
+def _starting_points(plan: Plan) -> list[str]:
+    """CUDA C++ variants that build on no other, files of the course left out, which are timed otherwise."""
+    every = plan.variants.items()
+    return [name for name, one in every if one.cuda_source and not one.header.builds_on and not one.course]
+
+
+def _kernels(plan: Plan) -> list[str]:
+    """GPU variants that the chosen studies compare and that are built."""
+    compared = {name for network in plan.networks for name in plan.variants_of(network, "gpu")}
+    return sorted(compared & set(plan.built))
+
+
+def _own_networks(plan: Plan) -> list[str]:
+    """Whole networks with kernels of ours."""
+    return [f"{WHOLE}{name}" for name, one in plan.implementations.items() if not one.header.peer]
+
+
+def _beside_direct(plan: Plan) -> list[str]:
+    """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
+    on, and `direct`. Another order of the arrays in memory is none of numbers; files of the course run otherwise."""
+    compared = {name: plan.variants[name] for network in plan.networks for name in plan.variants_of(network, "gpu")}
+    if BASELINE not in compared:
+        return []
+    chosen = {BASELINE}
+    for name, one in compared.items():
+        if not one.header.sums_plainly and one.header.order == "NCHW" and not one.course:
+            chosen |= {name, one.header.builds_on}
+    return sorted(chosen & set(compared))
+
+
+EXTRAS: dict[str, Callable[[Plan], list[str]]] = {
+    "aa": lambda plan: [
+        f"{PARTS}/aa/{gpu}/{network}/{name}.csv.gz"
+        for network in plan.networks
+        for name in _starting_points(plan)
+        for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
+    ],
+    "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
+    "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _beside_direct(plan)],
+    "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in [*_kernels(plan), *_own_networks(plan)]],
+    "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
+}
+"""Each with the parts that it makes, wanted or not; a rule in rules/extras.smk makes one."""

@@ -1,0 +1,328 @@
+"""The plan of a command: what it measures, and where its GPU figures come from. Made before any job runs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from warpbook.common.errors import UserError, nearest
+from warpbook.config.settings import Config, Study, Target, load
+from warpbook.kernels import ece408, variants, whole_networks
+from warpbook.kernels.variants import Variant
+from warpbook.kernels.whole_networks import Implementation
+from warpbook.machine import available_profilers, cuda_devices
+from warpbook.machine.cuda_devices import Device
+from warpbook.problems import weights
+from warpbook.runs import catalog
+from warpbook.runs.catalog import Run
+from warpbook.workflow.streams import Stream
+
+
+@dataclass(frozen=True)
+class GpuSource:
+    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere, and the sentence that says
+    why."""
+
+    device: Device | None
+    archived: Run | None
+    why: str
+    refused: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Promised:
+    """What `target` in config.yaml promises of the nodes that measure."""
+
+    name: str
+    arch: str
+    memory_gib: float
+    profilers: list[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The studies of a command, their variants, and the device in hand."""
+
+    config: Config
+    variants: dict[str, Variant]
+    probed: Device | str
+    promised: Promised | None = None
+    beside: tuple[Device, ...] = ()
+    """Devices that are visible here besides the one in hand."""
+
+    @property
+    def device(self) -> Device | None:
+        """The CUDA device to measure on; None where none answers or the configuration does not want one."""
+        wanted = self.config.gpu in ("auto", "live")
+        return self.probed if wanted and isinstance(self.probed, Device) else None
+
+    @cached_property
+    def gpus(self) -> int:
+        """How many GPUs of a host its jobs are shared out over.
+
+        Raises UserError where fewer of one model are visible than wanted, or where nobody can tell how many there are.
+        """
+        if not self.device:
+            return 1
+        if not self.promised:
+            return len(cuda_devices.alike([self.device, *self.beside], self.config.gpus))
+        if not isinstance(self.config.gpus, int):
+            raise UserError("gpus: all counts the devices here, and target promises those of others: say how many "
+                            "(gpus: 4)")  # fmt: skip
+        return self.config.gpus
+
+    @property
+    def devices(self) -> list[str]:
+        """What is measured on here: cpu, gpu or both."""
+        return [*(["cpu"] if self.config.cpu == "live" else []), *(["gpu"] if self.device else [])]
+
+    def identity(self, device: str) -> str:
+        """The model of GPU that the parts of a run depend on, whichever node has it; empty for the CPU."""
+        return self.device.model if self.device and device == "gpu" else ""
+
+    @cached_property
+    def architectures(self) -> list[str]:
+        """Architectures to build for: those configured, and that of the device in hand."""
+        in_hand = [self.device.arch] if self.device and self.device.arch not in self.config.architectures else []
+        return [*self.config.architectures, *in_hand]
+
+    @property
+    def networks(self) -> list[str]:
+        """Networks of the chosen studies, each once."""
+        return list(dict.fromkeys(study.network for study in self.config.chosen.values()))
+
+    @cached_property
+    def profilers(self) -> list[str]:
+        """Profilers that watch programs: those that the configuration wants and the measuring machine has."""
+        wanted = list(available_profilers.NAMES) if self.config.profilers == "auto" else self.config.profilers
+        if self.promised:
+            return [tool for tool in wanted if self.device and tool in self.promised.profilers]
+        return [tool for tool in wanted if self.device and not available_profilers.missing(tool, self.device)]
+
+    def studies_of(self, network: str) -> list[Study]:
+        return [study for study in self.config.chosen.values() if study.network == network]
+
+    def sizes(self, network: str) -> list[int]:
+        """Sizes that any study wants of a network, chosen or not: studies of one network share what is measured."""
+        studies = [study for study in self.config.studies.values() if study.network == network]
+        return sorted({size for study in studies for size in study.sizes})
+
+    def variants_of(self, network: str, device: str) -> list[str]:
+        """Variants of a device that any chosen study wants of a network, baselines before what builds on them.
+
+        On a GPU a run of all studies holds every variant, whatever they compare.
+        """
+        wanted: set[str] = set()
+        for study in self.studies_of(network):
+            everything = not study.variants or (self.config.study == "all" and device == "gpu")
+            wanted.update(self.variants if everything else study.variants or [])
+        return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
+
+    def course_files(self, network: str) -> list[str]:
+        """Files of the course that compute a network's layers, whether or not a study lists them: a study lists what it
+        compares."""
+        layers = self.config.network(network).convs
+        return [
+            name
+            for name, one in self.variants.items()
+            if one.course and not all(one.unsupported(layer, ece408.BATCH) for layer in layers)
+        ]
+
+    def with_baselines(self, names: Iterable[str]) -> list[str]:
+        """These variants and all that they build on, baselines first: a comparison needs a checked baseline."""
+        wanted = set(names)
+        for name in reversed(self.variants):
+            if name in wanted and self.variants[name].header.builds_on in self.variants:
+                wanted.add(self.variants[name].header.builds_on)
+        return [name for name in self.variants if name in wanted]
+
+    def also_checked(self, network: str) -> list[str]:
+        """GPU variants that no chosen study wants of a network."""
+        wanted = self.variants_of(network, "gpu")
+        return [name for name, variant in self.variants.items() if variant.device == "gpu" and name not in wanted]
+
+    @property
+    def built(self) -> list[str]:
+        """Variants to build: with CUDA C++, for the GPU and with files that could not be read, or with C++ where the
+        CPU is measured on."""
+        return [
+            name
+            for name, variant in self.variants.items()
+            if variant.cuda_source
+            or (variant.problem and variant.device == "gpu")
+            or (variant.cpp_source and "cpu" in self.devices)
+        ]
+
+    def program_sizes(self, network: str, variant: str) -> list[int]:
+        """Sizes at which the whole program is run and profiled: all for starting points, the largest for frameworks and
+        for what the network's studies name or, naming nothing, for every variant; else none. A file of the course is
+        a layer's host code, and no part of our program."""
+        sizes, header = self.sizes(network), self.variants[variant].header
+        if self.variants[variant].course:
+            return []
+        if not header.builds_on:
+            return sizes
+        named = [study.programs for study in self.config.studies.values() if study.network == network]
+        wanted = self.is_framework(variant) or any(names is None or variant in names for names in named)
+        return sizes[-1:] if wanted or header.device == "cpu" else []
+
+    def is_framework(self, variant: str) -> bool:
+        """Whether a variant is a library, and not another setting of a library that it builds on."""
+        header = self.variants[variant].header
+        below = self.variants.get(header.builds_on)
+        return header.peer and not (below and below.header.peer)
+
+    def repeats_programs(self, variant: str) -> bool:
+        """Whether the whole program is run several times at the largest size on a GPU, as for starting points and
+        frameworks. The program of an optimization differs from its baseline's in op times alone, which have samples."""
+        return not self.variants[variant].header.builds_on or self.is_framework(variant)
+
+    def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
+        """Sizes at which a profiler watches the program: all that it is run at, and those at which a study draws it.
+
+        Nsight Systems watches the largest alone, and where CUPTI does too only starting points, frameworks and what a
+        study shows as its submission: it is there to agree or disagree.
+        """
+        sizes = self.program_sizes(network, variant)
+        if tool == "nsys":
+            wanted = "cupti" not in self.profilers or variant in self._shown(network) or self.repeats_programs(variant)
+            return sizes[-1:] if wanted else []
+        if not sizes:
+            return []
+        drawn = [study.drawn for study in self.config.studies.values() if study.network == network and study.drawn]
+        also = {one.size for one in drawn if variant in self.with_baselines([one.variant])}
+        return sorted({*sizes, *also})
+
+    def profile_weights(self, tool: str, network: str, variant: str) -> list[str]:
+        """Weight sets besides the first with which the program of a starting point, or of what a study shows as its
+        submission, is watched at the largest size."""
+        wanted = variant in self._shown(network) or not self.variants[variant].header.builds_on
+        return self.weight_sets(network)[1:] if wanted and tool != "nsys" else []
+
+    def _shown(self, network: str) -> set[str]:
+        """Variants whose programs a study of a network shows as its submission."""
+        return {name for study in self.config.studies.values() if study.network == network for name in study.profiled}
+
+    def weight_sets(self, network: str) -> list[str]:
+        """Weight sets of a network that are here."""
+        return weights.here(self.config.network(network))
+
+    @cached_property
+    def implementations(self) -> dict[str, Implementation]:
+        """Implementations of whole networks by name; none where no chosen network's weights are here."""
+        return whole_networks.discover() if any(map(self.weight_sets, self.networks)) else {}
+
+    @cached_property
+    def gpu_sources(self) -> dict[str, GpuSource]:
+        """Where each chosen study's GPU figures come from.
+
+        Raises UserError where the configuration demands a device or a run that is not there.
+        """
+        return {name: self._gpu_source(study) for name, study in self.config.chosen.items()}
+
+    def _gpu_source(self, study: Study) -> GpuSource:
+        gpu = self.config.gpu
+        if gpu == "none":
+            return GpuSource(None, None, "the configuration asks for no GPU figures (gpu: none)")
+        if gpu in ("auto", "live"):
+            if isinstance(self.probed, Device):
+                whose = "the measuring nodes'" if self.promised else "this machine's"
+                return GpuSource(self.probed, None, f"{whose} {self.probed.name}")
+            if gpu == "live":
+                raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.probed}")
+            if study.course:
+                timed_where = "files of a submission are timed only on the machine that makes its report"
+                return GpuSource(None, None, f"there is no GPU here ({self.probed}), and {timed_where}")
+            run, refused = catalog.newest_archived(study.network)
+            if run is None:
+                return GpuSource(
+                    None,
+                    None,
+                    f"there is no GPU here ({self.probed}), and no archived run holds {study.network}",
+                    refused,
+                )
+            return GpuSource(
+                None,
+                run,
+                f"the newest archived run of {study.network}, for there is no GPU here ({self.probed})",
+                refused,
+            )
+        found = catalog.find_archived(gpu, "gpu", words=("auto", "live", "none"))
+        try:
+            run = found.checked()
+        except UserError as error:
+            raise UserError(f"gpu: {error}") from error
+        if study.network not in run.record["networks"]:
+            held = ", ".join(run.record["networks"])
+            raise UserError(f"gpu: the archived run {gpu} holds {held}, not {study.network}")
+        return GpuSource(None, run, "the archived run that the configuration names")
+
+    @property
+    def stream(self) -> Stream:
+        """What `stream` infers, on the first chosen study's network; with its problem where there is one."""
+        wanted, network = self.config.stream, self.config.network(self.networks[0])
+        device: Literal["cpu", "gpu"] = "gpu" if self.device else "cpu"
+        name = wanted.variants.get(device, "")
+        variant, sets = self.variants.get(name), self.weight_sets(network.name)
+        where = f"stream.variants.{device} in config.yaml"
+        problems = [
+            ""
+            if variant
+            else f"{where} names no variant; say which: --config stream='{{variants: {{{device}: <name>}}}}'",
+            variant.problem if variant else "",
+            f"{where}: {name} runs on the {variant.device}" if variant and variant.device != device else "",
+            "" if sets else f"{network.name} has no weights here, and so labels nothing (README, I have a network)",
+        ]
+        return Stream(
+            network=network,
+            weights=sets[0] if sets else "",
+            variant=name,
+            device=device,
+            images=wanted.images,
+            shards=min(wanted.images, self.gpus if wanted.shards == "auto" else wanted.shards),
+            workers=self.gpus,
+            problem=next(filter(None, problems), ""),
+        )
+
+    @property
+    def cited(self) -> list[Path]:
+        """Archived runs that the chosen studies cite."""
+        paths = [source.archived.path for source in self.gpu_sources.values() if source.archived]
+        return list(dict.fromkeys(paths))
+
+
+def of(values: Mapping[str, Any]) -> Plan:
+    """The plan for a configuration's values, which are checked against the variants that are here."""
+    known = variants.discover()
+    return make(load(values, list(known)), known)
+
+
+def make(config: Config, known: dict[str, Variant] | None = None) -> Plan:
+    """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere.
+
+    `known` are the variants, where somebody has discovered them already.
+    """
+    known = variants.discover() if known is None else known
+    if config.target is None:
+        found = cuda_devices.visible()
+        if isinstance(found, str):
+            return Plan(config, known, found)
+        return Plan(config, known, found[0], beside=tuple(found[1:]))
+    promised = _promised(config.target)
+    device = Device(promised.name or f"GPU of {promised.arch}", promised.arch, "", "")
+    return Plan(config, known, device, promised)
+
+
+def _promised(target: Target) -> Promised:
+    """A target in full. What it leaves out is that of the newest archived run on a GPU of its name."""
+    known = {} if target.arch else {run.gpu["name"]: run for run in catalog.on_gpus() if run.gpu}
+    if target.arch is None and target.name not in known:
+        raise UserError(f"target: no archived run is of a GPU called {target.name!r}: {nearest(target.name, [*known])}")
+    if target.arch:
+        return Promised(target.name, target.arch, target.memory_gib, list(target.profilers or ["cupti"]))
+    machine = known[target.name].record["machine"]
+    had = [tool for tool, said in machine.get("profilers", {}).items() if not said.get("missing")]
+    memory_gib = target.memory_gib or machine["gpu"].get("memory_bytes", 0) / 2**30
+    wanted = had if target.profilers is None else list(target.profilers)
+    return Promised(target.name, machine["gpu"]["arch"], memory_gib, wanted)

@@ -1,0 +1,262 @@
+"""The files that a plan's commands make, and the files that each is made from."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from warpbook.common.files import PROJECT
+from warpbook.kernels import whole_networks
+from warpbook.kernels.variants import Variant
+from warpbook.machine import available_profilers
+from warpbook.runs.run_parts import PARTS
+from warpbook.workflow import streams
+from warpbook.workflow.optional_measurements import EXTRAS
+from warpbook.workflow.plan import Plan
+
+
+@dataclass(frozen=True)
+class WholeNetworks:
+    """Files about implementations of whole networks on a GPU, of those networks whose weights are here."""
+
+    plan: Plan
+
+    @property
+    def _networks(self) -> list[str]:
+        return [network for network in self.plan.networks if self.plan.weight_sets(network)]
+
+    @property
+    def parts(self) -> list[str]:
+        """Samples and checks of each, made by one job."""
+        places = [f"gpu/{network}/{name}" for network in self._networks for name in whole_networks.names()]
+        kinds = (("network_samples", ".csv.gz"), ("network_checks", ".csv"))
+        return [f"{PARTS}/{kind}/{place}{ending}" for place in places for kind, ending in kinds]
+
+    @property
+    def counters(self) -> list[str]:
+        """Hardware counters of ours, where a profiler that reads them is here."""
+        ours = [name for name, one in self.plan.implementations.items() if not one.header.peer]
+        networks = self._networks if "ncu" in self.plan.profilers else []
+        return [f"{PARTS}/counters/networks/{network}/{name}.csv" for network in networks for name in ours]
+
+    def sources(self, name: str) -> list[str]:
+        """Files of an implementation."""
+        return [str(path.relative_to(PROJECT)) for path in whole_networks.read(name).files]
+
+    def files_of(self, name: str) -> list[str]:
+        """Files of an implementation, and of what it builds on, which is timed in turn with it."""
+        below = whole_networks.read(name).header.builds_on
+        return [*self.sources(name), *(self.sources(below) if below else [])]
+
+    def scores(self, network: str) -> str:
+        """The float64 scores of a network's first weight set."""
+        return f"results/data/{network}-{self.plan.weight_sets(network)[0]}.scores.npy"
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Paths from the project's folder, as Snakemake's rules name them.
+
+    A place is `network/variant`: most parts of a run are of one variant on one network.
+    """
+
+    plan: Plan
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU is measured on here."""
+        return "gpu" in self.plan.devices
+
+    def places(self, device: str, programs: bool = False) -> list[str]:
+        """Places of a device that this command measures, or, for `programs`, those whose whole programs are run.
+
+        A whole program needs the network's weights; those of sp19 have to be imported.
+        """
+        return [
+            f"{network}/{variant}"
+            for network in self.plan.networks
+            if self.plan.weight_sets(network) or not programs
+            for variant in self.plan.variants_of(network, device)
+            if self.plan.program_sizes(network, variant) or not programs
+        ]
+
+    def _parts(self, kind: str, ending: str, programs: bool = False) -> list[str]:
+        """One kind of part at every place that is measured here."""
+        return [
+            f"{PARTS}/{kind}/{device}/{place}{ending}"
+            for device in self.plan.devices
+            for place in self.places(device, programs)
+        ]
+
+    @property
+    def builds(self) -> list[str]:
+        return [f"results/builds/{variant}" for variant in self.plan.built]
+
+    @property
+    def samples(self) -> list[str]:
+        return self._parts("samples", ".csv.gz")
+
+    @property
+    def course_samples(self) -> list[str]:
+        """Times of files of the course, run with their own host code, on the networks that have their layers, whether
+        or not a study lists them."""
+        return [
+            f"{PARTS}/course_samples/gpu/{network}/{variant}.csv.gz"
+            for network in (self.plan.networks if self.on_gpu else [])
+            for variant in self.plan.course_files(network)
+        ]
+
+    @property
+    def programs(self) -> list[str]:
+        return self._parts("programs", ".csv", programs=True)
+
+    @property
+    def parts(self) -> list[str]:
+        """All that a run's tables are put together from but the builds."""
+        traced = [*self.activities, *self.profiles]
+        whole = WholeNetworks(self.plan).parts if self.on_gpu else []
+        timed = [*self.samples, *self.course_samples, *self.programs, *whole]
+        return [*self.checks, *timed, *self.extras, *self.counters, *traced, *streams.made()]
+
+    @cached_property
+    def checks(self) -> list[str]:
+        """Correctness of every variant.
+
+        On a GPU a check takes a second: every variant is checked on every network. Where there is none, the sources of
+        those that the studies compare, and files of the course for its network, are checked on the CPU.
+        """
+        measured = self._parts("correctness", ".csv")
+        if self.on_gpu:
+            others = [
+                f"gpu/{network}/{name}" for network in self.plan.networks for name in self.plan.also_checked(network)
+            ]
+            files = [name for name, variant in self.plan.variants.items() if variant.course]
+            others += [f"emulator/{network}/{name}" for network in self.plan.networks for name in files]
+        else:
+            others = [
+                f"emulator/{network}/{name}"
+                for network in self.plan.networks
+                for name in dict.fromkeys([*self.plan.variants_of(network, "gpu"), *self.plan.course_files(network)])
+                if self.plan.variants[name].cuda_source
+            ]
+        return [*measured, *(f"{PARTS}/correctness/{place}.csv" for place in others)]
+
+    @property
+    def extras(self) -> list[str]:
+        """Files of the optional measurements that the configuration asks for, where a GPU can make them."""
+        return [path for name in self.plan.config.extras for path in EXTRAS[name](self.plan)] if self.on_gpu else []
+
+    @property
+    def sanitizer(self) -> list[str]:
+        """What compute-sanitizer says of every variant and of whole networks of ours, asked for or not."""
+        return EXTRAS["sanitizer"](self.plan)
+
+    @cached_property
+    def _profiled(self) -> list[str]:
+        return self.places("gpu", programs=True) if self.on_gpu else []
+
+    @cached_property
+    def _traced(self) -> list[str]:
+        """`tool/gpu/place` for every program that a tracing profiler watches."""
+        tools = [tool for tool in available_profilers.TRACERS if tool in self.plan.profilers]
+        return [
+            f"{tool}/gpu/{place}"
+            for tool in tools
+            for place in self._profiled
+            if self._watches(tool, *place.split("/"))
+        ]
+
+    def _watches(self, tool: str, network: str, variant: str) -> bool:
+        return bool(self.plan.profile_sizes(tool, network, variant))
+
+    @property
+    def _counted(self) -> list[str]:
+        return self._profiled if "ncu" in self.plan.profilers else []
+
+    @property
+    def counters(self) -> list[str]:
+        whole = WholeNetworks(self.plan).counters if self.on_gpu else []
+        return [*(f"{PARTS}/counters/gpu/{place}.csv" for place in self._counted), *whole]
+
+    @property
+    def activities(self) -> list[str]:
+        return [f"{PARTS}/activities/{traced}.csv.gz" for traced in self._traced]
+
+    @property
+    def profiles(self) -> list[str]:
+        return [f"{PARTS}/profiles/{traced}.csv" for traced in self._traced]
+
+    @property
+    def reports(self) -> list[str]:
+        """Folders of the profilers' files."""
+        return [f"{PARTS}/reports/{traced}" for traced in [*self._traced, *(f"ncu/gpu/{it}" for it in self._counted)]]
+
+    def sources(self, variant: str) -> list[str]:
+        """Source files of a variant."""
+        return [str(path.relative_to(PROJECT)) for path in self.plan.variants[variant].files]
+
+    def files_of(self, variant: str) -> list[str]:
+        """What a variant's measurement is made from: its source files, and its builds where it is compiled."""
+        known = self.plan.variants[variant]
+        built = (known.cuda_source or known.cpp_source) and known.device in self.plan.devices
+        return [*self.sources(variant), *([f"results/builds/{variant}"] if built else [])]
+
+    def _baseline(self, variant: str) -> Variant | None:
+        """The variant that one builds on; None where it builds on none or cannot be read itself."""
+        known = self.plan.variants[variant]
+        return None if known.problem else self.plan.variants.get(known.header.builds_on)
+
+    def baseline_files(self, variant: str) -> list[str]:
+        """Files of a variant's baseline, which is timed in turn with it."""
+        baseline = self._baseline(variant)
+        return self.files_of(baseline.name) if baseline else []
+
+    def baseline_check(self, device: str, network: str, variant: str) -> list[str]:
+        """The correctness of a variant's baseline."""
+        baseline = self._baseline(variant)
+        return [f"{PARTS}/correctness/{device}/{network}/{baseline.name}.csv"] if baseline else []
+
+    def baseline_profile(self, tool: str, network: str, variant: str) -> list[str]:
+        """The profiles of a variant's baseline, where its program is profiled too."""
+        baseline = self._baseline(variant)
+        watched = baseline and self._watches(tool, network, baseline.name)
+        return [f"{PARTS}/profiles/{tool}/gpu/{network}/{baseline.name}.csv"] if baseline and watched else []
+
+    def images(self, network: str, device: str) -> list[str]:
+        """The data set as a network takes it; a workload takes random numbers, and so does the emulator."""
+        labelled = device != "emulator" and self.plan.config.network(network).labels_images
+        return [f"results/data/{network}.npz"] if labelled else []
+
+    def labels(self, network: str, device: str) -> list[str]:
+        """Reference labels of a network's first weight set, where its weights are here and images are labelled."""
+        sets = self.plan.weight_sets(network) if device != "emulator" else []
+        return [f"results/data/{network}-{sets[0]}.labels.npy"] if sets else []
+
+    def weights(self, network: str, weight_set: str) -> str:
+        """The file of a weight set."""
+        return f"weights/{self.plan.config.network(network).model(weight_set)}.npz"
+
+    def imported(self, study: str) -> list[str]:
+        """Files of the profiles that were imported for a study."""
+        return sorted(map(str, Path("results/imported", study).glob("*/*")))
+
+    @cached_property
+    def templates(self) -> list[str]:
+        """What a report is rendered with besides code: templates, styles, narratives, published figures."""
+        words = ("narrative/*.md", "published/*.csv", "answers/*.*", "answers/*/*.*")
+        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "panzoom/*", *words)
+        files = (path for ending in endings for path in (PROJECT / "reports").glob(ending))
+        return sorted(
+            str(path.relative_to(PROJECT)) for path in files if not path.name.startswith(("compare.", "site."))
+        )
+
+
+def site_templates() -> list[str]:
+    """What the pages over archived runs are rendered with besides code."""
+    kinds = ("site.*", "macros.html.j2", "style/*.css", "fonts/*", "*.js")
+    return sorted(str(path.relative_to(PROJECT)) for kind in kinds for path in (PROJECT / "reports").glob(kind))
+
+
+def rendered_reports() -> dict[str, int]:
+    """When each report that is there was rendered, ns."""
+    reports = sorted(Path("reports/out").glob("*.*"))
+    return {path.name: path.stat().st_mtime_ns for path in reports if path.suffix in (".pdf", ".html")}

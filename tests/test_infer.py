@@ -134,10 +134,10 @@ os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})
 import numpy as np
 from warpbook.problems import networks
 from warpbook.kernels import variants
-from warpbook.harness import host
+from warpbook.harness import cpp_compiler
 layer = networks.find("fa17").convs[0]
 x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(8), layer.w_shape, layer.y_shape(8)))
-operation = host.prepare(variants.read({variant!r}), layer, 8)
+operation = cpp_compiler.prepare(variants.read({variant!r}), layer, 8)
 operation(x, w, y)
 for task in Path("/proc/self/task").iterdir():
     print(*os.sched_getaffinity(int(task.name)))

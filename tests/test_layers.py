@@ -41,32 +41,33 @@ EMULATED = """\
 import numpy as np, sys, test_layers as tests
 from pathlib import Path
 from warpbook.harness import reference
-from warpbook.harness import checking, emulator, inference
+from warpbook.harness import checking, inference
+from warpbook.harness.emulator import emulation
 
 def on_device(values):
-    held = emulator.allocated(values.shape)
+    held = emulation.allocated(values.shape)
     held[...] = values
     return held
 
 library, compared, out = map(Path, sys.argv[1:])
-kernels = emulator.Kernels(library, {})
-around = inference.Around(kernels.function, lambda shape, kind: emulator.allocated(shape, kind))
+kernels = emulation.Kernels(library, {})
+around = inference.Around(kernels.function, lambda shape, kind: emulation.allocated(shape, kind))
 results = {}
 for number, (layer, activation) in enumerate(tests.POOLS):
     results[f"pool{number}"] = around.pool(on_device(tests.drawn(3, layer.C, layer.H, layer.W)), layer, activation)
 for number, (images, inputs, outputs, activation) in enumerate(tests.DENSE):
     arrays = [on_device(tests.drawn(*shape)) for shape in ((images, inputs), (outputs, inputs), (outputs,))]
     results[f"dense{number}"] = around.dense(*arrays, activation)
-images, scores = emulator.allocated(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
+images, scores = emulation.allocated(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
 images[...] = tests.IMAGES
 results["entering"] = around.entering(images, 3, tests.SCALE)
 results["largest"] = around.largest(scores)
-harness = emulator.Kernels(compared, {})
+harness = emulation.Kernels(compared, {})
 for number, images in enumerate(tests.ENTERING):
-    held = emulator.allocated(images.shape, np.uint8)
+    held = emulation.allocated(images.shape, np.uint8)
     held[...] = images
     for channels in (1, 3):
-        x = emulator.allocated((len(images), channels, *images.shape[1:]))
+        x = emulation.allocated((len(images), channels, *images.shape[1:]))
         pixels = np.int64(images[0].size)
         arguments = (held, x, np.int64(images.size), np.int32(channels), pixels, np.float32(tests.SCALE))
         harness.function("enter")((2,), (32,), arguments)
@@ -75,10 +76,10 @@ widen, compare = harness.function("widen"), harness.function("compare")
 for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
     arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
     x, w, y = arrays
-    partial = emulator.allocated((4, 6), np.float64)
+    partial = emulation.allocated((4, 6), np.float64)
     extents = (images, layer.C, layer.H, layer.W, layer.M, layer.K, layer.S, layer.P)
     taps = layer.C * layer.K * layer.K
-    wide = emulator.allocated((-(-layer.M // 4) * 4, taps), np.float64)
+    wide = emulation.allocated((-(-layer.M // 4) * 4, taps), np.float64)
     widen((2,), (32,), (w, wide, np.int32(layer.M), np.int64(taps)))
     compare((4,), (256,), (x, wide, y, *map(np.int32, extents), partial))
     results[f"compare{number}"] = partial

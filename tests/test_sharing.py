@@ -318,7 +318,7 @@ def test_a_program_that_holds_a_gpu_says_which_of_its_rows_failed(path):
     withs = [item for node in nodes for item in getattr(node, "items", ()) if isinstance(node, ast.With)]
     held = [item for item in withs if ast.unparse(item.context_expr).startswith("gpu_pool.held")]
     assert all(item.optional_vars or path.name in RAISE for item in held)
-    turns = [item for item in withs if ast.unparse(item.context_expr).startswith("ahead.turn")]
+    turns = [item for item in withs if ast.unparse(item.context_expr).startswith("gpu_turn.turn")]
     assert not turns or any(ast.unparse(node).startswith("turn.keep(") for node in nodes if isinstance(node, ast.Call))
 
 
@@ -453,9 +453,9 @@ def test_what_others_do_with_a_gpu_is_no_fault_of_it(error, mode, expected, driv
 
 IMPORTS_AHEAD = """
 import ctypes, os, sys
-from warpbook.harness import ahead
+from warpbook.harness import preload
 
-ahead.load("no_such_package", "wave")
+preload.import_packages("no_such_package", "wave")
 assert {"wave", "cupy", "warpbook.harness.gpu_bench"} <= set(sys.modules)
 child = os.fork()
 if not child:

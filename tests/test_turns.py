@@ -21,11 +21,11 @@ SOON_S = 0.4  # in which a program that need not wait has gone on
 JOB = """
 import json, subprocess, sys
 from pathlib import Path
-from warpbook.harness import ahead
+from warpbook.machine import gpu_turn
 
 out, timeout_s, programs = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
 ended = []
-with ahead.turn(out) as turn:
+with gpu_turn.turn(out) as turn:
     for program in programs:
         # As under ncu: the program is a child of what the job starts.
         command = ["sh", "-c", '"$@"; exit $?', "ncu", sys.executable, "-c", program, out.name]

@@ -195,14 +195,14 @@ def workspace_for_all(made, tmp_path_factory) -> Workspace:
 _EMULATING = """
 import sys
 import numpy as np
-from warpbook.harness import emulator
+from warpbook.harness.emulator import emulation
 
-emulator.CuPy.install()
+emulation.CuPy.install()
 library, arrays, out, *arguments = sys.argv[1:]
 given = np.load(arrays)
 
 def on_device(array):
-    placed = emulator.allocated(array.shape, array.dtype)
+    placed = emulation.allocated(array.shape, array.dtype)
     placed[...] = array
     return placed
 """

@@ -1,16 +1,16 @@
-# make report   from a fresh clone to reports/out/<study>.pdf
-# make test     the test suite
-# make submission path=<folder> study=sp25, make grade submissions=<folder of folders> study=sp25: the course's, README
-# Both install what is missing first, and say nothing of it when nothing is.
+# make report     from a fresh clone to reports/out/<study>.pdf
+# make test       lint, types, the direction of imports and the unit tests: minutes
+# make test-all   every test
+# make submission path=<folder> study=sp25, make grade submissions=<folder of folders> study=sp25: the course's
+# Each installs what is missing first, and is silent when nothing is.
 
-.PHONY: report submission grade test chaos attacks test-cuda12 lock format benchmark
+.PHONY: report submission grade test test-all lint chaos attacks test-cuda12 lock format benchmark
 .SILENT:
 
 # A command whose words are for those whom it fails.
 quietly = words=$$($(1) 2>&1) || { echo "$$words"; exit 1; }
 
-# Three of the tests' files at a time: some wait, and two would leave a fifth of two cores idle. What is timed on a GPU takes
-# turns at the machine's measuring lock.
+# Three of the tests' files at a time: some wait, and two would leave a fifth of two cores idle.
 workers = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 report: .venv/installed
@@ -22,20 +22,29 @@ submission: .venv/installed
 grade: .venv/installed
 	.venv/bin/snakemake --cores all grade --config submissions='$(submissions)' study='$(study)'
 
-test: .venv/installed-test
+test: lint
+	.venv/bin/python -m pytest --numprocesses 2 tests/unit
+
+lint: .venv/installed-test
 	.venv/bin/ruff check --quiet
 	.venv/bin/ruff format --quiet --check
 	$(call quietly,.venv/bin/snakefmt --check Snakefile rules)
 	$(call quietly,.venv/bin/snakemake --lint)
+	$(call quietly,PYTHONPATH=scripts .venv/bin/lint-imports)
 	.venv/bin/mypy --no-error-summary
-	.venv/bin/python -m pytest $(workers)
+
+# GPU tests run in one process: a measurement is refused where another process computes on its GPU.
+test-all: test
+	.venv/bin/python -m pytest $(workers) tests/integration
+	.venv/bin/python -m pytest tests/gpu
 
 # 20,000 damaged and hostile inputs to every reader (the suite draws 300), a disk that fails at every one of a program's
 # first 200 writes (the suite takes 4), 40 kills of a study's commands (the suite: 3), and 2,000 calls timed inside the
 # sandbox and outside (the suite: 60); and the table of SECURITY.md that says what came of them.
 chaos: .venv/installed-test
 	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest \
-		--page SECURITY.md tests/test_mutations.py tests/test_faults.py tests/test_kills.py tests/test_sandboxed_jobs.py
+		--page SECURITY.md tests/integration/test_mutations.py tests/integration/test_faults.py tests/integration/test_kills.py \
+		tests/integration/test_sandboxed_jobs.py
 
 # Kernels and launchers that cheat, on the CPU and emulated, and the table of SECURITY.md that says what catches each.
 attacks: .venv/installed-test
@@ -44,7 +53,7 @@ attacks: .venv/installed-test
 
 # The CUDA 12 install: its compiler builds every kernel for the architectures that CUDA 13 left behind.
 test-cuda12: .venv-cuda12/installed-test
-	.venv-cuda12/bin/python -m pytest --numprocesses 2 --dist load -k 'not (sm_80 or sm_90 or sm_100)' tests/test_building.py
+	.venv-cuda12/bin/python -m pytest --numprocesses 2 --dist load -k 'not (sm_80 or sm_90 or sm_100)' tests/integration/test_building.py
 
 .venv/installed: requirements/cuda13.txt
 	scripts/install.sh .venv $<

@@ -10,13 +10,14 @@ import pytest
 
 import check_variant
 from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
 from warpbook.harness import building, checking, cpp_compiler, ece408_check, nvcc
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408, variants
 from warpbook.runs import tables
 
-FILES = Path(__file__).parent / "data" / "course"
+FILES = PROJECT / "tests" / "data" / "course"
 NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
 FIRST, SECOND = ece408.LAYERS
 

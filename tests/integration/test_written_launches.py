@@ -1,10 +1,9 @@
 """Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
+from warpbook.common.files import PROJECT
 from warpbook.harness import building, checking
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
@@ -14,7 +13,7 @@ from warpbook.kernels.launch_inference.launch_reader import Unreadable
 from warpbook.problems import networks
 from warpbook.report import excerpts
 
-FILES = Path(__file__).parent / "data" / "strangers"
+FILES = PROJECT / "tests" / "data" / "strangers"
 LECTURE = (FILES / "lecture_style.cu").read_text()
 LAYER = networks.ConvLayer("ragged", 3, 23, 19, 4, 5)
 needs_compiler = pytest.mark.skipif(

@@ -1,10 +1,9 @@
 """The files that a command makes, with a GPU and without one."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
+from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.machine.cuda_devices import Device
@@ -16,7 +15,7 @@ KNOWN = variants.discover()
 GPU = Device("A GPU", "sm_90", "ab" * 32, "13.0")
 
 
-FILE = Path(__file__).parent / "data" / "course" / "fused_wmma.cu"
+FILE = PROJECT / "tests" / "data" / "course" / "fused_wmma.cu"
 
 
 def targets(probed=GPU, known=KNOWN, **changes) -> Targets:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
 from warpbook.problems import fashion_mnist, networks
 
 LABELS = "t10k-labels-idx1-ubyte.gz"
@@ -12,7 +13,7 @@ LABELS = "t10k-labels-idx1-ubyte.gz"
 def test_resizing_equals_scikit_image_bit_for_bit():
     # Values of skimage.transform.resize(image / 256.0, (6, 6), mode="constant", cval=0) * 256, truncated.
     image = np.array([[0, 255, 128], [64, 7, 200], [255, 255, 1]], np.uint8)
-    expected = np.load(__file__.replace("test_data.py", "data/resized_by_scikit_image.npz"))
+    expected = np.load(PROJECT / "tests" / "data" / "resized_by_scikit_image.npz")
     assert np.array_equal(fashion_mnist.resize(image[None], 6, 6)[0], expected["small"])
     photograph = fashion_mnist.read_idx("t10k-images-idx3-ubyte.gz")[:3]
     for side in (48, 64, 72):

@@ -20,13 +20,14 @@ from markupsafe import Markup
 
 import render_site
 from warpbook.common import units
+from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.report import rendering
 from warpbook.report.run_history import History
 from warpbook.report.views import other_gpus, run_archive
 from warpbook.runs import catalog, tables
 
-RUNS = Path(__file__).parent / "data" / "runs"
+RUNS = PROJECT / "tests" / "data" / "runs"
 VALUES = yaml.safe_load(settings.FILE.read_text())
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = '"><script>alert(1)</script><img src=http://x.invalid/y>'

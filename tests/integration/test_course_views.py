@@ -1,12 +1,12 @@
 """What a report says of the times of files of the course."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
+from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.machine.cuda_devices import Device
@@ -16,7 +16,7 @@ from warpbook.report.views import course_files
 from warpbook.runs import catalog, tables
 from warpbook.workflow import plan
 
-FILES = Path(__file__).parent / "data" / "course"
+FILES = PROJECT / "tests" / "data" / "course"
 LEAST_MS = {10_000: 1.0, 1000: 0.1, 100: 0.01}
 """More than the hardware's bound at a size, less than twenty times the least of the ten samples below."""
 

@@ -20,6 +20,7 @@ from snakemake.io import PeriodicityDetector
 import report_submission
 from warpbook.common import files, units
 from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.config.course_term import Term, line_of
 from warpbook.course import final_submission_rules, program_output, reference_times, submissions
@@ -33,7 +34,7 @@ from warpbook.report.views import VIEWS
 from warpbook.runs import catalog, tables
 from warpbook.workflow import plan
 
-COURSE = Path(__file__).parent / "data" / "course"
+COURSE = PROJECT / "tests" / "data" / "course"
 VALUES = yaml.safe_load(settings.FILE.read_text())
 RIGHT = COURSE / "one_call.cu"
 ODD = os.fsdecode(b"caf\xe9 'it\"s' {x}\n$(touch made) ; " + b"a" * 50)

@@ -1,18 +1,18 @@
 """Files of the course on a GPU: built with their driver, checked and timed in a process of their own."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import measure_course
+from warpbook.common.files import PROJECT
 from warpbook.common.supervision import Failed
 from warpbook.harness import cpp_compiler, ece408_gpu, nvcc
 from warpbook.kernels import ece408, variants
 from warpbook.problems import networks
 from warpbook.runs import tables
 
-FILES = Path(__file__).parent / "data" / "course"
+FILES = PROJECT / "tests" / "data" / "course"
 NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
 FIRST, SECOND = ece408.LAYERS
 ECE408 = networks.find("ece408")

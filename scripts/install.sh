@@ -48,7 +48,9 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#wanted[@]} -gt 0 ]; then
     fi
 fi
 
-[ -x "$folder/bin/python" ] || { say "making $folder with $("$python" --version)"; "$python" -m venv "$folder"; }
+# One whose making was interrupted has a Python and no pip: it is made again.
+"$folder/bin/python" -m pip --version >/dev/null 2>&1 \
+    || { say "making $folder with $("$python" --version)"; "$python" -m venv --clear "$folder"; }
 for lock in "$@"; do
     say "installing from $lock"
     "$folder/bin/python" -m pip install -qq --disable-pip-version-check --require-hashes -r "$lock"

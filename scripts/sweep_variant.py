@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from warpbook import networks, sharing, sources, tables, variants
+from warpbook import networks, sharing, tables, variants
 from warpbook.errors import exit_status
 from warpbook.machine import require_target
 from warpbook.networks import ConvLayer
@@ -40,10 +40,9 @@ def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
         across = -(-layer.W_out // (parameters["BLOCK_X"] * parameters.get("COARSEN", 1)))
         return across * -(-layer.H_out // parameters["BLOCK_Y"]), layer.M, IMAGES
 
-    assert variant.cuda_source is not None
     results, environment = kernel_tuner.tune_kernel(
         "conv_forward",
-        sources.text_of(variant.cuda_source),
+        variant.text,
         grid,
         [x, w, y, *variants.launch_arguments(layer, IMAGES)],
         sweep,

@@ -12,7 +12,8 @@ from cuda.pathfinder import find_nvidia_header_directory
 
 from warpbook import devices, tables, variants
 from warpbook.errors import UserError
-from warpbook.harness import building, emulator
+from warpbook.harness import building, emulator, sandbox
+from warpbook.harness.supervision import Failed
 
 FOUND = {name: variant for name, variant in variants.discover().items() if variant.cuda_source}
 # What the installed CUDA targets: 13 begins at Turing; 12 reaches back to Maxwell.
@@ -277,4 +278,40 @@ def test_a_kernel_includes_what_cuda_and_c_have(cuda_variant):
     """
     )
     made = building.build(cuda_variant(code), "sm_80")
+    assert made.ok, made.log
+
+
+TWICE = "// Twice a number.\n__device__ float twice(float value) { return 2 * value; }\n"
+INCLUDING = '#include "twice.cuh"\n' + RIGHT.replace("= x[0]", "= twice(x[0])")
+
+
+def test_nvrtc_and_the_emulator_both_build_what_a_kernel_includes(cuda_variant, tmp_path):
+    (tmp_path / "twice.cuh").write_text(TWICE)
+    variant = cuda_variant(INCLUDING)
+    made = building.build(variant, "sm_90")
+    assert made.ok, made.log
+    if emulator.compiler():
+        assert emulator.compile_host(variant, tmp_path, sandboxed=False).exists()
+
+
+def test_a_fault_in_what_a_kernel_includes_is_told_with_its_own_file_and_line(cuda_variant, tmp_path):
+    (tmp_path / "twice.cuh").write_text(TWICE.replace("2 * value", "2 * valu"))
+    variant = cuda_variant(INCLUDING)
+    assert re.search(r"twice\.cuh\(2\): error", building.build(variant, "sm_90").log)
+    if emulator.compiler():
+        with pytest.raises(UserError, match=r"twice\.cuh:2:"):
+            emulator.compile_host(variant, tmp_path, sandboxed=False)
+
+
+def test_what_the_emulator_lacks_in_an_included_file_is_told_with_that_file_and_line(cuda_variant, tmp_path):
+    (tmp_path / "twice.cuh").write_text(TWICE.replace("return", 'asm volatile("trap;"); return'))
+    with pytest.raises(Failed, match=r"inline PTX \(trap\), line 2 of twice\.cuh"):
+        emulator.compile_host(cuda_variant(INCLUDING), tmp_path, sandboxed=False)
+
+
+def test_an_included_file_can_be_read_in_the_sandbox(cuda_variant, tmp_path):
+    if reason := sandbox.unavailable():
+        pytest.skip(reason)
+    (tmp_path / "twice.cuh").write_text(TWICE)
+    (made,) = building.build_all(cuda_variant(INCLUDING), ["sm_90"], tmp_path / "builds", sandboxed=True)
     assert made.ok, made.log

@@ -70,6 +70,11 @@ def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
     assert implementations.read("one_by_one").source_sha256 != before["one_by_one"]
 
 
+def test_an_include_that_is_no_file_is_the_implementation_s_problem(copied_networks):
+    changed(copied_networks / "one_by_one.cu", '"layers.cu"', '"nothing.cu"')
+    assert '#include "nothing.cu": there is no such file in ' in implementations.read("one_by_one").problem
+
+
 def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementation_s_own(copied_networks):
     included = variants.read("split_fp16").header.constants
     assert included.items() <= implementations.read("fused").constants.items()

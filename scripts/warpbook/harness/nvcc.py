@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from warpbook import course, sources
+from warpbook import course
 from warpbook.errors import UserError
 from warpbook.files import scratch_folder, written_whole
 from warpbook.harness import host
@@ -114,7 +114,7 @@ def _laid_out(variant: Variant, folder: Path) -> Path:
     """A variant's source in a folder, and beside it the headers that it includes of the course."""
     assert variant.cuda_source is not None and variant.course is not None
     source = folder / variant.cuda_source.name
-    source.write_text(sources.text_of(variant.cuda_source))
+    source.write_text(variant.text)
     (folder / course.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
     _copied(MATRIX_PRODUCT, folder)
     return source

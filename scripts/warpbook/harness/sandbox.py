@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from warpbook import machine, networks
+from warpbook import machine, networks, sources
 from warpbook.errors import UserError
 from warpbook.files import PROJECT
 from warpbook.harness.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
@@ -240,10 +240,10 @@ def bound_files() -> None:
 
 
 def _python() -> list[Path]:
-    """Folders that this Python's interpreter, its packages and the harness are in."""
+    """Folders that this Python's interpreter, its packages, the harness and what kernels may include are in."""
     packages = [Path(path) for path in _packages()]
     code = (PROJECT / "scripts", Path(__file__).parents[2])  # of a project whose code is a link to another's, both
-    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, *code]
+    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, *code, sources.INCLUDE]
     return [folder.absolute() for folder in dict.fromkeys(folders) if folder.is_dir() and folder != Path("/usr")]
 
 

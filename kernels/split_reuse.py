@@ -1,80 +1,86 @@
 """Splits the weights into scratch memory, and launches the kernel for this layer."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-LATER = {  # by C, H, K, M: the kernel, and what its constants' names begin with
-    (12, 33, 7, 24): ("later_12_7_24", "LATER_12"),
-    (6, 30, 5, 16): ("later_6_30_5_16", "LATER_6_30"),
-    (6, 22, 5, 16): ("later_6_22_5_16", "LATER_6_22"),
-    (4, 40, 7, 16): ("later_4_7_16", "LATER_4"),
+MULTI_CHANNEL = {  # by C, H, K, M: the kernel, and what its constants' names begin with
+    (12, 33, 7, 24): ("conv_multi_channel_12_7_24", "MULTI_12"),
+    (6, 30, 5, 16): ("conv_multi_channel_6_30_5_16", "MULTI_6_30"),
+    (6, 22, 5, 16): ("conv_multi_channel_6_22_5_16", "MULTI_6_22"),
+    (4, 40, 7, 16): ("conv_multi_channel_4_7_16", "MULTI_4"),
 }
+
+
+class Layout(NamedTuple):
+    """What the .cu file says of a kernel's memory."""
+
+    channels: int  # of outputs
+    weight_bytes: int
+    shared_bytes: int
 
 
 def int32(*values):
     return [np.int32(value) for value in values]
 
 
+def layout_of(kernels, name, *arguments):
+    """The layout that a kernel of the .cu file computes, so that it is written once."""
+    values = kernels.empty((len(Layout._fields),), np.int32)
+    kernels.function(name)((1,), (1,), (values, *int32(*arguments)))
+    return Layout(*map(int, values))
+
+
 def prepare(kernels, layer, images, launch):
-    return first_layer(kernels, layer, images) if layer.C == 1 else later_layer(kernels, layer, images)
+    return single_channel(kernels, layer, images) if layer.C == 1 else multi_channel(kernels, layer, images)
 
 
-def first_layer(kernels, layer, images):
-    """The call for the first layer of 4 maps."""
-    parts = kernels.empty((layer.K * 32, 2), np.uint32)
-    arguments, threads = int32(layer.K), kernels.constants["FIRST_86_THREADS"]
-    split, shared = "split_first_weights", layer.H * layer.W * 4
-    return with_split_weights(
-        kernels, layer, images, split, arguments, parts, "first_86_7", "FIRST_86", threads, shared
-    )
+def single_channel(kernels, layer, images):
+    """The call for the first layer of 4 output channels."""
+    layout = layout_of(kernels, "single_channel_layout", layer.M, layer.K, layer.H, layer.W, True, False)
+    split, split_extents = kernels.function("split_single_channel_weights"), int32(layer.K)
+    threads = kernels.constants["SINGLE_86_THREADS"]
+    name = "conv_single_channel_86_7"
+    return with_split_weights(kernels, layer, images, layout, split, split_extents, name, "SINGLE_86", threads)
 
 
-def later_layer(kernels, layer, images):
+def multi_channel(kernels, layer, images):
     """The call for a layer of several channels."""
-    name, constants = LATER[layer.C, layer.H, layer.K, layer.M]
-    rows, groups = (kernels.constants[f"{constants}_{each}"] for each in ("ROWS", "GROUPS"))
-    # As in Layer of the .cu.
-    bands = -(-layer.H_out // rows)
-    steps = -(-layer.K * layer.C // 16)
-    words = layer.C // 2
-    skew = (layer.W_out - rows * layer.W) % (16 if words % 2 else 8)
-    last = bands * rows + layer.K - 2
-    plane = (last * layer.W + last // rows * skew + layer.W_out - 1) * words + steps * 8
-    parts = kernels.empty((2 * (steps * (layer.K + 1) + 1) * layer.M * 16,), np.float16)
-    place, results = -(-plane // 4) * 32, layer.M * layer.H_out * layer.W_out * 4
-    gathered = results % 16 == 0 and parts.nbytes + 2 * (place + results) <= 230000
-    shared = parts.nbytes + 2 * (place + gathered * results) + 4 * 8
-    arguments, threads = int32(layer.C, layer.M, layer.K), 128 * (groups + 1)
-    split = "split_later_weights"
-    return with_split_weights(kernels, layer, images, split, arguments, parts, name, constants, threads, shared)
+    name, constants = MULTI_CHANNEL[layer.C, layer.H, layer.K, layer.M]
+    groups = kernels.constants[f"{constants}_GROUPS"]
+    layout = layout_of(kernels, "multi_channel_layout", layer.C, layer.H)
+    split, split_extents = kernels.function("split_multi_channel_weights"), int32(layer.C, layer.M, layer.K)
+    threads = 128 * (groups + 1)
+    return with_split_weights(kernels, layer, images, layout, split, split_extents, name, constants, threads)
 
 
-def with_split_weights(kernels, layer, images, split, arguments, parts, name, constants, threads, shared):
+def with_split_weights(kernels, layer, images, layout, split, split_extents, name, constants, threads):
     """A call that splits the weights before the launch."""
     import cupy
 
-    split = kernels.function(split)
-    function = kernels.function(name, shared_bytes=shared)
-    exponents = kernels.empty((layer.M,), np.int32)
-    listed, add_up = fp32_sums(kernels, layer, images)
+    function = kernels.function(name, shared_bytes=layout.shared_bytes)
+    weight_parts = kernels.empty((layout.weight_bytes // 4,), np.uint32)
+    weight_exponents = kernels.empty((layer.M,), np.int32)
+    fallback_list, fall_back = fp32_fallback(kernels, layer, images)
     blocks = kernels.constants[f"{constants}_BLOCKS"]
     grid = (min(images, blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),)
 
     def call(x, w, y):
-        split((layer.M,), (128,), (w, parts, exponents, listed, *arguments))
-        function(grid, (threads,), (x, parts, exponents, listed, y, np.int32(images)))
-        add_up(x, w, y)
+        split((layer.M,), (128,), (w, weight_parts, weight_exponents, fallback_list, *split_extents))
+        function(grid, (threads,), (x, weight_parts, weight_exponents, fallback_list, y, np.int32(images)))
+        fall_back(x, w, y)
 
     return call
 
 
-def fp32_sums(kernels, layer, images):
-    """(the list of images with numbers that halves cannot hold, a function of x, w and y that orders sums for them)."""
+def fp32_fallback(kernels, layer, images):
+    """(the list of images with values that FP16 parts cannot hold, a function of x, w and y that computes them)."""
     import cupy
 
-    listed = kernels.empty((2 + 2 * images,), np.int32)
+    fallback_list = kernels.empty((2 + 2 * images,), np.int32)
     outputs = layer.H_out * layer.W_out
-    function = kernels.function("sum_in_fp32", shared_bytes=outputs * 4 + layer.H * layer.W)
+    function = kernels.function("fp32_fallback_kernel", shared_bytes=outputs * 4 + layer.H * layer.W)
     grid = (min(images, 4 * cupy.cuda.Device().attributes["MultiProcessorCount"]),)
     threads = (kernels.constants["FP32_THREADS"],)
     extents = int32(layer.C, layer.H, layer.W, layer.M, layer.K)
-    return listed, lambda x, w, y: function(grid, threads, (x, w, listed, y, *extents))
+    return fallback_list, lambda x, w, y: function(grid, threads, (x, w, fallback_list, y, *extents))

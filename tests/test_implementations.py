@@ -48,7 +48,7 @@ def test_kernels_of_an_implementation_compile_with_what_they_include(name):
     options = building.compiler_options(arch, [f"-D{key}={value}" for key, value in one.constants.items()])
     cubin, log = building.compile_source(one.text, one.cuda_source.name, options)
     assert cubin, log
-    assert b"later_12_7_24" in cubin
+    assert b"conv_multi_channel_12_7_24" in cubin
     assert "wgmma.mma_async instructions are serialized" not in log
 
 
@@ -66,7 +66,7 @@ def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
     after = {name: implementations.read(name).source_sha256 for name in before}
     assert after["one_by_one"] == before["one_by_one"]
     assert after["fused"] != before["fused"] and after["folded"] != before["folded"]
-    changed(copied_networks.parent / "split_fp16.cu", "#define TOP 14", "#define TOP 13")
+    changed(copied_networks.parent / "split_fp16.cu", "conv_multi_channel_4_7_16", "conv_4_7_16")
     assert implementations.read("one_by_one").source_sha256 != before["one_by_one"]
 
 
@@ -79,8 +79,8 @@ def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementati
     included = variants.read("split_fp16").header.constants
     assert included.items() <= implementations.read("fused").constants.items()
     assert implementations.read("folded").constants == implementations.read("fused").constants
-    changed(copied_networks / "fused.cu", "constants: {", "constants: {LATER_4_THREADS: 64, ")
-    assert implementations.read("fused").constants["LATER_4_THREADS"] == 64
+    changed(copied_networks / "fused.cu", "constants: {", "constants: {MULTI_4_THREADS: 64, ")
+    assert implementations.read("fused").constants["MULTI_4_THREADS"] == 64
 
 
 def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied_networks, monkeypatch):

@@ -25,18 +25,18 @@ def unsupported(network):
 def product(conv, w_conv, w_dense):
     """A convolution and the fully connected layer behind it as one matrix (outputs, C * H * W), float64."""
     dense = w_dense.astype(np.float64).reshape(-1, conv.M, conv.H_out, conv.W_out)
-    taps = w_conv.astype(np.float64)
+    weights = w_conv.astype(np.float64)
     matrix = cupy.zeros((len(dense), conv.C, conv.H, conv.W))
     for p in range(conv.K):
         for q in range(conv.K):
-            part = cupy.einsum("omhv,mc->ochv", dense, taps[:, :, p, q], optimize=True)
+            part = cupy.einsum("omhv,mc->ochv", dense, weights[:, :, p, q], optimize=True)
             matrix[:, :, p : p + conv.H_out, q : q + conv.W_out] += part
     return matrix.reshape(len(dense), -1)
 
 
 def prepare(kernels, network, images, parameters, scale=None):
     first, later = network.convs
-    launch, x = fused.first_layer(kernels, first, images, parameters["conv1.weight"], scale=scale)
+    launch, x = fused.single_channel(kernels, first, images, parameters["conv1.weight"], scale=scale)
     w = product(later, parameters["conv2.weight"], parameters["fc1.weight"])
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
     classify = fused.classifier_of(kernels, exponents, network, parameters)

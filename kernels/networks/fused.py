@@ -7,37 +7,38 @@ import cupy
 import numpy as np
 import split_fp16
 
-TOP = 14  # as in split_fp16.cu
+SCALE_EXPONENT = 14  # as in fp16_split.cuh
 ACTIVATIONS = ("none", "tanh", "relu")
-ROWS, STEP, GAP = 128, 32, 8  # connected: images of a block, inputs of a stage, halves between its rows
-TILES = (2, 8, 9, 10)  # connected: 16 outputs each
+ROWS, STEP = 128, 32  # dense: images of a block, inputs of a stage
+TILES = (2, 8, 9, 10)  # dense: 16 outputs each
 MOST_CLASSES = 16
 MANY_IMAGES = 2000  # fill the device with a warp each
 
 
-class First(NamedTuple):
+class SingleChannel(NamedTuple):
     """A kernel for a first layer and its pooling; `constants` is what the names of its constants begin with."""
 
     name: str
-    maps: int  # at most
+    max_channels: int  # of outputs
     activation: str
     constants: str
-    halves: str = ""  # the kernel that writes halves
+    split: str = ""  # the kernel that splits its results
+    weights_in_smem: bool = False
 
 
-FIRST = {  # by W, K
-    (28, 5): First("pooled_28_5", 64, "tanh", "POOLED_28", "halves_28_5"),
-    (48, 5): First("pooled_48_5", 6, "tanh", "POOLED_5", "halves_48_5"),
-    (64, 5): First("pooled_64_5", 6, "tanh", "POOLED_5", "halves_64_5"),
-    (72, 7): First("pooled_72_7", 12, "tanh", "POOLED_72"),
-    (86, 7): First("pooled_86_7", 4, "relu", "POOLED_86"),
+SINGLE_CHANNEL = {  # by W, K
+    (28, 5): SingleChannel("conv_pool_28_5", 64, "tanh", "POOL_28", "conv_pool_split_28_5", weights_in_smem=True),
+    (48, 5): SingleChannel("conv_pool_48_5", 6, "tanh", "POOL_5", "conv_pool_split_48_5"),
+    (64, 5): SingleChannel("conv_pool_64_5", 6, "tanh", "POOL_5", "conv_pool_split_64_5"),
+    (72, 7): SingleChannel("conv_pool_72_7", 12, "tanh", "POOL_72"),
+    (86, 7): SingleChannel("conv_pool_86_7", 4, "relu", "POOL_86"),
 }
-LATER = {  # by C, H, K, M: the kernel, what its constants begin with
-    (12, 33, 7, 24): ("later_12_7_24", "LATER_12"),
-    (6, 30, 5, 16): ("later_6_5_16", "LATER_6"),
-    (6, 22, 5, 16): ("later_6_5_16", "LATER_6"),
+MULTI_CHANNEL = {  # by C, H, K, M: the kernel, what its constants begin with
+    (12, 33, 7, 24): ("conv_multi_channel_12_7_24", "MULTI_12"),
+    (6, 30, 5, 16): ("conv_multi_channel_6_5_16", "MULTI_6"),
+    (6, 22, 5, 16): ("conv_multi_channel_6_5_16", "MULTI_6"),
 }
-LATER_POOLED = {(4, 40, 7, 16): ("later_4_7_16_pooled", "LATER_4")}
+MULTI_CHANNEL_POOLED = {(4, 40, 7, 16): ("conv_multi_channel_pool_4_7_16", "MULTI_4")}
 
 
 def form(network):
@@ -50,8 +51,8 @@ def unsupported(network):
     """Why the kernels here do not compute a network; empty where they do."""
     steps = [(type(step.layer).__name__, step.activation) for step in network.steps]
     conv, pool = network.steps[0].layer, network.steps[1].layer if len(steps) > 1 else None
-    first = FIRST.get((conv.W, conv.K)) if steps[0][0] == "ConvLayer" else None
-    usual = first and (conv.C, conv.H, conv.S, conv.P) == (1, conv.W, 1, 0) and first.maps >= conv.M
+    first = SINGLE_CHANNEL.get((conv.W, conv.K)) if steps[0][0] == "ConvLayer" else None
+    usual = first and (conv.C, conv.H, conv.S, conv.P) == (1, conv.W, 1, 0) and first.max_channels >= conv.M
     if not usual or steps[0][1] != first.activation:
         return f"no kernel here is for a first layer {conv}, {steps[0][1]}"
     if form(network) not in ("cpdd", "cpcdd", "cpcpdd") or (pool.kind, pool.size) != ("max", 2):
@@ -61,7 +62,9 @@ def unsupported(network):
         shape = (later.C, later.H, later.K, later.M)
         pooled = form(network) == "cpcpdd"
         pool = network.steps[3].layer if pooled else None
-        if (later.H, later.S, later.P) != (later.W, 1, 0) or shape not in (LATER_POOLED if pooled else LATER):
+        if (later.H, later.S, later.P) != (later.W, 1, 0) or shape not in (
+            MULTI_CHANNEL_POOLED if pooled else MULTI_CHANNEL
+        ):
             return f"no kernel here is for a later layer {later}"
         if pooled and (activation, pool.kind, pool.size, pool.ceil) != ("relu", "max", 4, True):
             return "the later layer's kernel is for ReLU and the largest of each 4 x 4, windows cut at the end"
@@ -83,59 +86,54 @@ def persistent(kernels, constants, images):
     return (min(images, blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),), (threads,)
 
 
-def first_layer(kernels, conv, images, w, halves=False, scale=None):
-    """(a function of x that orders the first layer and its pooling, their result), the result (images, maps, height,
-    width), float32; or, each number times 2^TOP, its low `halves` and its high ones (images, 2, numbers), float16.
-    x is float32, or uint8 where there is a `scale`, by which the network takes each byte."""
-    compiled = FIRST[conv.W, conv.K]
-    shifts = 9 - conv.K
-    column_tiles = -(-compiled.maps * shifts // 8)
-    maps = column_tiles * 8 // shifts
-    parts = kernels.empty((column_tiles * conv.K * 32, 2), np.uint32)
-    exponents = kernels.empty((maps,), np.int32)
-    none_listed = kernels.empty((1,), np.int32)
-    kernels.function("split_first_weights")((maps,), (128,), (w, parts, exponents, none_listed, *int32(conv.M, conv.K)))
-    bytes_a_pixel = 4 if scale is None else 2
-    shared = conv.H * conv.W * bytes_a_pixel + (parts.nbytes if compiled.maps > 12 else 0)
-    name = compiled.halves if halves else compiled.name
-    function = kernels.function(name if scale is None else f"{name}_of_bytes", shared_bytes=shared)
+def single_channel(kernels, conv, images, w, split=False, scale=None):
+    """(a function of x that launches the first layer and its pooling, their result).
+
+    The result is (images, channels, height, width), float32; or, where it is `split`, each value times
+    2^SCALE_EXPONENT, lo parts and then hi parts: (images, 2, values), float16. x is float32, or uint8 where there is a
+    `scale`, by which the network multiplies each byte.
+    """
+    compiled = SINGLE_CHANNEL[conv.W, conv.K]
+    layout = split_fp16.single_channel_layout(kernels, compiled, conv, has_lo_parts=scale is None)
+    weight_fragments = kernels.empty((layout.weight_bytes // 4,), np.uint32)
+    weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
+    no_fallback_list = kernels.empty((1,), np.int32)
+    arguments = (w, weight_fragments, weight_exponents, no_fallback_list, *int32(conv.M, conv.K))
+    kernels.function("split_single_channel_weights")((layout.padded_channels,), (128,), arguments)
+    name = compiled.split if split else compiled.name
+    function = kernels.function(name if scale is None else f"{name}_uint8", shared_bytes=layout.shared_bytes)
     grid, threads = persistent(kernels, compiled.constants, images)
     pooled = (conv.M, conv.H_out // 2, conv.W_out // 2)
-    y = kernels.empty((images, 2, math.prod(pooled)), np.float16) if halves else kernels.empty((images, *pooled))
+    y = kernels.empty((images, 2, math.prod(pooled)), np.float16) if split else kernels.empty((images, *pooled))
     numbers = [*int32(images, conv.M), *([] if scale is None else [np.float32(scale)])]
-    return lambda x: function(grid, threads, (x, w, parts, exponents, y, *numbers)), y
+    return lambda x: function(grid, threads, (x, w, weight_fragments, weight_exponents, y, *numbers)), y
 
 
-def later_layer(kernels, conv, images, w, x, pool):
-    """(a function that orders a later layer and the pooling behind it, where there is one; their result; exponents of
-    each image's largest result, None where nothing finds them)."""
-    name, constants = (LATER_POOLED if pool else LATER)[conv.C, conv.H, conv.K, conv.M]
-    maps = -(-conv.M // 8) * 8
-    row = -(-conv.K * conv.C // 4)
-    steps = conv.K * (row // 4) + -(-conv.K * (row % 4) // 4)
-    parts = kernels.empty((steps, maps // 8, 32, 4), np.uint32)
-    exponents = kernels.empty((maps,), np.int32)
-    listed, add_up = split_fp16.fp32_sums(kernels, conv, images)
-    extents = int32(conv.C, conv.M, conv.K)
-    kernels.function("split_later_weights")((maps,), (128,), (w, parts, exponents, listed, *extents))
-    together = 2 if conv.C % 4 else 1
-    fours = together * conv.C // 4
-    pitch = (conv.W + 3) // 8 * 8 + 4 if conv.C == 4 else conv.W
-    copy = ((conv.H * pitch // together + 1) * fours + 3) // 8 * 8 + 4
-    function = kernels.function(name, shared_bytes=parts.nbytes + together * copy * 16)
+def multi_channel(kernels, conv, images, w, x, pool):
+    """(a function that launches a layer of several channels and the pooling behind it, where there is one; their
+    result; exponents of each image's largest result, None where nothing finds them)."""
+    name, constants = (MULTI_CHANNEL_POOLED if pool else MULTI_CHANNEL)[conv.C, conv.H, conv.K, conv.M]
+    layout = split_fp16.layout_of(kernels, "multi_channel_layout", conv.C, conv.H, conv.W)
+    weight_fragments = kernels.empty((layout.weight_bytes // 4,), np.uint32)
+    weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
+    fallback_list, fall_back = split_fp16.fp32_fallback(kernels, conv, images)
+    arguments = (w, weight_fragments, weight_exponents, fallback_list, *int32(conv.C, conv.M, conv.K))
+    kernels.function("split_multi_channel_weights")((layout.padded_channels,), (128,), arguments)
+    function = kernels.function(name, shared_bytes=layout.shared_bytes)
     grid, threads = persistent(kernels, constants, images)
     extents = int32(images, conv.H, conv.W, conv.M)
     if pool:
         y, found = kernels.empty((images, *pool.gives)), kernels.empty((images,), np.int32)
-        return lambda: function(grid, threads, (x, w, parts, exponents, y, found, *extents)), y, found
+        arguments = (x, w, weight_fragments, weight_exponents, y, found, *extents)
+        return lambda: function(grid, threads, arguments), y, found
     y = kernels.empty(conv.y_shape(images))
 
-    def order():
-        listed[:1].fill(0)
-        function(grid, threads, (x, parts, exponents, listed, y, *extents))
-        add_up(x, w, y)
+    def launch():
+        fallback_list[:1].fill(0)
+        function(grid, threads, (x, weight_fragments, weight_exponents, fallback_list, y, *extents))
+        fall_back(x, w, y)
 
-    return order, y, None
+    return launch, y, None
 
 
 def exponent_below(values):
@@ -143,25 +141,25 @@ def exponent_below(values):
     return cupy.where(values > 0, cupy.frexp(values)[1] - 1, 0).astype(np.int32)
 
 
-def halves_of(w, shape):
-    """Weights (outputs, inputs), float64, as high and low halves of the shape, zeros behind them, and each output's
+def split_weights(w, shape):
+    """Weights (outputs, inputs), float64, as hi and lo parts of the shape, zeros behind them, and each output's
     exponent."""
     outputs, inputs = w.shape
     exponents = exponent_below(abs(w).max(axis=1))
     scaled = cupy.zeros(shape, np.float32)
-    scaled[:outputs, :inputs] = cupy.ldexp(w, (TOP - exponents)[:, None])
-    high = scaled.astype(np.float16)
-    return high, (scaled - high.astype(np.float32)).astype(np.float16), exponents
+    scaled[:outputs, :inputs] = cupy.ldexp(w, (SCALE_EXPONENT - exponents)[:, None])
+    hi = scaled.astype(np.float16)
+    return hi, (scaled - hi.astype(np.float32)).astype(np.float16), exponents
 
 
 def split_matrix(w, tiles, blocks):
-    """Weights (outputs, inputs), float64, as the halves that lanes of `connected` take, and each output's exponent."""
+    """Weights (outputs, inputs), float64, as the hi and lo parts that `dense` takes, and each output's exponent."""
     inputs = w.shape[1]
-    high, low, exponents = halves_of(w, (blocks * tiles * 16, -(-inputs // STEP) * STEP))
+    hi, lo, exponents = split_weights(w, (blocks * tiles * 16, -(-inputs // STEP) * STEP))
     parts = []
-    for half in (high, low):
+    for part in (hi, lo):
         # (block, tile, output, step, eight, pair, number), to lanes of a tile of a step of a block
-        lanes = half.reshape(blocks, 2 * tiles, 8, -1, 2, 4, 2).transpose(0, 3, 1, 2, 5, 4, 6)
+        lanes = part.reshape(blocks, 2 * tiles, 8, -1, 2, 4, 2).transpose(0, 3, 1, 2, 5, 4, 6)
         parts.append(cupy.ascontiguousarray(lanes).view(np.uint32)[..., 0])
     return cupy.ascontiguousarray(cupy.concatenate(parts, axis=-1)), exponents
 
@@ -175,9 +173,9 @@ def shares_of(inputs, blocks):
 
 
 def fully_connected(kernels, images, x, exponents, w, classifier):
-    """A function of (scores, labels) that orders both fully connected layers for x (images, inputs), float32, with
+    """A function of (scores, labels) that launches both fully connected layers for x (images, inputs), float32, with
     exponents of a bound on each image's inputs; w (outputs, inputs) is float64. `classifier(partial, weight_exponents)`
-    gives the function that orders what follows the first layer's products."""
+    gives the function that launches what follows the first layer's products."""
     outputs, inputs = w.shape
     tiles = next((tiles for tiles in TILES if tiles * 16 >= outputs), 8)
     blocks = -(-outputs // (tiles * 16))
@@ -186,21 +184,21 @@ def fully_connected(kernels, images, x, exponents, w, classifier):
     shares = shares_of(inputs, rows * blocks)
     padded = blocks * tiles * 16
     partial = kernels.empty((shares, images, padded))
-    stage = 2 * ROWS * (STEP + GAP) * 2 + 4 * tiles * 512
-    connected = kernels.function(f"connected_{tiles}", shared_bytes=2 * stage)
+    shared_bytes = split_fp16.layout_of(kernels, "dense_layout", tiles).shared_bytes
+    dense = kernels.function(f"dense_{tiles}", shared_bytes=shared_bytes)
     classify = classifier(partial, weight_exponents)
     extents = int32(images, inputs, padded)
 
-    def order(scores, labels):
-        connected((blocks, rows, shares), (256,), (x, weights, exponents, partial, *extents))
+    def launch(scores, labels):
+        dense((blocks, rows, shares), (256,), (x, weights, exponents, partial, *extents))
         classify(scores, labels)
 
-    return order
+    return launch
 
 
 def classifier_of(kernels, exponents, network, parameters):
-    """A function of partial (shares, images, outputs and padding), sums of products of inputs and weights by their
-    exponents, and of the weights' ones: a function of (scores, labels) that orders what follows them."""
+    """A function of partial (shares, images, outputs and padding), dot products of scaled inputs and weights, and of
+    the weights' exponents: a function of (scores, labels) that launches what follows."""
     function = kernels.function("classify")
     hidden, last = (step.layer for step in network.steps[-2:])
     activation = ACTIVATIONS.index(network.steps[-2].activation)
@@ -217,7 +215,7 @@ def classifier_of(kernels, exponents, network, parameters):
 
 
 def as_graph(order):
-    """The same call, whose kernels are recorded once for the arrays that it is given and then ordered as one."""
+    """The same call, whose kernels are recorded once for the arrays that it is given and then launched as one."""
     stream = cupy.cuda.Stream(non_blocking=True)
     recorded = {}
 
@@ -236,14 +234,14 @@ def as_graph(order):
 
 def prepare(kernels, network, images, parameters, scale=None):
     conv, *rest = network.convs
-    first, x = first_layer(kernels, conv, images, parameters["conv1.weight"], scale=scale)
+    first, x = single_channel(kernels, conv, images, parameters["conv1.weight"], scale=scale)
     w = parameters["fc1.weight"].astype(np.float64)
     found, launches, bound = None, [], 1.0  # tanh gives at most 1
     if rest:
         (conv,) = rest
         pool = network.steps[3].layer if form(network) == "cpcpdd" else None
         w_conv = parameters["conv2.weight"]
-        launch, x, found = later_layer(kernels, conv, images, w_conv, x, pool)
+        launch, x, found = multi_channel(kernels, conv, images, w_conv, x, pool)
         launches.append(launch)
         bound = float(abs(w_conv.astype(np.float64)).sum(axis=(1, 2, 3)).max())
     exponents = cupy.full(images, np.frexp(bound)[1] - 1, np.int32) if found is None else found

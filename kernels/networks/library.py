@@ -27,10 +27,10 @@ def unsupported(network):
     if reason := fused.unsupported(network):
         return reason
     if fused.form(network) not in ("cpdd", "cpcdd"):
-        return "a pooled convolution lies before the fully connected layer, and its kernel writes no halves"
+        return "a pooled convolution lies before the fully connected layer, and its kernel does not split its results"
     conv = network.convs[0]
-    if not fused.FIRST[conv.W, conv.K].halves:
-        return f"no kernel here writes halves of a first layer {conv}"
+    if not fused.SINGLE_CHANNEL[conv.W, conv.K].split:
+        return f"no kernel here splits the results of a first layer {conv}"
     return ""
 
 
@@ -41,7 +41,7 @@ def shares_of(inputs):
 
 def prepare(kernels, network, images, parameters, scale=None):
     conv, *rest = network.convs
-    first, x = fused.first_layer(kernels, conv, images, parameters["conv1.weight"], halves=True, scale=scale)
+    first, x = fused.single_channel(kernels, conv, images, parameters["conv1.weight"], split=True, scale=scale)
     w = parameters["fc1.weight"].astype(np.float64)
     if rest:
         w = folded.product(*rest, parameters["conv2.weight"], parameters["fc1.weight"])
@@ -61,14 +61,14 @@ def prepare_bytes(kernels, network, images, parameters):
 
 
 def fully_connected(kernels, images, x, w, classifier):
-    """As fused's, for x (images, 2, inputs), float16: low halves and high ones, each times 2^TOP."""
+    """As fused's, for x (images, 2, inputs), float16: lo parts and hi parts, each times 2^SCALE_EXPONENT."""
     from cupy.cuda import device, runtime
     from cupy_backends.cuda.libs import cublas  # PyTorch brings the library
 
     outputs, inputs = w.shape
     padded = -(-outputs // 16) * 16
-    high, low, weight_exponents = fused.halves_of(w, (padded, inputs))
-    weights = cupy.concatenate([high, low], axis=1)
+    hi, lo, weight_exponents = fused.split_weights(w, (padded, inputs))
+    weights = cupy.concatenate([hi, lo], axis=1)
     share = inputs // shares_of(inputs)
     partial = kernels.empty((1, images, padded))
     classify = classifier(partial, weight_exponents)
@@ -76,17 +76,17 @@ def fully_connected(kernels, images, x, w, classifier):
     handle = device.get_cublas_handle()
 
     def multiply(x, w, count, kept):
-        """Products of `count` numbers of each image and output, added to what is kept of `partial`."""
+        """The GEMM over `count` values of each image and output, added to what is kept of `partial`."""
         cublas.gemmEx(
             handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, padded, images, count, one.ctypes.data,
             w.data.ptr, runtime.CUDA_R_16F, 2 * inputs, x.data.ptr, runtime.CUDA_R_16F, 2 * inputs, kept.ctypes.data,
             partial.data.ptr, runtime.CUDA_R_32F, padded, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT,
         )  # fmt: skip
 
-    def order(scores, labels):
-        multiply(x, weights, 2 * inputs, kept=zero)  # low by high, then high by low
+    def launch(scores, labels):
+        multiply(x, weights, 2 * inputs, kept=zero)  # lo * hi, then hi * lo
         for start in range(0, inputs, share):
             multiply(x[:, 1, start:], weights[:, start:], share, kept=one)
         classify(scores, labels)
 
-    return order
+    return launch

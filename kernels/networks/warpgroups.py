@@ -4,8 +4,9 @@ import cupy
 import fused
 import library
 import numpy as np
+import split_fp16
 
-MAPS = 56  # of the kernel, those that a network lacks being zero
+MAX_CHANNELS = 56  # of outputs
 CLASSES = 10  # at most
 FEW_IMAGES = 300  # no more than float32 and a graph are faster for
 
@@ -14,25 +15,28 @@ def unsupported(network):
     if reason := library.unsupported(network):
         return reason
     conv = network.convs[0]
-    if fused.form(network) != "cpdd" or (conv.W, conv.K) != (28, 5) or conv.M > MAPS:
-        return f"the kernel is for up to {MAPS} maps of 5 x 5 taps over 28 x 28 pixels, and no second convolution"
+    if fused.form(network) != "cpdd" or (conv.W, conv.K) != (28, 5) or conv.M > MAX_CHANNELS:
+        return (
+            f"the kernel is for up to {MAX_CHANNELS} output channels, 5 x 5 weights, 28 x 28 pixels and one convolution"
+        )
     if network.steps[-2].activation != "tanh" or network.steps[-1].layer.outputs > CLASSES:
         return f"its last kernels are for a hidden layer with tanh, and up to {CLASSES} scores"
     return ""
 
 
-def first_layer(kernels, conv, images, w):
-    """(a function of x that orders the first layer and its pooling, their result as fused's `halves`)."""
-    parts = kernels.empty((2, 32, MAPS), np.float16)
-    exponents = kernels.empty((MAPS,), np.int32)
-    kernels.function("split_window_weights")((MAPS,), (128,), (w, parts, exponents, *fused.int32(conv.M)))
-    stage = (2 * MAPS * 20 + 16) * 4
-    function = kernels.function("windows_28_5", shared_bytes=parts.nbytes + 4 * conv.H * conv.W * 4 + 2 * stage)
-    blocks = kernels.constants["HALVES_28_BLOCKS"] * cupy.cuda.Device().attributes["MultiProcessorCount"]
+def single_channel(kernels, conv, images, w):
+    """(a function of x that launches the first layer and its pooling, their result, split as fused's)."""
+    layout = split_fp16.layout_of(kernels, "pool_windows_layout")
+    weight_parts = kernels.empty((layout.weight_bytes // 4,), np.uint32)
+    weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
+    arguments = (w, weight_parts, weight_exponents, *fused.int32(conv.M))
+    kernels.function("split_window_weights")((layout.padded_channels,), (128,), arguments)
+    function = kernels.function("conv_pool_split_wgmma_28_5", shared_bytes=layout.shared_bytes)
+    blocks = kernels.constants["POOL_SPLIT_28_BLOCKS"] * cupy.cuda.Device().attributes["MultiProcessorCount"]
     grid = (min(-(-images // 2), blocks),)
     y = kernels.empty((images, 2, conv.M * conv.H_out * conv.W_out // 4), np.float16)
     extents = fused.int32(images, conv.M)
-    return lambda x: function(grid, (128,), (x, w, parts, exponents, y, *extents)), y
+    return lambda x: function(grid, (128,), (x, w, weight_parts, weight_exponents, y, *extents)), y
 
 
 def classifier_of(kernels, network, parameters):
@@ -59,13 +63,13 @@ def classifier_of(kernels, network, parameters):
 
 
 def few_windows(kernels, conv, w):
-    """A function of x and the array for its result, float32, that orders the first layer and its pooling."""
-    function = kernels.function("pooled_few_28_5")
+    """A function of x and the array for its result, float32, that launches the first layer and its pooling."""
+    function = kernels.function("conv_pool_few_28_5")
     return lambda x, y: function((-(-conv.M // 10), len(x)), (288,), (x, w, y, np.int32(conv.M)))
 
 
 def few_images(kernels, network, images, parameters, w, classify):
-    """The call for few images, as a graph: the first layer in float32, products of halves by fused's `connected`."""
+    """The call for few images, as a graph: the first layer in float32, the dense layer by fused's `dense`."""
     first = few_windows(kernels, network.convs[0], parameters["conv1.weight"])
     x = kernels.empty((images, w.shape[1]))
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
@@ -83,7 +87,7 @@ def prepare(kernels, network, images, parameters):
     classify = classifier_of(kernels, network, parameters)
     if images <= FEW_IMAGES:
         return few_images(kernels, network, images, parameters, w, classify)
-    first, x = first_layer(kernels, network.convs[0], images, parameters["conv1.weight"])
+    first, x = single_channel(kernels, network.convs[0], images, parameters["conv1.weight"])
     connected = library.fully_connected(kernels, images, x, w, classify)
 
     def call(images, scores, labels):

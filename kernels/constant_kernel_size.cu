@@ -4,8 +4,8 @@ idea:      The loops over the taps stay loops, but K is a constant of a template
            and for 7, and the compiler unrolls them. Other K go through loops of unknown length.
 expect:    The same as writing the products out by hand, from a few lines of source. The
            compiler did not unroll before only because it did not know how far.
-check:     smsp__inst_executed.sum stays where taps_unrolled has it
-builds_on: taps_unrolled
+check:     smsp__inst_executed.sum stays where unrolled_kernel_loops has it
+builds_on: unrolled_kernel_loops
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#pragma-unroll
 constants: {THREADS: 1024, PATCH: 11700, CHANNELS: 12, K_MAX: 7}  # 48 KiB of shared memory
 launch:    {threads: [1024, 1, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image

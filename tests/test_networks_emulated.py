@@ -13,7 +13,7 @@ from warpbook.harness import emulator
 BEGUN = """
 from warpbook import implementations, networks
 
-one, network = implementations.read("warpgroups"), networks.find("fa17")
+one, network = implementations.read("fused_wgmma"), networks.find("fa17")
 kernels, conv = emulator.Kernels(library, one.constants), network.convs[0]
 """
 WINDOWS = """
@@ -41,7 +41,7 @@ np.savez(out, scores=scores, labels=labels)
 OF_BYTES = """
 from warpbook import implementations, networks
 
-one, conv = implementations.read("fused"), networks.find(arguments[0]).convs[0]
+one, conv = implementations.read("fused_mma"), networks.find(arguments[0]).convs[0]
 kernels, split, scale = emulator.Kernels(library, one.constants), arguments[1] == "split", float(arguments[2])
 first, y = one.module.single_channel(kernels, conv, len(given["x"]), on_device(given["w"]), split, scale)
 y[...] = np.nan
@@ -72,9 +72,9 @@ def emulated(compiled, run_emulated):
     """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
 
     def call(script, old="", new="", **arrays):
-        text = implementations.read("warpgroups").text
+        text = implementations.read("fused_wgmma").text
         assert old in text
-        return run_emulated(BEGUN + script, compiled("warpgroups", text.replace(old, new)), **arrays)
+        return run_emulated(BEGUN + script, compiled("fused_wgmma", text.replace(old, new)), **arrays)
 
     return call
 
@@ -100,7 +100,7 @@ def of_bytes(compiled, run_emulated):
     image, in the norm, of its pooled first layer from bytes, emulated."""
 
     def call(name, kind, old="", new=""):
-        text, network = implementations.read("fused").text, networks.find(name)
+        text, network = implementations.read("fused_mma").text, networks.find(name)
         conv, source = network.convs[0], np.random.default_rng(5)
         x = source.integers(0, 256, conv.x_shape(3), np.uint8)
         x[1] = 255
@@ -109,7 +109,7 @@ def of_bytes(compiled, run_emulated):
         y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
         expected = np.maximum(y, 0) if network.steps[0].activation == "relu" else np.tanh(y)
         assert old in text
-        library = compiled("fused", only_pooled(text.replace(old, new), f"{KERNELS[kind]}_{conv.W}_{conv.K}"))
+        library = compiled("fused_mma", only_pooled(text.replace(old, new), f"{KERNELS[kind]}_{conv.W}_{conv.K}"))
         made = run_emulated(OF_BYTES, library, name, kind, SCALE, x=x, w=w)["y"].astype(np.float64)
         if kind == "split":
             low, high = np.moveaxis(made, 1, 0)

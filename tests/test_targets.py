@@ -88,7 +88,7 @@ def test_compute_sanitizer_is_run_over_whole_networks_that_have_kernels_of_ours_
         found = targets(study=study, extras=["sanitizer"]).extras
         return {path.removesuffix(".csv").partition("/networks/")[2] for path in found} - {""}
 
-    assert {"one_by_one", "fused", "folded", "library", "warpgroups"} <= whole("fa18")
+    assert {"unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma"} <= whole("fa18")
     assert not whole("fa18") & {"eager_fp32", "compiled_tf32"}
     assert whole("sp19") == set()
 
@@ -96,7 +96,7 @@ def test_compute_sanitizer_is_run_over_whole_networks_that_have_kernels_of_ours_
 def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build_on_and_of_direct():
     made = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(study="all", extras=["precision"]).extras}
     assert made == {
-        "direct", "layer_specialised", "split_fp16", "split_reuse", "register_tiled_gemm", "tensor_cores", "fp16",
+        "direct", "layer_specialised", "fp16x3_mma", "fp16x3_wgmma", "register_tiled_gemm", "tensor_cores", "fp16",
         "fft", "cudnn_fp32", "cudnn_tf32",
     }  # fmt: skip
 

@@ -4,10 +4,10 @@ idea:      The first layer writes its results as the two halves that tensor core
            float32, so that a library can multiply them. One call to cuBLAS gives the two small products of the fully
            connected layer; others add the large ones, a share of the inputs each, since tensor cores cut off what does
            not fit, and sums of few products lose less. Where no pooling parts the second convolution from that layer,
-           both are one matrix (folded).
+           both are one matrix (fused_conv_fc_algebra).
 expect:    The fully connected layer at what the library reaches with wgmma, which our mma.sync does not. Few images
-           wait for the host, which orders four kernels where fused orders one graph.
-builds_on: fused
+           wait for the host, which orders four kernels where fused_mma orders one graph.
+builds_on: fused_mma
 split:     {precision: fp16, products: 3}
 method:    any
 least_arch: sm_80
@@ -15,8 +15,8 @@ requires:  torch
 """
 
 import cupy
-import folded
-import fused
+import fused_conv_fc_algebra
+import fused_mma
 import numpy as np
 
 LONGEST = 2000  # inputs of a share at most
@@ -24,12 +24,12 @@ EIGHTS = 8  # inputs of a share come in eights: 16 bytes
 
 
 def unsupported(network):
-    if reason := fused.unsupported(network):
+    if reason := fused_mma.unsupported(network):
         return reason
-    if fused.form(network) not in ("cpdd", "cpcdd"):
+    if fused_mma.form(network) not in ("cpdd", "cpcdd"):
         return "a pooled convolution lies before the fully connected layer, and its kernel does not split its results"
     conv = network.convs[0]
-    if not fused.SINGLE_CHANNEL[conv.W, conv.K].split:
+    if not fused_mma.SINGLE_CHANNEL[conv.W, conv.K].split:
         return f"no kernel here splits the results of a first layer {conv}"
     return ""
 
@@ -41,12 +41,12 @@ def shares_of(inputs):
 
 def prepare(kernels, network, images, parameters, scale=None):
     conv, *rest = network.convs
-    first, x = fused.single_channel(kernels, conv, images, parameters["conv1.weight"], split=True, scale=scale)
+    first, x = fused_mma.single_channel(kernels, conv, images, parameters["conv1.weight"], split=True, scale=scale)
     w = parameters["fc1.weight"].astype(np.float64)
     if rest:
-        w = folded.product(*rest, parameters["conv2.weight"], parameters["fc1.weight"])
+        w = fused_conv_fc_algebra.product(*rest, parameters["conv2.weight"], parameters["fc1.weight"])
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-    classify = fused.classifier_of(kernels, exponents, network, parameters)
+    classify = fused_mma.classifier_of(kernels, exponents, network, parameters)
     connected = fully_connected(kernels, images, x, w, classify)
 
     def call(images, scores, labels):
@@ -61,13 +61,13 @@ def prepare_bytes(kernels, network, images, parameters):
 
 
 def fully_connected(kernels, images, x, w, classifier):
-    """As fused's, for x (images, 2, inputs), float16: lo parts and hi parts, each times 2^SCALE_EXPONENT."""
+    """As fused_mma's, for x (images, 2, inputs), float16: lo parts and hi parts, each times 2^SCALE_EXPONENT."""
     from cupy.cuda import device, runtime
     from cupy_backends.cuda.libs import cublas  # PyTorch brings the library
 
     outputs, inputs = w.shape
     padded = -(-outputs // 16) * 16
-    hi, lo, weight_exponents = fused.split_weights(w, (padded, inputs))
+    hi, lo, weight_exponents = fused_mma.split_weights(w, (padded, inputs))
     weights = cupy.concatenate([hi, lo], axis=1)
     share = inputs // shares_of(inputs)
     partial = kernels.empty((1, images, padded))

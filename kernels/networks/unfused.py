@@ -1,8 +1,8 @@
-"""Orders a network's layers one after another: the launcher of split_fp16, and the plain kernels around it."""
+"""Orders a network's layers one after another: the launcher of fp16x3_mma, and the plain kernels around it."""
 
 import cupy
+import fp16x3_mma
 import numpy as np
-import split_fp16
 
 from warpbook.harness import inference
 from warpbook.layers import DenseLayer, PoolLayer
@@ -11,7 +11,7 @@ from warpbook.layers import DenseLayer, PoolLayer
 def prepare(kernels, network, images, parameters):
     around = inference.Around(kernels.function, cupy.empty)
     steps = list(inference.fused(network))
-    operations = {conv: split_fp16.prepare(kernels, conv, images, None) for conv in network.convs}
+    operations = {conv: fp16x3_mma.prepare(kernels, conv, images, None) for conv in network.convs}
     outputs = {conv: kernels.empty(conv.y_shape(images)) for conv in network.convs}
 
     def call(x, scores, labels):

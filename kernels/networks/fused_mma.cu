@@ -3,13 +3,13 @@ title:     Layers in one kernel, products from halves
 idea:      What lies between two matrix products costs no pass over memory. The first convolution takes the largest of
            each 2 x 2 outputs while it holds them, activates what is left, and writes a quarter of them; the second, where
            pooling follows it, pools in shared memory. The fully connected layer adds up three products of FP16 halves
-           as the convolutions do (split_fp16), its weights split once for all calls, its inputs shared out over the
+           as the convolutions do (fp16x3_mma), its weights split once for all calls, its inputs shared out over the
            device; one more kernel adds the shares, activates, and finds the labels. One CUDA graph orders all of it.
            From the host, the first layer takes bytes as they come. A half holds any byte, so that an image has no low
            halves, two products do for three, and nobody looks for its largest number.
 expect:    The convolutions' own times are left, shorter by what they no longer write, and the fully connected layer
            at a half of the tensor cores' peak. Ten images take what a few kernels take to begin and end.
-builds_on: one_by_one
+builds_on: unfused
 split:     {precision: fp16, products: 3}
 constants: {POOL_28_ROW_PAIRS: 1, POOL_28_THREADS: 160, POOL_28_BLOCKS: 4,
             POOL_5_ROW_PAIRS: 1, POOL_5_THREADS: 128, POOL_5_BLOCKS: 3,
@@ -23,7 +23,7 @@ least_arch: sm_80
 // that the sums of a fully connected layer would not keep.
 #define MIN_EXPONENT (-300)
 
-#include "split_fp16.cu"
+#include "fp16x3_mma.cu"
 
 #define TANH 1
 #define RELU 2

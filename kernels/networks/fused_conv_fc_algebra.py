@@ -2,24 +2,24 @@
 title:     Second convolution and fully connected layer as one matrix
 idea:      Nothing lies between the last convolution of these networks and the fully connected layer but sums, so
            that their product is one matrix, found once in float64. The convolution, which gives twice as many numbers
-           as it takes, is never computed, and the matrix product is as much smaller. Else as fused.
+           as it takes, is never computed, and the matrix product is as much smaller. Else as fused_mma.
 expect:    The second convolution's time is gone, and the fully connected layer's falls as its inputs do. Fewer
            roundings, for one sum takes the place of two.
-builds_on: fused
+builds_on: fused_mma
 split:     {precision: fp16, products: 3}
 method:    any
 least_arch: sm_80
 """
 
 import cupy
-import fused
+import fused_mma
 import numpy as np
 
 
 def unsupported(network):
-    if fused.form(network) != "cpcdd":
+    if fused_mma.form(network) != "cpcdd":
         return "no convolution here feeds a fully connected layer without pooling or an activation between"
-    return fused.unsupported(network)
+    return fused_mma.unsupported(network)
 
 
 def product(conv, w_conv, w_dense):
@@ -36,17 +36,17 @@ def product(conv, w_conv, w_dense):
 
 def prepare(kernels, network, images, parameters, scale=None):
     first, later = network.convs
-    launch, x = fused.single_channel(kernels, first, images, parameters["conv1.weight"], scale=scale)
+    launch, x = fused_mma.single_channel(kernels, first, images, parameters["conv1.weight"], scale=scale)
     w = product(later, parameters["conv2.weight"], parameters["fc1.weight"])
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-    classify = fused.classifier_of(kernels, exponents, network, parameters)
-    connected = fused.fully_connected(kernels, images, x, exponents, w, classify)
+    classify = fused_mma.classifier_of(kernels, exponents, network, parameters)
+    connected = fused_mma.fully_connected(kernels, images, x, exponents, w, classify)
 
     def order(x, scores, labels):
         launch(x)
         connected(scores, labels)
 
-    return fused.as_graph(order)
+    return fused_mma.as_graph(order)
 
 
 def prepare_bytes(kernels, network, images, parameters):

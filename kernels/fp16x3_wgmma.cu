@@ -11,7 +11,7 @@ expect:    Tensor cores reach the rate that mma.sync leaves out. At 10,000 image
            later layers of 16 maps by a fifth to a third; the first layer, where reading pixels sets the pace, by 5 %
            to 20 %. Errors stay those of FP32 sums.
 check:     smsp__inst_executed.sum falls, a wgmma being many mma.sync
-builds_on: split_fp16
+builds_on: fp16x3_mma
 split:     {precision: fp16, products: 3}
 kernel:    conv_multi_channel_12_7_24
 reference: https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions

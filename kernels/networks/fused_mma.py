@@ -4,8 +4,8 @@ import math
 from typing import NamedTuple
 
 import cupy
+import fp16x3_mma
 import numpy as np
-import split_fp16
 
 SCALE_EXPONENT = 14  # as in fp16_split.cuh
 ACTIVATIONS = ("none", "tanh", "relu")
@@ -94,7 +94,7 @@ def single_channel(kernels, conv, images, w, split=False, scale=None):
     `scale`, by which the network multiplies each byte.
     """
     compiled = SINGLE_CHANNEL[conv.W, conv.K]
-    layout = split_fp16.single_channel_layout(kernels, compiled, conv, has_lo_parts=scale is None)
+    layout = fp16x3_mma.single_channel_layout(kernels, compiled, conv, has_lo_parts=scale is None)
     weight_fragments = kernels.empty((layout.weight_bytes // 4,), np.uint32)
     weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
     no_fallback_list = kernels.empty((1,), np.int32)
@@ -113,10 +113,10 @@ def multi_channel(kernels, conv, images, w, x, pool):
     """(a function that launches a layer of several channels and the pooling behind it, where there is one; their
     result; exponents of each image's largest result, None where nothing finds them)."""
     name, constants = (MULTI_CHANNEL_POOLED if pool else MULTI_CHANNEL)[conv.C, conv.H, conv.K, conv.M]
-    layout = split_fp16.layout_of(kernels, "multi_channel_layout", conv.C, conv.H, conv.W)
+    layout = fp16x3_mma.layout_of(kernels, "multi_channel_layout", conv.C, conv.H, conv.W)
     weight_fragments = kernels.empty((layout.weight_bytes // 4,), np.uint32)
     weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
-    fallback_list, fall_back = split_fp16.fp32_fallback(kernels, conv, images)
+    fallback_list, fall_back = fp16x3_mma.fp32_fallback(kernels, conv, images)
     arguments = (w, weight_fragments, weight_exponents, fallback_list, *int32(conv.C, conv.M, conv.K))
     kernels.function("split_multi_channel_weights")((layout.padded_channels,), (128,), arguments)
     function = kernels.function(name, shared_bytes=layout.shared_bytes)
@@ -184,7 +184,7 @@ def fully_connected(kernels, images, x, exponents, w, classifier):
     shares = shares_of(inputs, rows * blocks)
     padded = blocks * tiles * 16
     partial = kernels.empty((shares, images, padded))
-    shared_bytes = split_fp16.layout_of(kernels, "dense_layout", tiles).shared_bytes
+    shared_bytes = fp16x3_mma.layout_of(kernels, "dense_layout", tiles).shared_bytes
     dense = kernels.function(f"dense_{tiles}", shared_bytes=shared_bytes)
     classify = classifier(partial, weight_exponents)
     extents = int32(images, inputs, padded)

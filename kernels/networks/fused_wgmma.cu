@@ -6,11 +6,11 @@ idea:      A first layer of many maps is a matrix product as well, of 64 outputs
            window lie in one lane, which keeps the largest, takes tanh by two approximating instructions or, near 0,
            by a series, and splits it. Halves leave by way of shared memory, 16 bytes at a time. In the last layer a
            warp has five images, for which it reads the weights once. Up to 300 images go another way, as a graph, by
-           a first layer in float32, of many small blocks, and fused's products of halves.
+           a first layer in float32, of many small blocks, and fused_mma's products of halves.
 expect:    The first layer of 50 maps no longer reads weights from shared memory into registers, and falls from 0.33 to
            0.15 ms at 10,000 images, near the time of writing its results; the network from 0.74 to 0.6 ms. Ten images
            take 40 microseconds in place of 52. Errors stay those of FP32 sums.
-builds_on: library
+builds_on: fused_cublas
 split:     {precision: fp16, products: 3}
 constants: {POOL_SPLIT_28_BLOCKS: 4}
 method:    any
@@ -18,7 +18,7 @@ least_arch: sm_90a
 requires:  torch
 */
 
-#include "fused.cu"
+#include "fused_mma.cu"
 
 #include "wgmma.cuh"
 

@@ -11,6 +11,21 @@ reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#thread-and-
 constants: {TILE: 32, K_MAX: 7, PITCH: 38}  # a warp reads one row
 launch:    {threads: [32, 32, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {K: 7, N: 65535}
+claims:
+  - says:     so fewer barriers
+    undecidable: no counter that is read counts barriers
+  - says:     many threads idle
+    quantity: smsp__thread_inst_executed_per_inst_executed.ratio
+    value:    {at_most: 28}
+    where:    {W_out: {at_most: 28}}
+  - says:     A layer of 66x66 pays most
+    quantity: op_time
+    change:   rises
+    where:    {W_out: {is: 66}}
+    more_than: {W_out: {at_most: 60}}
+  - says:     falls against shared_input_weights
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   falls
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -16,6 +16,26 @@ reference: https://arxiv.org/abs/1412.7580
 method:    any
 constants: {SIDE: 32, LEVELS: 5, MAPS: 4}  # SIDE is 2 to the power of LEVELS; a block has MAPS warps
 limits:    {K: 32, M: 65535, N: 131070}
+claims:
+  - says:     it pays where C and M are large enough to share the transforms
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+  - says:     more for K = 7 than for 5
+    quantity: op_time
+    change:   falls
+    where:    {K: {is: 7}}
+    more_than: {K: {is: 5}}
+  - says:     the transforms cost more than they save
+    quantity: op_time
+    change:   rises
+    where:    {C: {is: 1}}
+  - says:     L2 traffic for weights is the limit
+    quantity: lts__throughput.avg.pct_of_peak_sustained_elapsed
+    value:    {at_least: 80 %}
+  - says:     falls against direct
+    quantity: smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
+    change:   falls
 */
 
 // exp(-2 pi i k / 32)

@@ -23,6 +23,29 @@ constants: {TILE: 16, FP32_THREADS: 512, MULTI_12_N_TILES: 4, MULTI_12_ILP: 4, M
             SINGLE_72_THREADS: 256, SINGLE_72_BLOCKS: 1, SINGLE_86_M_TILES: 2, SINGLE_86_THREADS: 128, SINGLE_86_BLOCKS: 4}
 limits:    {M: 65535, N: 65535}
 least_arch: sm_80
+claims:
+  - says:     later layers gain up to 2.5 times over FP32's own bound
+    quantity: times_bound
+    value:    {at_most: 1}
+    where:    {C: {at_least: 2}}
+  - says:     First layers come near the time of their memory traffic
+    quantity: times_memory_bound
+    value:    {at_most: 1.5}
+    where:    {C: {is: 1}}
+  - says:     Errors stay those of FP32 sums
+    quantity: error
+    value:    {at_most: 0.000002}
+  - says:     Few images gain less
+    quantity: op_time
+    change:   falls
+    where:    {N: {at_least: 10000}}
+    more_than: {N: {at_most: 100}}
+  - says:     sm__inst_executed_pipe_tensor.sum rises
+    quantity: sm__inst_executed_pipe_tensor.sum
+    change:   rises
+  - says:     smsp__sass_thread_inst_executed_op_ffma_pred_on.sum falls
+    quantity: smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
+    change:   falls
 */
 
 #include "async_copy.cuh"

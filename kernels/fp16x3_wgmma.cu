@@ -22,6 +22,28 @@ constants: {MULTI_12_ROWS: 4, MULTI_12_GROUPS: 2, MULTI_12_BLOCKS: 1,
             SINGLE_86_ROWS: 4, SINGLE_86_THREADS: 256, SINGLE_86_BLOCKS: 2, FP32_THREADS: 512}
 limits:    {layers: [12x33x33 * 24@7x7, 6x30x30 * 16@5x5, 6x22x22 * 16@5x5, 4x40x40 * 16@7x7, 1x86x86 * 4@7x7]}
 least_arch: sm_90a
+claims:
+  - says:     12x33x33 falls from 1.65 to 1.1 ms
+    quantity: op_time
+    change:   falls
+    by:       {at_least: 30 %}
+    where:    {C: {is: 12}, N: {at_least: 10000}}
+  - says:     by a fifth to a third
+    quantity: op_time
+    change:   falls
+    by:       {at_least: 20 %, at_most: 33 %}
+    where:    {C: {at_least: 2}, M: {is: 16}, N: {at_least: 10000}}
+  - says:     by 5 % to 20 %
+    quantity: op_time
+    change:   falls
+    by:       {at_least: 5 %, at_most: 20 %}
+    where:    {C: {is: 1}, N: {at_least: 10000}}
+  - says:     Errors stay those of FP32 sums
+    quantity: error
+    value:    {at_most: 0.000002}
+  - says:     smsp__inst_executed.sum falls
+    quantity: smsp__inst_executed.sum
+    change:   falls
 */
 
 #include "async_copy.cuh"

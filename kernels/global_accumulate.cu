@@ -11,6 +11,20 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#restrict
 constants: {TILE: 16}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {N: 65535}
+claims:
+  - says:     Far slower than one thread for each output
+    quantity: op_time
+    change:   rises
+    by:       100 %
+  - says:     every product costs a store
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum
+    change:   rises
+    by:       100 %
+  - says:     leaves the GPU empty at small batches
+    quantity: op_time
+    change:   rises
+    where:    {N: {at_most: 100}}
+    more_than: {N: {at_least: 10000}}
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -11,6 +11,23 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#thread-hierarc
 constants: {THREADS: 1024, PATCH: 11700, CHANNELS: 12, K_MAX: 7}  # 48 KiB of shared memory
 launch:    {threads: [1024, 1, 1], outputs_per_block: {W: 65536, H: 65536, M: 1, N: 1}}  # a whole map
 limits:    {W: 1024, K: 7, M: 65535, N: 65535}  # a row of outputs fits the threads, its input PATCH
+claims:
+  - says:     Faster at small batches
+    quantity: op_time
+    change:   falls
+    where:    {N: {at_most: 100}}
+  - says:     Slower then
+    quantity: op_time
+    change:   rises
+    where:    {N: {at_least: 10000}}
+  - says:     Slower then, most where C*K*K is small
+    quantity: op_time
+    change:   rises
+    where:    {C: {is: 1}}
+    more_than: {C: {at_least: 2}}
+  - says:     rises against grid_images
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   rises
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -15,6 +15,21 @@ reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#constant-me
 constants: {TILE: 16, WEIGHTS_MAX: 16384, STAGE: 10240, FIRST_THREADS: 128, FIRST_ROWS: 6, FIRST_MAPS: 2,
             LATER_THREADS: 256, LATER_ROWS: 9, LATER_MAPS: 8}
 limits:    {weights: 16384, M: 65535, N: 65535}
+claims:
+  - says:     Most instructions are multiply-adds
+    quantity: fma_share
+    value:    {at_least: 50 %}
+  - says:     time falls near the larger of two bounds
+    quantity: times_bound
+    value:    {at_most: 1.5}
+  - says:     Calls with few images gain less
+    quantity: op_time
+    change:   falls
+    where:    {N: {at_least: 10000}}
+    more_than: {N: {at_most: 100}}
+  - says:     falls against constant_weights
+    quantity: smsp__inst_executed.sum
+    change:   falls
 */
 
 // Constant memory holds 64 KiB.

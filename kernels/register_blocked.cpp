@@ -14,6 +14,18 @@ expect:    simd loads and stores partial sums K times for each channel and waste
 builds_on: simd
 reference: https://doi.org/10.1145/1356052.1356053
 constants: {LANES_AT_MOST: 16}     # of a vector; 8 stops at AVX2, 4 at what every processor has
+claims:
+  - says:     simd loads and stores partial sums K times for each channel
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+  - says:     With one channel a block ends after 25 or 49 taps
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+    more_than: {C: {is: 1}}
+  - says:     two pipes of FMA should be the limit
+    undecidable: no peak of the CPU is measured to hold its rate against
 */
 
 #ifndef LANES

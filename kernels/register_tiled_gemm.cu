@@ -13,6 +13,28 @@ builds_on: fused_unroll_gemm
 reference: https://docs.nvidia.com/cutlass/media/docs/cpp/efficient_gemm.html
 constants: {WARPS: 2, OUTPUTS: 8, MAPS: 8, PATCH: 2304, K_MAX: 7}
 limits:    {K: 7, W: 256, M: 524280}  # K lines of input fit into PATCH
+claims:
+  - says:     Several times faster than 16x16 tiles
+    quantity: op_time
+    change:   falls
+    by:       67 %
+  - says:     near half of the FP32 peak where C*K*K is large
+    quantity: fp32_peak_share
+    value:    {at_least: 40 %}
+    where:    {C: {at_least: 2}}
+  - says:     Least on first layers
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+    more_than: {C: {is: 1}}
+  - says:     Few threads when few images
+    quantity: op_time
+    change:   falls
+    where:    {N: {at_least: 10000}}
+    more_than: {N: {at_most: 100}}
+  - says:     falls against fused_unroll_gemm
+    quantity: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum
+    change:   falls
 */
 
 // The products of K neighbouring taps. With K known, their offsets are part of the instructions.

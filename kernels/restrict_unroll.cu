@@ -12,6 +12,21 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#pragma-unroll
 constants: {TILE: 16}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {M: 65535, N: 65535}
+claims:
+  - says:     most address arithmetic of the two inner loops go
+    quantity: smsp__inst_executed.sum
+    change:   falls
+    by:       25 %
+  - says:     The loads themselves stay
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   stays
+    by:       5 %
+  - says:     the gain ends at the rate of load instructions
+    quantity: l1tex__throughput.avg.pct_of_peak_sustained_active
+    value:    {at_least: 80 %}
+  - says:     Registers grow
+    quantity: registers
+    change:   rises
 */
 
 // One output. SIDE is K where the compiler knows it, or 0.

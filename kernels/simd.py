@@ -9,6 +9,11 @@ expect:    Against the loops, up to the vector width times the cores, less what 
 builds_on: loop_nest
 device:    cpu
 reference: https://numba.readthedocs.io/en/stable/user/parallel.html
+claims:
+  - says:     Against the loops, up to the vector width times the cores
+    quantity: op_time
+    change:   falls
+    by:       75 %
 """
 
 import numpy as np

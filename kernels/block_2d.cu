@@ -1,7 +1,7 @@
 /*
 title:     Blocks of 32x32 threads
-idea:      The block has 32x32 threads, the fewest in a square of powers of two that cover an
-           output map of 28x28 or less in one tile. Nothing else changes.
+idea:      The block has 32x32 threads, the fewest in a square of powers of two that cover an output image of 28x28
+           or less in one tile. Nothing else changes.
 expect:    Fewer tiles, so fewer barriers and a smaller share of halo. Where the outputs are few,
            many threads idle, as 24x24 outputs leave 8 lanes of 24 warps and 8 whole warps without
            work. A layer of 66x66 pays most, as its last tiles are 2 outputs wide.

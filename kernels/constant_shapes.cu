@@ -3,9 +3,8 @@ title:     All extents known to the compiler
 idea:      C, H, W, M and K are all constants. Each of the course's seven layers has a kernel
            of its own, compiled from one body. The launcher picks it by the layer's shape;
            other shapes go to the general kernel.
-expect:    Index arithmetic folds into constants, and the shared-memory offsets of a whole
-           patch into the instructions. The products are as before, so only a little faster
-           than with K alone.
+expect:    Index arithmetic folds into constants, and the shared-memory offsets of a whole patch into the
+           instructions. The multiply-adds are as before, so only a little faster than with K alone.
 check:     smsp__inst_executed.sum falls against constant_kernel_size
 builds_on: constant_kernel_size
 reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#instruction-optimization
@@ -17,7 +16,7 @@ claims:
     quantity: op_time
     change:   falls
     by:       {at_most: 15 %}
-  - says:     The products are as before
+  - says:     The multiply-adds are as before
     quantity: smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
     change:   stays
     by:       5 %

@@ -1,8 +1,8 @@
 /*
 title:     Half-precision arithmetic
-idea:      Inputs and weights are rounded to half precision, and one HFMA2 instruction multiplies
-           and adds for two neighbouring outputs. A row of taps is summed in half, the rows are
-           added in float, so that rounding errors do not grow with C.
+idea:      Inputs and weights are rounded to half precision, and one HFMA2 instruction multiplies and adds for two
+           neighbouring outputs. A row of the kernel is summed in FP16, the rows are added in FP32, so that rounding
+           errors do not grow with C.
 expect:    Half the multiply-add instructions, but those were never the limit. The loads halve
            too, since two outputs share weights and most inputs, and that alone saves time; the
            rounding of every loaded value costs some of it. Three correct digits are left. With

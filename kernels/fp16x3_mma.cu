@@ -1,13 +1,12 @@
 /*
-title:     FP32 products from halves on tensor cores
-idea:      Every FP32 number is split in two FP16 halves, high and low, which together keep 22 bits;
-           tensor cores add up high * high, high * low and low * high in FP32. Powers of two, found
-           for each image and each map, keep both halves inside FP16's range. An image is split once,
-           as it enters shared memory, and then serves all its taps. Later layers (C > 1) keep the
-           channels of a pixel together, so that a row of taps is one run of K*C numbers; first layers
-           (C = 1) multiply 8 neighbouring inputs by the weights of 9 - K shifted outputs. Layers other than
-           the networks' take a general kernel. Images with numbers that halves cannot hold, being too small beside
-           the largest, go into a list, and a last kernel adds up the outputs around those in FP32.
+title:     FP32 as hi and lo FP16 parts, by mma.sync
+idea:      Every FP32 value is split into a hi and a lo FP16 part, which together keep 22 bits. Tensor cores add up
+           hi * hi, hi * lo and lo * hi in FP32. Powers of two, found for each image and each output channel, keep
+           the parts inside FP16's range. An image is split once, as it enters shared memory, and then serves all
+           weights. Layers of several channels keep the channels of a pixel together, so that a row of the kernel is
+           one run of K*C values. Layers of one channel multiply 8 neighbouring pixels by the weights of 9 - K
+           shifted outputs. Layers other than the networks' take a general kernel. Images with values too small for
+           FP16 parts beside the largest go into a list, and a last kernel computes the outputs around those in FP32.
 expect:    Tensor cores do 8 times the multiply-adds of the FP32 pipes and need 3 times as many, so
            later layers gain up to 2.5 times over FP32's own bound, until reading the inputs from
            shared memory sets the pace (12 of 14 cycles on 12x33x33). First layers come near the
@@ -16,11 +15,13 @@ check:     sm__inst_executed_pipe_tensor.sum rises, smsp__sass_thread_inst_execu
 builds_on: layer_specialised
 split:     {precision: fp16, products: 3}
 reference: https://doi.org/10.1177/10943420221090256 (Ootomo and Yokota, 2022)
-constants: {TILE: 16, FP32_THREADS: 512, MULTI_12_N_TILES: 4, MULTI_12_ILP: 4, MULTI_12_THREADS: 256, MULTI_12_BLOCKS: 2,
+constants: {TILE: 16, FP32_THREADS: 512,
+            MULTI_12_N_TILES: 4, MULTI_12_ILP: 4, MULTI_12_THREADS: 256, MULTI_12_BLOCKS: 2,
             MULTI_6_N_TILES: 8, MULTI_6_ILP: 4, MULTI_6_THREADS: 128, MULTI_6_BLOCKS: 4,
             MULTI_4_N_TILES: 8, MULTI_4_ILP: 8, MULTI_4_THREADS: 128, MULTI_4_BLOCKS: 4,
             SINGLE_28_M_TILES: 3, SINGLE_28_THREADS: 96, SINGLE_28_BLOCKS: 5, SINGLE_5_THREADS: 128, SINGLE_5_BLOCKS: 2,
-            SINGLE_72_THREADS: 256, SINGLE_72_BLOCKS: 1, SINGLE_86_M_TILES: 2, SINGLE_86_THREADS: 128, SINGLE_86_BLOCKS: 4}
+            SINGLE_72_THREADS: 256, SINGLE_72_BLOCKS: 1,
+            SINGLE_86_M_TILES: 2, SINGLE_86_THREADS: 128, SINGLE_86_BLOCKS: 4}
 limits:    {M: 65535, N: 65535}
 least_arch: sm_80
 claims:
@@ -54,24 +55,30 @@ claims:
 #include "fp32_fallback.cuh"
 #include "mma.cuh"
 
-// ---- Layers of several channels -----------------------------------------------------------------------------------------
+// ---- Layers of several channels -----------------------------------------------------------------
 //
-// A holds the weights, 16 output channels to a tile; B the pixels, 8 outputs to a tile. A row of the kernel is one run of
-// K * C values, a pixel's channels together, and a fragment is four of them: their hi parts, then their lo parts, 16 bytes.
-// One mma step multiplies four fragments. The steps of a row's whole fours of fragments come first; the fragments that are
-// left of all rows share steps of their own.
+// A holds the weights, 16 output channels to a tile; B the pixels, 8 outputs to a tile. A row of the kernel is one run
+// of K * C values, a pixel's channels together, and a fragment is four of them: their hi parts, then their lo parts, 16
+// bytes. One mma step multiplies four fragments. The steps of a row's whole fours of fragments come first; the
+// fragments that are left of all rows share steps of their own.
 
 __host__ __device__ constexpr int fragments_per_kernel_row(int C, int K) { return (K * C + 3) / 4; }
-__host__ __device__ constexpr int whole_steps_per_kernel_row(int C, int K) { return fragments_per_kernel_row(C, K) / 4; }
-__host__ __device__ constexpr int fragments_left_per_kernel_row(int C, int K) { return fragments_per_kernel_row(C, K) % 4; }
+__host__ __device__ constexpr int whole_steps_per_kernel_row(int C, int K)
+{
+    return fragments_per_kernel_row(C, K) / 4;
+}
+__host__ __device__ constexpr int fragments_left_per_kernel_row(int C, int K)
+{
+    return fragments_per_kernel_row(C, K) % 4;
+}
 __host__ __device__ constexpr int mma_steps(int C, int K)
 {
     return K * whole_steps_per_kernel_row(C, K) + (K * fragments_left_per_kernel_row(C, K) + 3) / 4;
 }
 
-// Splits the weights of one output channel a block, of M and some of zeros behind them. weight_fragments (step, part, lane)
-// holds a.x ... a.w of an mma. The first 16 channels fill two parts, hi and lo. The 8 that may follow share one: their hi
-// parts are its first rows, their lo parts its last.
+// Splits the weights of one output channel a block, of M and some of zeros behind them. weight_fragments (step, part,
+// lane) holds a.x ... a.w of an mma. The first 16 channels fill two parts, hi and lo. The 8 that may follow share one:
+// their hi parts are its first rows, their lo parts its last.
 extern "C" __global__ void split_multi_channel_weights(
     const float* __restrict__ w, unsigned* __restrict__ weight_fragments, int* __restrict__ exponents,
     int* __restrict__ fallback_list, int C, int M, int K)
@@ -135,8 +142,9 @@ struct StoreOutputs {
 };
 
 // A layer of several channels as its kernel computes it. HAS_THIRD_M_TILE: 24 output channels, else 16. A warp computes
-// N_TILES_PER_WARP * 8 outputs of all of them at a time, ILP tiles side by side. VECTOR_STORE: a lane's outputs in two tiles
-// are neighbours and stored together. A thread splits LOADS_PER_THREAD groups of CHANNELS_PER_LOAD channels of an image.
+// N_TILES_PER_WARP * 8 outputs of all of them at a time, ILP tiles side by side. VECTOR_STORE: a lane's outputs in two
+// tiles are neighbours and stored together. A thread splits LOADS_PER_THREAD groups of CHANNELS_PER_LOAD channels of an
+// image.
 template <int C_, int K_, bool HAS_THIRD_M_TILE_, int N_TILES_PER_WARP_, int ILP_, bool VECTOR_STORE_,
           int LOADS_PER_THREAD_>
 struct MultiChannelConv {
@@ -160,11 +168,11 @@ struct MultiChannelConv {
     using Values = float[LOADS_PER_THREAD][CHANNELS_PER_LOAD][PIXELS_PER_LOAD];
 };
 
-// Extents of an image, and where its pixels are in shared memory. Where a pixel is no whole number of fragments, a pair of
-// pixels is, and there are two copies of the image: the pairs of one begin with even pixels, those of the other with odd
-// ones. pitch: pixels from one row to the next; where C = 4, an odd multiple of 64 bytes, so that lanes read several rows
-// without bank conflicts. copy_stride: fragments from one copy to the next, an odd multiple of 64 bytes, so that both are
-// read without bank conflicts. Divisions by extents are multiplications by their inverses.
+// Extents of an image, and where its pixels are in shared memory. Where a pixel is no whole number of fragments, a pair
+// of pixels is, and there are two copies of the image: the pairs of one begin with even pixels, those of the other with
+// odd ones. pitch: pixels from one row to the next; where C = 4, an odd multiple of 64 bytes, so that lanes read
+// several rows without bank conflicts. copy_stride: fragments from one copy to the next, an odd multiple of 64 bytes,
+// so that both are read without bank conflicts. Divisions by extents are multiplications by their inverses.
 template <class Conv>
 struct MultiChannelImage {
     int H, W, H_out, W_out, outputs, pitch, copy_stride;
@@ -203,8 +211,8 @@ struct MultiChannelImage {
     }
 };
 
-// threadIdx.x, which the compiler takes for another value each time. It would otherwise compute the places of a thread's
-// loads once for all images, and keep them in local memory.
+// threadIdx.x, which the compiler takes for another value each time. It would otherwise compute the places of a
+// thread's loads once for all images, and keep them in local memory.
 __device__ __forceinline__ int opaque_thread_index()
 {
     int thread;
@@ -214,7 +222,8 @@ __device__ __forceinline__ int opaque_thread_index()
 
 template <class Conv>
 __device__ __forceinline__ void load_image(
-    typename Conv::Values& values, const float* x, int image, const MultiChannelImage<Conv>& shape, int loads, int thread)
+    typename Conv::Values& values, const float* x, int image, const MultiChannelImage<Conv>& shape, int loads,
+    int thread)
 {
     #pragma unroll
     for (int r = 0; r < Conv::LOADS_PER_THREAD; ++r) {
@@ -262,8 +271,8 @@ __device__ __forceinline__ uint4 fragment_of(uint2 left, uint2 right)
     return make_uint4(left.x, right.x, left.y, right.y);
 }
 
-// Store a pair of pixels of 6 channels, split: as three fragments of the copy that begins with even pixels, and shifted by
-// one pixel in the copy that begins with odd ones.
+// Store a pair of pixels of 6 channels, split: as three fragments of the copy that begins with even pixels, and shifted
+// by one pixel in the copy that begins with odd ones.
 template <class Conv, int PAIRS>
 __device__ __forceinline__ void store_in_both_copies(
     uint4* even_copy, const uint2 (&even)[PAIRS], const uint2 (&odd)[PAIRS], int copy_stride, bool has_left_neighbour)
@@ -315,8 +324,8 @@ __device__ __forceinline__ void split_image(
     }
 }
 
-// What a warp adds up: 16 output channels in N_TILES_PER_WARP tiles, and the third tile's channels, where there are 24. In
-// the third tile's products, rows 0 to 7 are of hi parts of the weights and rows 8 to 15 of lo parts.
+// What a warp adds up: 16 output channels in N_TILES_PER_WARP tiles, and the third tile's channels, where there are 24.
+// In the third tile's products, rows 0 to 7 are of hi parts of the weights and rows 8 to 15 of lo parts.
 template <class Conv> using Tiles = float[Conv::N_TILES_PER_WARP][4];
 template <class Conv> using ThirdTiles = float[Conv::THIRD_TILES][4];
 template <class Conv> using ThirdSums = float[Conv::THIRD_TILES][2];
@@ -346,8 +355,8 @@ __device__ __forceinline__ void add_products(
     }
 }
 
-// One mma step of all tiles. `offset`: bytes from the first fragment of a window to that of the lane. ILP tiles at a time, so
-// that the mma of one need not wait for those of another.
+// One mma step of all tiles. `offset`: bytes from the first fragment of a window to that of the lane. ILP tiles at a
+// time, so that the mma of one need not wait for those of another.
 template <class Conv>
 __device__ __forceinline__ void mma_step(
     Tiles<Conv>& products, ThirdTiles<Conv>& third_products, const uint4*& smem_weights, const Windows<Conv>& windows,
@@ -382,8 +391,8 @@ __device__ __forceinline__ void mma_step(
     }
 }
 
-// Multiply all weights by the windows of a warp's outputs. Tensor cores cut off digits that do not fit beside a larger sum, so
-// the products of a few steps are added up by themselves and then to the others.
+// Multiply all weights by the windows of a warp's outputs. Tensor cores cut off digits that do not fit beside a larger
+// sum, so the products of a few steps are added up by themselves and then to the others.
 template <class Conv>
 __device__ __forceinline__ void mma_windows(
     Tiles<Conv>& sums, ThirdSums<Conv>& third_sums, Tiles<Conv>& products, ThirdTiles<Conv>& third_products,
@@ -527,7 +536,8 @@ __device__ __forceinline__ void conv_multi_channel(
             }
         }
 
-        for (int group = threadIdx.x / 32; group * Conv::N_TILES_PER_WARP * 8 < shape.outputs; group += blockDim.x / 32) {
+        for (int group = threadIdx.x / 32; group * Conv::N_TILES_PER_WARP * 8 < shape.outputs;
+             group += blockDim.x / 32) {
             Windows<Conv> windows;
             #pragma unroll
             for (int tile = 0; tile < Conv::N_TILES_PER_WARP; ++tile) {
@@ -538,7 +548,8 @@ __device__ __forceinline__ void conv_multi_channel(
             ThirdSums<Conv> third_sums = {};
             Tiles<Conv> products;
             ThirdTiles<Conv> third_products;
-            mma_windows<Conv>(sums, third_sums, products, third_products, smem_weights + lane, windows, shape.row_bytes(), lane_in_group);
+            mma_windows<Conv>(sums, third_sums, products, third_products, smem_weights + lane, windows,
+                              shape.row_bytes(), lane_in_group);
             store_outputs<Conv>(sums, third_sums, epilogue, weight_exponents, exponent, image, group, shape.outputs, M,
                                 group_id, lane_in_group);
         }
@@ -556,8 +567,8 @@ using Conv6 = MultiChannelConv<6, 5, false, MULTI_6_N_TILES, MULTI_6_ILP, true,
 using Conv4 = MultiChannelConv<4, 7, false, MULTI_4_N_TILES, MULTI_4_ILP, true,
                                loads_per_thread(40 * 40, MULTI_4_THREADS)>;
 
-// Where the launcher reads what it must know: output channels with those of zeros, bytes of their weights' fragments, and
-// bytes of a block's shared memory.
+// Where the launcher reads what it must know: output channels with those of zeros, bytes of their weights' fragments,
+// and bytes of a block's shared memory.
 template <class Conv>
 __device__ void write_layout(int* layout, int H, int W)
 {
@@ -596,7 +607,7 @@ extern "C" __global__ void __launch_bounds__(MULTI_4_THREADS, MULTI_4_BLOCKS) co
         x, weight_fragments, weight_exponents, StoreOutputs{y, fallback_list, M, (H - 6) * (W - 6)}, N, H, W, M);
 }
 
-// ---- Layers of one channel ----------------------------------------------------------------------------------------------
+// ---- Layers of one channel ----------------------------------------------------------------------
 
 extern "C" __global__ void split_single_channel_weights(
     const float* __restrict__ w, uint2* __restrict__ weight_fragments, int* __restrict__ exponents,
@@ -608,7 +619,8 @@ extern "C" __global__ void split_single_channel_weights(
 // Undo the scales of a tile of columns and store it: two runs in each of M_TILES tiles, `large` and `small` added up.
 template <int SHIFTS, int M_TILES, int N_TILES, class RunOf>
 __device__ __forceinline__ void store_runs(
-    float* result, int tile_offset, const float (&large)[M_TILES][N_TILES][4], const float (&small)[M_TILES][N_TILES][4],
+    float* result, int tile_offset, const float (&large)[M_TILES][N_TILES][4],
+    const float (&small)[M_TILES][N_TILES][4],
     int n, float unscale, bool has_channel, int runs, const RunOf& run_of)
 {
     #pragma unroll
@@ -630,8 +642,8 @@ __device__ __forceinline__ void store_runs(
     }
 }
 
-// C = 1. A block takes one image after another, the next waits in registers. A warp multiplies M_TILES_PER_WARP * 16 runs of
-// 8 pixels by all columns of weights, N_TILES tiles that stay in registers or, where that is 0, any number.
+// C = 1. A block takes one image after another, the next waits in registers. A warp multiplies M_TILES_PER_WARP * 16
+// runs of 8 pixels by all columns of weights, N_TILES tiles that stay in registers or, where that is 0, any number.
 template <int K, int W, int N_TILES, int M_TILES_PER_WARP, int LOADS_PER_THREAD>
 __device__ __forceinline__ void conv_single_channel(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
@@ -662,7 +674,8 @@ __device__ __forceinline__ void conv_single_channel(
     if (WEIGHTS_IN_REGISTERS) {
         #pragma unroll
         for (int n = 0; n < N_TILES; ++n) {
-            kept_exponent_bits[n] = weight_exponents[n * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4] << 23;
+            const int channel = n * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
+            kept_exponent_bits[n] = weight_exponents[channel] << 23;
             #pragma unroll
             for (int p = 0; p < K; ++p) kept_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
         }
@@ -775,7 +788,7 @@ extern "C" __global__ void __launch_bounds__(SINGLE_86_THREADS, SINGLE_86_BLOCKS
         x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
-// ---- Every other layer --------------------------------------------------------------------------------------------------
+// ---- Every other layer --------------------------------------------------------------------------
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.
 extern "C" __global__ void conv_forward(

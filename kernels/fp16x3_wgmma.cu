@@ -1,15 +1,15 @@
 /*
-title:     Products from halves, each pixel fetched once
-idea:      Pixels that were fetched from shared memory serve every row of taps that falls on them, since who fetches
-           them computes several rows of outputs. Later layers use Hopper's wgmma, which multiplies 64 columns of
-           outputs by two rows of taps in all maps, takes weights from shared memory itself, and finds pixels in the
-           registers that they were fetched to. One warpgroup does nothing but split images, into two places in turn;
-           the others multiply a tile after another and wait for that one alone, so that while one stores another
+title:     FP32 as hi and lo FP16 parts, by wgmma
+idea:      A thread computes several rows of outputs, so that a pixel that it fetched from shared memory serves every
+           row of the kernel that meets it. Layers of several channels use Hopper's wgmma. It multiplies 64 columns
+           of outputs by two rows of the kernel in all output channels, takes the weights from shared memory itself,
+           and the pixels from registers. One warpgroup does nothing but split images, alternately into two slots.
+           The others multiply one tile after another and wait only for that one, so that one stores while another
            multiplies. An image's results leave shared memory in one copy, where there is room for them. A first
-           layer of 4 maps stays with mma.sync.
-expect:    Tensor cores reach the rate that mma.sync leaves out. At 10,000 images 12x33x33 falls from 1.65 to 1.1 ms;
-           later layers of 16 maps by a fifth to a third; the first layer, where reading pixels sets the pace, by 5 %
-           to 20 %. Errors stay those of FP32 sums.
+           layer of 4 output channels stays with mma.sync.
+expect:    wgmma reaches a rate of the tensor cores that mma.sync cannot. At 10,000 images 12x33x33 falls from 1.65
+           to 1.1 ms; later layers of 16 output channels by a fifth to a third; the first layer, where reading pixels
+           sets the pace, by 5 % to 20 %. Errors stay those of FP32 sums.
 check:     smsp__inst_executed.sum falls, a wgmma being many mma.sync
 builds_on: fp16x3_mma
 split:     {precision: fp16, products: 3}
@@ -52,17 +52,18 @@ claims:
 #include "fp32_fallback.cuh"
 #include "wgmma.cuh"
 
-// ---- Layers of several channels -----------------------------------------------------------------------------------------
+// ---- Layers of several channels -----------------------------------------------------------------
 //
-// A holds pixels, 64 outputs of two rows to a tile; B the weights of all output channels, for two rows of the kernel. A pixel
-// that was fetched to registers serves every row of the kernel that meets it. All but one of a block's warpgroups multiply;
-// the last splits the images for them.
+// A holds pixels, 64 outputs of two rows to a tile; B the weights of all output channels, for two rows of the kernel. A
+// pixel that was fetched to registers serves every row of the kernel that meets it. All but one of a block's warpgroups
+// multiply; the last splits the images for them.
 
-// Splits the weights of one output channel a block into the order of wgmma's B: 8 channels x 8 values of a row of the kernel are
-// 128 bytes, the next 8 values follow, then the next 8 channels, then the row of the kernel above, then the next 16 values of
-// a row. A row of zeros stands before the first row and after the last, and all lo parts after all hi parts. A row is K * C
-// values, a pixel's channels together, and zeros. Where a pixel is whole pairs of words of two channels, words 2 * t and 2 * t
-// + 1 of the eight of 16 values stand at t and t + 4, where a lane wants them that fetches both at once.
+// Splits the weights of one output channel a block into the order of wgmma's B: 8 channels x 8 values of a row of the
+// kernel are 128 bytes, the next 8 values follow, then the next 8 channels, then the row of the kernel above, then the
+// next 16 values of a row. A row of zeros stands before the first row and after the last, and all lo parts after all hi
+// parts. A row is K * C values, a pixel's channels together, and zeros. Where a pixel is whole pairs of words of two
+// channels, words 2 * t and 2 * t + 1 of the eight of 16 values stand at t and t + 4, where a lane wants them that
+// fetches both at once.
 extern "C" __global__ void split_multi_channel_weights(
     const float* __restrict__ w, __half* __restrict__ weight_parts, int* __restrict__ exponents,
     int* __restrict__ fallback_list, int C, int M, int K)
@@ -89,9 +90,9 @@ extern "C" __global__ void split_multi_channel_weights(
     }
 }
 
-// A layer, and how its work and a block's shared memory are divided. Outputs are in bands of ROWS_ rows; a tile is 64 columns of
-// the bands side by side, each of them ROWS_ outputs in every channel. GROUPS_ warpgroups multiply one tile after another, and
-// one more splits the images for them.
+// A layer, and how its work and a block's shared memory are divided. Outputs are in bands of ROWS_ rows; a tile is 64
+// columns of the bands side by side, each of them ROWS_ outputs in every channel. GROUPS_ warpgroups multiply one tile
+// after another, and one more splits the images for them.
 template <int C_, int H_, int K_, int M_, int ROWS_, int GROUPS_>
 struct Layer {
     static constexpr int C = C_, H = H_, W = H_, K = K_, M = M_, ROWS = ROWS_, GROUPS = GROUPS_;
@@ -106,13 +107,14 @@ struct Layer {
     // A pixel's words in shared memory: the hi parts of two words and then their lo parts, or of one.
     static constexpr bool LOADS_TWO_WORDS = WORDS_PER_PIXEL % 2 == 0;
     static constexpr int CHANNELS_PER_LOAD = LOADS_TWO_WORDS ? 4 : 2;
-    static constexpr int LOADS_PER_THREAD = (H * W + 127) / 128;  // pixels that each thread of the last warpgroup splits
-    // After a band's rows follow as many pixels as put the first column of the next band into the banks of one column more.
+    static constexpr int LOADS_PER_THREAD = (H * W + 127) / 128;  // of pixels, in the warpgroup that splits
+    // After a band's rows follow as many pixels as put the first column of the next band into the banks of one column
+    // more.
     static constexpr int BANK_PERIOD = LOADS_TWO_WORDS ? 8 : 16;
     static constexpr int SKEW = ((W_OUT - ROWS * W) % BANK_PERIOD + BANK_PERIOD) % BANK_PERIOD;
     static constexpr int BAND_WORDS = (ROWS * W + SKEW) * 2 * WORDS_PER_PIXEL;
-    // Shared memory: the weights and the zeros between them; two slots, each for an image up to the zeros after its last row
-    // and, where there is room, for its results, which then leave in one copy; and the barriers.
+    // Shared memory: the weights and the zeros between them; two slots, each for an image up to the zeros after its
+    // last row and, where there is room, for its results, which then leave in one copy; and the barriers.
     static constexpr int LAST_ROW = BANDS * ROWS + K - 2;  // of pixels
     static constexpr int IMAGE_WORDS =
         ((LAST_ROW * W + LAST_ROW / ROWS * SKEW + W_OUT - 1) * WORDS_PER_PIXEL + STEPS * 8 + 3) / 4 * 8;
@@ -125,7 +127,7 @@ struct Layer {
     static constexpr int BARRIERS = 4;
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + 2 * SLOT_WORDS * 4 + BARRIERS * 8;
     static_assert(C % 2 == 0 && M % 8 == 0, "words of two channels, output channels in eights");
-    static_assert(ROWS % 2 == 0 && LAST_ROW >= H - 1, "rows of outputs in pairs, and every row of the image has its place");
+    static_assert(ROWS % 2 == 0 && LAST_ROW >= H - 1, "rows of outputs in pairs, every row of the image in its place");
 };
 
 // Where a band's row of pixels is, in words.
@@ -159,14 +161,15 @@ __device__ __forceinline__ void fetch(Fragments<L>& fragments, const unsigned* f
     }
 }
 
-// A lane's sums, for each pair of rows of outputs in all channels. hi * hi goes to `large`, the smaller products to `small`,
-// because tensor cores cut off digits that do not fit beside a larger sum.
+// A lane's sums, for each pair of rows of outputs in all channels. hi * hi goes to `large`, the smaller products to
+// `small`, because tensor cores cut off digits that do not fit beside a larger sum.
 template <class L> struct Sums {
     float large[L::ROWS / 2][L::M], small[L::ROWS / 2][L::M];
 };
 
-// The wgmma of a step for a pair of rows of outputs, with the rows of the kernel that meet its row of pixels, if any. The sums of
-// a pair belong to one wgmma shape: ptxas would make wgmma wait for each other that share only some of their registers.
+// The wgmma of a step for a pair of rows of outputs, with the rows of the kernel that meet its row of pixels, if any.
+// The sums of a pair belong to one wgmma shape: ptxas would make wgmma wait for each other that share only some of
+// their registers.
 template <class L, int STEP, int PAIR>
 __device__ __forceinline__ void wgmma_row_pair(Sums<L>& sums, Fragments<L>& fragments, unsigned long long weights)
 {
@@ -215,17 +218,17 @@ __device__ __forceinline__ void load_pixels(Pixels<L>& values, const float* sour
         }
 }
 
-// Two images are in shared memory, each in a slot. The warpgroups that multiply wait until a slot is full; the one that splits
-// images waits until all of them have emptied it. Every thread arrives, not one for its warp: compute-sanitizer's racecheck sees
-// no other order.
+// Two images are in shared memory, each in a slot. The warpgroups that multiply wait until a slot is full; the one that
+// splits images waits until all of them have emptied it. Every thread arrives, not one for its warp:
+// compute-sanitizer's racecheck sees no other order.
 template <class L> struct ImagePipeline {
     enum { MAX_FOUND = 1, RESULTS_STORED = 2 };  // barriers of the warpgroup that splits
     unsigned* slots;
     unsigned long long* full;   // mbarriers, one of each for a slot
     unsigned long long* empty;
     unsigned (*warp_max)[4];
-    // Of a slot, the largest of four warps': twice the image's exponent, and 1 more where some of its values are too small for
-    // FP16 parts; or OUT_OF_RANGE where the image is not multiplied.
+    // Of a slot, the largest of four warps': twice the image's exponent, and 1 more where some of its values are too
+    // small for FP16 parts; or OUT_OF_RANGE where the image is not multiplied.
     int (*warp_state)[4];
 
     __device__ __forceinline__ float* results(int slot) const
@@ -284,7 +287,8 @@ template <class L> struct ImagePipeline {
             for (int r = 0; r < L::LOADS_PER_THREAD; ++r) {
                 const int pixel = thread + r * 128;
                 if (pixel >= L::H * L::W) break;
-                unsigned* const to = slots + slot * L::SLOT_WORDS + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * (2 * L::WORDS_PER_PIXEL);
+                unsigned* const to = slots + slot * L::SLOT_WORDS
+                                     + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * (2 * L::WORDS_PER_PIXEL);
                 #pragma unroll
                 for (int c = 0; c < L::C; c += L::CHANNELS_PER_LOAD) {
                     unsigned larger = 0;
@@ -354,7 +358,8 @@ __device__ __forceinline__ void conv_multi_channel(
     #pragma unroll
     for (int i = 0; i < L::M / 4; ++i) channel_exponents[i] = weight_exponents[i / 2 * 8 + 2 * lane_in_group + i % 2];
 
-    // The tile's columns that rows group_id and group_id + 8 of A are: an order in which pixels are fetched without bank conflicts.
+    // The tile's columns that rows group_id and group_id + 8 of A are: an order in which pixels are fetched without
+    // bank conflicts.
     const int first_column = threadIdx.x % 128 / 32 * 16 + group_id % 4 * 4 + group_id / 4;
     int turn = 0;
     int tile = group;
@@ -424,8 +429,8 @@ using Layer6x30 = Layer<6, 30, 5, 16, MULTI_6_30_ROWS, MULTI_6_30_GROUPS>;
 using Layer6x22 = Layer<6, 22, 5, 16, MULTI_6_22_ROWS, MULTI_6_22_GROUPS>;
 using Layer4 = Layer<4, 40, 7, 16, MULTI_4_ROWS, MULTI_4_GROUPS>;
 
-// Where the launcher reads what it must know: output channels, bytes of their weights' parts, and bytes of a block's shared
-// memory.
+// Where the launcher reads what it must know: output channels, bytes of their weights' parts, and bytes of a block's
+// shared memory.
 template <class L>
 __device__ void write_layout(int* layout)
 {
@@ -448,14 +453,16 @@ extern "C" __global__ void __launch_bounds__(128 * MULTI_12_GROUPS + 128, MULTI_
     conv_multi_channel<Layer12>(x, weight_parts, weight_exponents, fallback_list, y, N);
 }
 
-extern "C" __global__ void __launch_bounds__(128 * MULTI_6_30_GROUPS + 128, MULTI_6_30_BLOCKS) conv_multi_channel_6_30_5_16(
+extern "C" __global__ void __launch_bounds__(128 * MULTI_6_30_GROUPS + 128, MULTI_6_30_BLOCKS)
+conv_multi_channel_6_30_5_16(
     const float* __restrict__ x, const uint4* __restrict__ weight_parts, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N)
 {
     conv_multi_channel<Layer6x30>(x, weight_parts, weight_exponents, fallback_list, y, N);
 }
 
-extern "C" __global__ void __launch_bounds__(128 * MULTI_6_22_GROUPS + 128, MULTI_6_22_BLOCKS) conv_multi_channel_6_22_5_16(
+extern "C" __global__ void __launch_bounds__(128 * MULTI_6_22_GROUPS + 128, MULTI_6_22_BLOCKS)
+conv_multi_channel_6_22_5_16(
     const float* __restrict__ x, const uint4* __restrict__ weight_parts, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N)
 {
@@ -469,7 +476,7 @@ extern "C" __global__ void __launch_bounds__(128 * MULTI_4_GROUPS + 128, MULTI_4
     conv_multi_channel<Layer4>(x, weight_parts, weight_exponents, fallback_list, y, N);
 }
 
-// ---- The layer of one channel -------------------------------------------------------------------------------------------
+// ---- The layer of one channel -------------------------------------------------------------------
 
 extern "C" __global__ void split_single_channel_weights(
     const float* __restrict__ w, uint2* __restrict__ weight_fragments, int* __restrict__ exponents,
@@ -478,9 +485,9 @@ extern "C" __global__ void split_single_channel_weights(
     split_single_channel_weights_of(w, weight_fragments, exponents, fallback_list, true, K);
 }
 
-// Multiply 16 runs in ROWS rows of outputs by the weights: row r of the outputs meets row p of the kernel in row r + p of the
-// pixels. hi * hi goes to `large`, the smaller products to `small`, because tensor cores cut off digits that do not fit beside a
-// larger sum.
+// Multiply 16 runs in ROWS rows of outputs by the weights: row r of the outputs meets row p of the kernel in row r + p
+// of the pixels. hi * hi goes to `large`, the smaller products to `small`, because tensor cores cut off digits that do
+// not fit beside a larger sum.
 template <int ROWS, int K>
 __device__ __forceinline__ void mma_rows(
     float (&large)[ROWS][4], float (&small)[ROWS][4], const uint2 (&hi)[ROWS + K - 1], const uint2 (&lo)[ROWS + K - 1],
@@ -508,9 +515,9 @@ __device__ __forceinline__ void mma_rows(
         }
 }
 
-// 1x86x86 * 4@7x7. A block takes one image after another, and the next waits in registers. A warp multiplies 16 runs of 8 pixels,
-// each of which serves two neighbouring outputs, by the 8 columns of weights, in ROWS rows of outputs at a time: the pixels of
-// a row are fetched once for all rows of the kernel that meet it.
+// 1x86x86 * 4@7x7. A block takes one image after another, and the next waits in registers. A warp multiplies 16 runs of
+// 8 pixels, each of which serves two neighbouring outputs, by the 8 columns of weights, in ROWS rows of outputs at a
+// time: the pixels of a row are fetched once for all rows of the kernel that meet it.
 extern "C" __global__ void __launch_bounds__(SINGLE_86_THREADS, SINGLE_86_BLOCKS) conv_single_channel_86_7(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N)

@@ -1,7 +1,7 @@
 /*
 title:     Sums accumulated in global memory
-idea:      One block for each image. Its threads go over the maps and over their outputs, and
-           add every product to y where it lies, in global memory.
+idea:      One block for each image. Its threads go over the output channels and over their outputs, and add every
+           product to y where it lies, in global memory.
 expect:    Far slower than one thread for each output. y might overlap x or w for all that the
            compiler knows, so every product costs a store, and the next product's loads wait
            behind it. A single block for an image also leaves the GPU empty at small batches.

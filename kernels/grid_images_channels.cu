@@ -1,7 +1,7 @@
 /*
-title:     Grid of images and maps
-idea:      A block for each map of each image. The loop over the maps becomes a dimension of
-           the grid, and every block stages the input for its one map.
+title:     Grid of images and output channels
+idea:      A block for each output channel of each image. The loop over the output channels becomes a dimension of
+           the grid, and every block stages the input for its one output channel.
 expect:    Faster at small batches, where a block for each image leaves most of the GPU empty.
            At large ones the GPU is full either way, and the input is staged M times instead
            of once. Slower then, most where C*K*K is small, so that staging weighs most.

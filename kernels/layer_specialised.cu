@@ -1,10 +1,10 @@
 /*
 title:     A kernel for each kind of layer
-idea:      Every thread computes several maps of several outputs in one column, so that each value
-           it loads serves many products. First layers (C = 1) keep the input patch in registers
-           and write all maps from it; later layers share input channels through shared memory.
-           Weights come from constant memory, arranged in the order of their use, and reach the
-           products through uniform registers, two in one load. K = 5 and 7 are compile-time.
+idea:      Every thread computes several output channels of several outputs in one column, so that each value it
+           loads serves many multiply-adds. First layers (C = 1) keep the input patch in registers and write all
+           output channels from it; later layers share input channels through shared memory. Weights come from
+           constant memory, arranged in the order of their use, and reach the multiply-adds through uniform
+           registers, two in one load. K = 5 and 7 are compile-time.
 expect:    Most instructions are multiply-adds, so time falls near the larger of two bounds, that
            of memory on first layers and that of FP32 arithmetic on later ones. Calls with few
            images gain less, since arranging and copying the weights is part of the call. Other

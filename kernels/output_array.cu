@@ -1,11 +1,10 @@
 /*
 title:     Outputs held in an array for each thread
-idea:      A thread keeps the sums of all maps of its output in an array of its own and writes
-           them to y together, after the last map.
-expect:    Nothing to gain, as each sum was written once already. The array is indexed by a number
-           known only at run time, as registers cannot be, so it lives in local memory, which is
-           global memory behind the caches. Slower by those loads and stores, little where
-           C*K*K products stand between them.
+idea:      A thread keeps the sums of all output channels of its output in an array of its own and writes them to y
+           together, after the last output channel.
+expect:    Nothing to gain, as each sum was written once already. The array is indexed by a number known only at run
+           time, as registers cannot be, so it lives in local memory, which is global memory behind the caches.
+           Slower by those loads and stores, little where C*K*K multiply-adds stand between them.
 check:     l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum rises from zero against grid_images
 builds_on: grid_images
 reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#local-memory
@@ -19,7 +18,7 @@ claims:
   - says:     it lives in local memory
     quantity: local_bytes
     change:   rises
-  - says:     Slower by those loads and stores, little where C*K*K products stand between them
+  - says:     Slower by those loads and stores, little where C*K*K multiply-adds stand between them
     quantity: op_time
     change:   rises
     where:    {C: {is: 1}}

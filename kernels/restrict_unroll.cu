@@ -1,8 +1,8 @@
 /*
 title:     __restrict__ and unrolled loops
-idea:      The course's tuning by qualifiers and pragmas. Pointers are __restrict__, and with K
-           a compile-time constant (5 or 7) an unroll pragma writes out all K*K products of a
-           channel. Any other K takes the same code with K read at run time.
+idea:      The course's tuning by qualifiers and pragmas. Pointers are __restrict__, and with K a compile-time
+           constant (5 or 7) an unroll pragma writes out all K*K multiply-adds of a channel. Any other K takes the
+           same code with K read at run time.
 expect:    Counters, comparisons and most address arithmetic of the two inner loops go, and the
            loads of a channel can all be under way at once. The loads themselves stay, so the
            gain ends at the rate of load instructions. Registers grow.

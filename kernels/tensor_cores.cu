@@ -1,9 +1,8 @@
 /*
 title:     Tensor cores in TF32
-idea:      Each warp multiplies inputs by taps on tensor cores, 16 outputs x 8 taps by 8 taps x 8
-           maps an instruction. Both are rounded to TF32 as they enter shared memory. Several
-           channels are staged at once, so that their taps fill whole groups of 8; taps lie in
-           the order in which the lanes take them.
+idea:      Each warp multiplies inputs by weights on tensor cores, 16 outputs x 8 weights by 8 weights x 8 output
+           channels an instruction. Both are rounded to TF32 as they enter shared memory. Several channels are staged
+           at once, so that their weights fill whole groups of 8, in the order in which the lanes take them.
 expect:    Faster than FP32 where C*K*K is large, but far from the peak, because every operand
            still passes through shared memory. On first layers the results set the pace and
            little is gained. Errors near 3e-4 of the result's norm.

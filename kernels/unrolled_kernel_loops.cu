@@ -1,8 +1,7 @@
 /*
-title:     Products written out by hand
-idea:      The two loops over the taps are written out, 25 products for K = 5 and 49 for K = 7,
-           without counters, comparisons or jumps. Offsets of taps become part of the
-           instructions. Other K go through the loops.
+title:     Kernel loops written out by hand
+idea:      The two kernel loops are written out, 25 multiply-adds for K = 5 and 49 for K = 7, without counters,
+           comparisons or jumps. Offsets of weights become part of the instructions. Other K go through the loops.
 expect:    Fewer instructions for each product, so clearly faster wherever issue rather than
            shared memory sets the pace. The two shared-memory loads for each product remain.
 check:     smsp__inst_executed.sum falls against grid_images

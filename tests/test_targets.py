@@ -105,18 +105,16 @@ def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
     assert targets().files_of("constant_weights") == [
         "kernels/constant_weights.cu",
         "kernels/constant_weights.py",
-        "kernels/constant_weights.yaml",
         "results/builds/constant_weights",
     ]
-    assert targets(NO_GPU).files_of("direct") == ["kernels/direct.cu", "kernels/direct.yaml"]
-    assert targets().files_of("simd") == ["kernels/simd.py", "kernels/simd.yaml"]
+    assert targets(NO_GPU).files_of("direct") == ["kernels/direct.cu"]
+    assert targets().files_of("simd") == ["kernels/simd.py"]
 
 
 def test_a_baseline_is_measured_with_and_a_starting_point_has_none():
     made = targets()
     assert made.baseline_files("constant_weights") == [
         "kernels/direct.cu",
-        "kernels/direct.yaml",
         "results/builds/direct",
     ]
     assert made.baseline_check("gpu", "fa18", "constant_weights") == ["results/parts/correctness/gpu/fa18/direct.csv"]

@@ -11,10 +11,10 @@
 // Tiles of 8 columns that M output channels take.
 __host__ __device__ constexpr int single_channel_n_tiles(int M, int K) { return (M * (9 - K) + 7) / 8; }
 
-// Where the launcher reads what it must know for M output channels: their number with those of zeros; bytes of their weights'
-// fragments, one of 8 bytes a lane for each tile of columns and row of the kernel; and bytes of a block's shared memory. That
-// holds an image as pairs of pixels, 4 bytes each: all hi parts, all lo parts where there are some, and then the weights'
-// fragments where registers do not keep them.
+// Where the launcher reads what it must know for M output channels: their number with those of zeros; bytes of their
+// weights' fragments, one of 8 bytes a lane for each tile of columns and row of the kernel; and bytes of a block's
+// shared memory. That holds an image as pairs of pixels, 4 bytes each: all hi parts, all lo parts where there are some,
+// and then the weights' fragments where registers do not keep them.
 extern "C" __global__ void single_channel_layout(
     int* __restrict__ layout, int M, int K, int H, int W, int has_lo_parts, int weights_in_smem)
 {
@@ -24,8 +24,8 @@ extern "C" __global__ void single_channel_layout(
     layout[2] = H * W * (has_lo_parts ? 4 : 2) + (weights_in_smem ? layout[1] : 0);
 }
 
-// Splits the weights of one output channel a block, or zeros where there is no such channel. weight_fragments (tile of columns,
-// row of the kernel, lane).
+// Splits the weights of one output channel a block, or zeros where there is no such channel. weight_fragments (tile of
+// columns, row of the kernel, lane).
 __device__ __forceinline__ void split_single_channel_weights_of(
     const float* w, uint2* weight_fragments, int* exponents,
     int* fallback_list, bool has_channel, int K)
@@ -88,8 +88,8 @@ __device__ __forceinline__ void split_pairs(
     }
 }
 
-// Fetch the fragments of A for 16 runs, from the places of the lane's two runs: hi and lo parts of a.x ... a.w for two rows
-// of the kernel each; where K is odd, a.x and a.y of the last.
+// Fetch the fragments of A for 16 runs, from the places of the lane's two runs: hi and lo parts of a.x ... a.w for two
+// rows of the kernel each; where K is odd, a.x and a.y of the last.
 template <int K, int W, bool HAS_LO_PARTS>
 __device__ __forceinline__ void load_run_fragments(
     uint4 (&hi)[(K + 1) / 2], uint4 (&lo)[(K + 1) / 2], const unsigned* smem_hi, const unsigned* smem_lo,

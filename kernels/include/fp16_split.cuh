@@ -1,11 +1,12 @@
-// FP32 values as pairs of FP16 values: after scaling by a power of two, value = hi + lo, which keeps 22 bits. The product
-// of two split values takes three FP16 products, hi * hi + hi * lo + lo * hi; lo * lo is below FP32's precision.
+// FP32 values as pairs of FP16 values: after scaling by a power of two, value = hi + lo, which keeps 22 bits. The
+// product of two split values takes three FP16 products, hi * hi + hi * lo + lo * hi; lo * lo is below FP32's
+// precision.
 
 #pragma once
 #include <cuda_fp16.h>
 
-// Values are scaled below 2^(SCALE_EXPONENT + 1), so that no hi part overflows. A lo part is then exact to 2^-25, which is
-// FP32's own precision down to 2^MIN_EXPONENT of the largest value. Smaller values lose digits.
+// Values are scaled below 2^(SCALE_EXPONENT + 1), so that no hi part overflows. A lo part is then exact to 2^-25, which
+// is FP32's own precision down to 2^MIN_EXPONENT of the largest value. Smaller values lose digits.
 constexpr int SCALE_EXPONENT = 14;
 #ifndef MIN_EXPONENT
 #define MIN_EXPONENT (-17)
@@ -55,8 +56,8 @@ __device__ __forceinline__ float min_magnitude(int exponent)
     return power_of_two(max(exponent + MIN_EXPONENT, -149));
 }
 
-// Whether one float cannot hold the scale of an image, or what undoes the scales of the image and of an output channel's
-// weights. Each of `threads` threads looks at its share of the M channels.
+// Whether one float cannot hold the scale of an image, or what undoes the scales of the image and of an output
+// channel's weights. Each of `threads` threads looks at its share of the M channels.
 __device__ __forceinline__ bool scale_out_of_range(
     int image_exponent, const int* __restrict__ weight_exponents, int M, int thread, int threads)
 {
@@ -86,8 +87,8 @@ __device__ __forceinline__ unsigned block_max(unsigned mine, unsigned* warp_max)
     return mine;
 }
 
-// What the `count` weights of an output channel, if there is one, are to be scaled by. A block calls it for one channel and
-// also stores the exponent of the channel's largest weight.
+// What the `count` weights of an output channel, if there is one, are to be scaled by. A block calls it for one channel
+// and also stores the exponent of the channel's largest weight.
 __device__ __forceinline__ float2 weight_scale(
     const float* weights, int count, bool has_channel, int channel, int* exponents)
 {

@@ -34,8 +34,8 @@ __device__ __forceinline__ float conv_output_fp32(
     return K == 5 ? conv_output_fp32<5>(x, w, C, H, W, i) : conv_output_fp32<7>(x, w, C, H, W, i);
 }
 
-// Computes in FP32 those outputs of a listed image that a value too small for FP16 parts contributes to, or all of them.
-// A block takes one listed image after another.
+// Computes in FP32 those outputs of a listed image that a value too small for FP16 parts contributes to, or all of
+// them. A block takes one listed image after another.
 extern "C" __global__ void __launch_bounds__(FP32_THREADS) fp32_fallback_kernel(
     const float* __restrict__ x, const float* __restrict__ w, const int* __restrict__ fallback_list,
     float* __restrict__ y, int C, int H, int W, int M, int K)

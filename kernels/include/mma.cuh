@@ -1,6 +1,6 @@
-// mma.sync: a warp multiplies a 16 x K fragment of A (row-major) by a K x 8 fragment of B (column-major) of FP16 values and
-// adds the product to a 16 x 8 fragment of FP32 values. With the PTX ISA's group_id = lane / 4 and lane_in_group = lane % 4,
-// a register of A or B holds two neighbours along K, and the lane's registers are:
+// mma.sync: a warp multiplies a 16 x K fragment of A (row-major) by a K x 8 fragment of B (column-major) of FP16 values
+// and adds the product to a 16 x 8 fragment of FP32 values. With the PTX ISA's group_id = lane / 4 and lane_in_group =
+// lane % 4, a register of A or B holds two neighbours along K, and the lane's registers are:
 //   a.x   row group_id, K = 2 * lane_in_group and the next;  a.y  row + 8;  a.z  K + 8;  a.w  row + 8, K + 8
 //   b0    column group_id, K = 2 * lane_in_group and the next;  b1  K + 8
 //   d[0]  row group_id, column 2 * lane_in_group;  d[1]  column + 1;  d[2]  row + 8;  d[3]  row + 8, column + 1

@@ -1,14 +1,14 @@
 // wgmma.mma_async: a warpgroup (four warps) multiplies a 64 x 16 fragment of A, in registers, by a 16 x N tile of B, in
-// shared memory, FP16 both, and adds the product to 64 x N FP32 values, or starts from zero. Warp w has rows 16 * w and on.
-// With group_id = lane / 4 and lane_in_group = lane % 4, the lane's registers are:
+// shared memory, FP16 both, and adds the product to 64 x N FP32 values, or starts from zero. Warp w has rows 16 * w and
+// on. With group_id = lane / 4 and lane_in_group = lane % 4, the lane's registers are:
 //   a[0]  row group_id, K = 2 * lane_in_group and the next;  a[1]  row + 8;  a[2]  K + 8;  a[3]  row + 8, K + 8
 //   d[4 * i]  row group_id, column 8 * i + 2 * lane_in_group;  [+ 1]  column + 1;  [+ 2]  row + 8;  [+ 3]  row + 8, column + 1
 // The registers belong to the instruction until its group has been waited for.
 
 #pragma once
 
-// The descriptor of B in shared memory, not swizzled: 8 columns x 8 values of K are 128 bytes, the next 8 of K follow them,
-// and the next 8 columns follow these. Address and distances are in units of 16 bytes.
+// The descriptor of B in shared memory, not swizzled: 8 columns x 8 values of K are 128 bytes, the next 8 of K follow
+// them, and the next 8 columns follow these. Address and distances are in units of 16 bytes.
 constexpr unsigned long long WGMMA_STRIDES = 8ull << 16 | 16ull << 32;
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem_address)
 {

@@ -1,8 +1,8 @@
 """
 title:     Second convolution and fully connected layer as one matrix
-idea:      Nothing lies between the last convolution of these networks and the fully connected layer but sums, so
-           that their product is one matrix, found once in float64. The convolution, which gives twice as many numbers
-           as it takes, is never computed, and the matrix product is as much smaller. Else as fused_mma.
+idea:      The last convolution of these networks and the fully connected layer are both linear, so that they are one
+           matrix, computed once in float64. The convolution, whose outputs are twice its inputs, is never computed,
+           and the GEMM is half the size. Else as fused_mma.
 expect:    The second convolution's time is gone, and the fully connected layer's falls as its inputs do. Fewer
            roundings, for one sum takes the place of two.
 builds_on: fused_mma

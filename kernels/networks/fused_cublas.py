@@ -1,12 +1,12 @@
 """
-title:     First layer fused, then one product of halves by cuBLAS
-idea:      The first layer writes its results as the two halves that tensor cores take, which are no more bytes than
-           float32, so that a library can multiply them. One call to cuBLAS gives the two small products of the fully
-           connected layer; others add the large ones, a share of the inputs each, since tensor cores cut off what does
-           not fit, and sums of few products lose less. Where no pooling parts the second convolution from that layer,
-           both are one matrix (fused_conv_fc_algebra).
-expect:    The fully connected layer at what the library reaches with wgmma, which our mma.sync does not. Few images
-           wait for the host, which orders four kernels where fused_mma orders one graph.
+title:     First layer fused, then a GEMM of FP16 parts by cuBLAS
+idea:      'The first layer writes its results as the hi and lo FP16 parts that tensor cores take, no more bytes than
+           FP32, so that a library can multiply them. One call to cuBLAS computes hi * lo and lo * hi of the fully
+           connected layer. Others add hi * hi, a share of the inputs each: tensor cores cut off digits that do not
+           fit beside a larger sum, and shorter sums lose less. Where no pooling parts the second convolution from
+           that layer, both are one matrix (fused_conv_fc_algebra).'
+expect:    'The fully connected layer at what the library reaches with wgmma, which our mma.sync does not. With few
+           images, launch overhead dominates: four launches against fused_mma''s one CUDA graph.'
 builds_on: fused_mma
 split:     {precision: fp16, products: 3}
 method:    any

@@ -1,14 +1,14 @@
 /*
-title:     Layers in one kernel, products from halves
-idea:      What lies between two matrix products costs no pass over memory. The first convolution takes the largest of
-           each 2 x 2 outputs while it holds them, activates what is left, and writes a quarter of them; the second, where
-           pooling follows it, pools in shared memory. The fully connected layer adds up three products of FP16 halves
-           as the convolutions do (fp16x3_mma), its weights split once for all calls, its inputs shared out over the
-           device; one more kernel adds the shares, activates, and finds the labels. One CUDA graph orders all of it.
-           From the host, the first layer takes bytes as they come. A half holds any byte, so that an image has no low
-           halves, two products do for three, and nobody looks for its largest number.
-expect:    The convolutions' own times are left, shorter by what they no longer write, and the fully connected layer
-           at a half of the tensor cores' peak. Ten images take what a few kernels take to begin and end.
+title:     Layers in one kernel, hi and lo FP16 parts
+idea:      'Pooling and activation cost no pass over memory of their own. The first convolution takes the largest of
+           each 2 x 2 outputs in registers, activates it, and writes a quarter of the outputs; the second, where
+           pooling follows it, pools in shared memory. The fully connected layer multiplies hi and lo FP16 parts as
+           the convolutions do (fp16x3_mma). Its weights are split once for all calls, and shares of its inputs are
+           spread over the device. One more kernel adds the shares, activates, and finds the labels. One CUDA graph
+           launches all of it. The first layer also takes the host''s bytes as they are. FP16 holds every byte value
+           exactly, so the image needs no lo part: two MMAs instead of three, and no scaling pass.'
+expect:    The time is that of the convolutions, which write less, and of the fully connected layer, at half of the
+           tensor cores' peak. For ten images, launch overhead dominates.
 builds_on: unfused
 split:     {precision: fp16, products: 3}
 constants: {POOL_28_ROW_PAIRS: 1, POOL_28_THREADS: 160, POOL_28_BLOCKS: 4,
@@ -19,8 +19,8 @@ method:    any
 least_arch: sm_80
 */
 
-// Within a network nobody looks at a single result: values of an image that are small beside its largest may lose digits
-// that the sums of a fully connected layer would not keep.
+// Within a network nobody looks at a single result: values of an image that are small beside its largest may lose
+// digits that the sums of a fully connected layer would not keep.
 #define MIN_EXPONENT (-300)
 
 #include "fp16x3_mma.cu"
@@ -34,14 +34,14 @@ __device__ __forceinline__ float activated(float value, int activation)
     return activation == RELU ? fmaxf(value, 0.0f) : value;
 }
 
-// What the first layer reads: float32, which it scales and splits; or uint8, which FP16 holds exactly, so that there are no
-// lo parts. The network takes bytes times `scale`.
+// What the first layer reads: float32, which it scales and splits; or uint8, which FP16 holds exactly, so that there
+// are no lo parts. The network takes bytes times `scale`.
 struct FloatInput {
     static constexpr bool HAS_LO_PARTS = true;
     using Pair = float2;
     const float* __restrict__ x;
 
-    __device__ FloatInput behind(size_t count) const { return {x + count}; }
+    __device__ FloatInput from(size_t count) const { return {x + count}; }
     __device__ float at(int i) const { return x[i]; }
     __device__ float scaled(float sum) const { return sum; }
 };
@@ -51,7 +51,7 @@ struct ByteInput {
     const unsigned char* __restrict__ x;
     float scale;
 
-    __device__ ByteInput behind(size_t count) const { return {x + count, scale}; }
+    __device__ ByteInput from(size_t count) const { return {x + count, scale}; }
     __device__ float at(int i) const { return x[i] * scale; }
     __device__ float scaled(float sum) const { return sum * scale; }
 };
@@ -78,8 +78,8 @@ struct StoreSplit {
         lo_parts(image, count)[count + i] = __ushort_as_half(parts.x);
         lo_parts(image, count)[i] = __ushort_as_half(parts.y);
     }
-    // Two values of each lane, `distance` from each other. Of two neighbouring lanes, one has an even i and the other the
-    // next i: one stores the hi parts of both, the other the lo parts. All lanes call it.
+    // Two values of each lane, `distance` from each other. Of two neighbouring lanes, one has an even i and the other
+    // the next i: one stores the hi parts of both, the other the lo parts. All lanes call it.
     __device__ void store_pair(int image, int count, int i, int distance, float2 values, bool first, bool second) const
     {
         const bool odd = threadIdx.x % 2;
@@ -103,7 +103,7 @@ __device__ __noinline__ void conv_pool_image_fp32(
     const int W_pooled = (W - K + 1) / 2;
     const int count = M * H_pooled * W_pooled;
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
-        const Input input = source.behind(i / W_pooled % H_pooled * 2 * W + i % W_pooled * 2);
+        const Input input = source.from(i / W_pooled % H_pooled * 2 * W + i % W_pooled * 2);
         const float* weights = w + (size_t)(i / (H_pooled * W_pooled)) * K * K;
         float sums[4] = {};
         for (int p = 0; p < K; ++p)
@@ -113,9 +113,9 @@ __device__ __noinline__ void conv_pool_image_fp32(
     }
 }
 
-// C = 1: conv_single_channel with the largest of each 2 x 2 outputs taken before anything is stored, then activated: tanh
-// and ReLU are monotonic, so that order makes no difference. Two tiles of A are two rows of the same runs, so that a lane
-// holds all four outputs of a window. A warp multiplies ROW_PAIRS_PER_WARP such pairs of tiles at a time.
+// C = 1: conv_single_channel with the largest of each 2 x 2 outputs taken before anything is stored, then activated:
+// tanh and ReLU are monotonic, so that order makes no difference. Two tiles of A are two rows of the same runs, so that
+// a lane holds all four outputs of a window. A warp multiplies ROW_PAIRS_PER_WARP such pairs of tiles at a time.
 template <int K, int W, int N_TILES, int ROW_PAIRS_PER_WARP, int LOADS_PER_THREAD, int ACTIVATION, typename Input,
           typename Store>
 __device__ __forceinline__ void conv_pool_single_channel(
@@ -159,7 +159,7 @@ __device__ __forceinline__ void conv_pool_single_channel(
     // The next image waits in registers.
     typename Input::Pair values[LOADS_PER_THREAD];
     const auto load = [&](int image) {
-        const auto* source = (const typename Input::Pair*)input.behind((size_t)image * H * W).x;
+        const auto* source = (const typename Input::Pair*)input.from((size_t)image * H * W).x;
         load_pairs(values, source, H * W / 2, blockDim.x);
     };
     load(blockIdx.x);
@@ -190,7 +190,7 @@ __device__ __forceinline__ void conv_pool_single_channel(
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(out_of_range)) {
-            conv_pool_image_fp32(input.behind((size_t)image * H * W), w, epilogue, image, H, W, M, K, ACTIVATION);
+            conv_pool_image_fp32(input.from((size_t)image * H * W), w, epilogue, image, H, W, M, K, ACTIVATION);
             continue;
         }
 
@@ -283,8 +283,8 @@ CONV_POOL(conv_pool_split_28_5, __half, StoreSplit, 5, 28, 0, POOL_28_ROW_PAIRS,
 CONV_POOL(conv_pool_split_48_5, __half, StoreSplit, 5, 48, 3, POOL_5_ROW_PAIRS, POOL_5_THREADS, POOL_5_BLOCKS, TANH)
 CONV_POOL(conv_pool_split_64_5, __half, StoreSplit, 5, 64, 3, POOL_5_ROW_PAIRS, POOL_5_THREADS, POOL_5_BLOCKS, TANH)
 
-// Epilogue of conv_multi_channel: ReLU and the largest of each SIZE x SIZE outputs, windows cut at the end. None is negative,
-// so their bits are in the order of the values. exponents (image): of the image's largest result.
+// Epilogue of conv_multi_channel: ReLU and the largest of each SIZE x SIZE outputs, windows cut at the end. None is
+// negative, so their bits are in the order of the values. exponents (image): of the image's largest result.
 template <int SIZE>
 struct PoolPositive {
     const float* __restrict__ w;
@@ -346,21 +346,23 @@ struct PoolPositive {
 
 extern "C" __global__ void __launch_bounds__(MULTI_4_THREADS, MULTI_4_BLOCKS) conv_multi_channel_pool_4_7_16(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_fragments,
-    const int* __restrict__ weight_exponents, float* __restrict__ y, int* __restrict__ y_exponents, int N, int H, int W, int M)
+    const int* __restrict__ weight_exponents, float* __restrict__ y, int* __restrict__ y_exponents, int N,
+    int H, int W, int M)
 {
     __shared__ int pooled[16 * 81 + 1];
     conv_multi_channel<Conv4>(
         x, weight_fragments, weight_exponents, PoolPositive<4>{w, y, y_exponents, pooled, M, H - 6, W - 6}, N, H, W, M);
 }
 
-// Shared memory of a fully connected layer: two stages, each with hi and lo parts of 128 images' inputs, 32 of each and a gap
-// that spreads 8 rows over all banks, and with the weights of 16 * n_tiles outputs.
+// Shared memory of a fully connected layer: two stages, each with hi and lo parts of 128 images' inputs, 32 of each and
+// a gap that spreads 8 rows over all banks, and with the weights of 16 * n_tiles outputs.
 constexpr int DENSE_PITCH = 80;  // bytes
 constexpr int DENSE_A_BYTES = 128 * DENSE_PITCH;
 __host__ __device__ constexpr int dense_b_bytes(int n_tiles) { return 2 * 2 * n_tiles * 512; }
 __host__ __device__ constexpr int dense_stage_bytes(int n_tiles) { return 2 * DENSE_A_BYTES + dense_b_bytes(n_tiles); }
 
-// Where the launcher reads what it must know: a block's outputs, bytes of a stage's weights, and bytes of shared memory.
+// Where the launcher reads what it must know: a block's outputs, bytes of a stage's weights, and bytes of shared
+// memory.
 extern "C" __global__ void dense_layout(int* __restrict__ layout, int n_tiles)
 {
     layout[0] = 16 * n_tiles;
@@ -370,10 +372,9 @@ extern "C" __global__ void dense_layout(int* __restrict__ layout, int n_tiles)
 
 // The fully connected layer, K inputs an image: sums over one of gridDim.z shares of the inputs, of 128 images
 // (blockIdx.y) and 16 * N_TILES outputs (blockIdx.x) a block. Four warps take 32 images each and half of the outputs,
-// four the other half.
-// weights (blockIdx.x, K / 16, tile, lane): b0 and b1 of an mma, hi parts and then lo parts. exponents (image): of a bound on
-// the image's inputs. Products of a few steps are added up by themselves and then to the others, because tensor cores cut off
-// digits that do not fit beside a larger sum.
+// four the other half. weights (blockIdx.x, K / 16, tile, lane): b0 and b1 of an mma, hi parts and then lo parts.
+// exponents (image): of a bound on the image's inputs. Products of a few steps are added up by themselves and then to
+// the others, because tensor cores cut off digits that do not fit beside a larger sum.
 template <int N_TILES>
 __device__ __forceinline__ void dense(
     const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
@@ -478,7 +479,8 @@ __device__ __forceinline__ void dense(
                         #pragma unroll
                         for (int m = 0; m < 2; ++m)
                             mma_m16n8k16(products[m][start + n], parts[product == 1][m],
-                                         product == 0 ? fragments[n].z : fragments[n].x, product == 0 ? fragments[n].w : fragments[n].y);
+                                         product == 0 ? fragments[n].z : fragments[n].x,
+                                         product == 0 ? fragments[n].w : fragments[n].y);
             }
             if (step == 0 && chunk + 1 < last) keep(stage ^ 1);
         }
@@ -521,9 +523,9 @@ DENSE(10)
 __device__ __forceinline__ int label_of(float score, int label)
 {
     #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) {
-        const float theirs = __shfl_xor_sync(0xffffffffu, score, apart);
-        const int their_label = __shfl_xor_sync(0xffffffffu, label, apart);
+    for (int offset = 16; offset > 0; offset /= 2) {
+        const float theirs = __shfl_xor_sync(0xffffffffu, score, offset);
+        const int their_label = __shfl_xor_sync(0xffffffffu, label, offset);
         if (theirs > score || (theirs == score && their_label < label)) {
             score = theirs;
             label = their_label;
@@ -571,7 +573,7 @@ extern "C" __global__ void __launch_bounds__(256) classify(
     for (int i = 0; i < 16; ++i) {
         if (i >= classes) break;
         #pragma unroll
-        for (int apart = 16; apart > 0; apart /= 2) results[i] += __shfl_xor_sync(0xffffffffu, results[i], apart);
+        for (int offset = 16; offset > 0; offset /= 2) results[i] += __shfl_xor_sync(0xffffffffu, results[i], offset);
         if (lane == i) of_warp[warp][i] = results[i];
     }
     __syncthreads();

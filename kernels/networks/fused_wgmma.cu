@@ -1,15 +1,15 @@
 /*
-title:     First layer by warpgroups, products of halves by cuBLAS
-idea:      A first layer of many maps is a matrix product as well, of 64 outputs by 25 taps and 56 maps. Hopper's
-           wgmma takes the weights from shared memory itself, while the pixels come as words of two neighbours from
-           one of two copies of the image, one for even columns and one for odd ones. The four outputs of a pooling
-           window lie in one lane, which keeps the largest, takes tanh by two approximating instructions or, near 0,
-           by a series, and splits it. Halves leave by way of shared memory, 16 bytes at a time. In the last layer a
-           warp has five images, for which it reads the weights once. Up to 300 images go another way, as a graph, by
-           a first layer in float32, of many small blocks, and fused_mma's products of halves.
-expect:    The first layer of 50 maps no longer reads weights from shared memory into registers, and falls from 0.33 to
-           0.15 ms at 10,000 images, near the time of writing its results; the network from 0.74 to 0.6 ms. Ten images
-           take 40 microseconds in place of 52. Errors stay those of FP32 sums.
+title:     First layer by wgmma, FP16 parts multiplied by cuBLAS
+idea:      'A first layer of many output channels is a GEMM as well, of 64 outputs by 25 weights of 56 channels.
+           Hopper''s wgmma takes the weights from shared memory itself, while the pixels come as words of two
+           neighbours from one of two copies of the image, one for even columns and one for odd ones. The four
+           outputs of a pooling window lie in one lane, which keeps the largest, takes tanh by two approximating
+           instructions or, near 0, by a series, and splits it. The parts leave through shared memory, 16 bytes at a
+           time. In the last layer a warp has five images, for which it reads the weights once. Up to 300 images take
+           another path, a CUDA graph: a first layer in FP32, in many small blocks, and fused_mma''s dense layer.'
+expect:    The first layer of 50 output channels no longer reads weights from shared memory into registers, and falls
+           from 0.33 to 0.15 ms at 10,000 images, near the time of writing its results; the network from 0.74 to 0.6
+           ms. Ten images take 40 microseconds in place of 52. Errors stay those of FP32 sums.
 builds_on: fused_cublas
 split:     {precision: fp16, products: 3}
 constants: {POOL_SPLIT_28_BLOCKS: 4}
@@ -31,13 +31,14 @@ __device__ __forceinline__ float tanh_of(float x)
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(power + 1.0f));
     const float far = fmaf(-2.0f, reciprocal, 1.0f);
     const float square = x * x;
-    const float series = fmaf(fmaf(fmaf(0.0164587132f, square, -0.0526841161f), square, 0.133209414f), square, -0.333329575f);
+    const float series =
+        fmaf(fmaf(fmaf(0.0164587132f, square, -0.0526841161f), square, 0.133209414f), square, -0.333329575f);
     return magnitude < 0.55f ? fmaf(series * square, x, x) : copysignf(far, x);
 }
 
-// Splits the weights of one output channel a block, M of them and zeros behind, into the order of wgmma's B: 8 channels x 8
-// weights are 128 bytes, the next 8 weights follow, then the next 8 channels, then the next 16 weights; all lo parts follow
-// all hi parts. A row of 5 weights takes 6 values, the last of them zero.
+// Splits the weights of one output channel a block, M of them and zeros behind, into the order of wgmma's B: 8 channels
+// x 8 weights are 128 bytes, the next 8 weights follow, then the next 8 channels, then the next 16 weights; all lo
+// parts follow all hi parts. A row of 5 weights takes 6 values, the last of them zero.
 extern "C" __global__ void split_window_weights(
     const float* __restrict__ w, __half* __restrict__ weight_parts, int* __restrict__ exponents, int M)
 {
@@ -56,30 +57,33 @@ extern "C" __global__ void split_window_weights(
     const int i = threadIdx.x;
     const int p = i / 6;
     const int q = i % 6;
-    const uint2 split_weight = split(channel < M && p < 5 && q < 5 ? weights[p * 5 + q] * scale.x * scale.y : 0.0f, 0.0f);
-    __half* const hi = weight_parts + ((i / 16 * channels + channel / 8 * 8) * 2 + i % 16 / 8 * 8) * 8 + channel % 8 * 8 + i % 8;
+    const uint2 split_weight =
+        split(channel < M && p < 5 && q < 5 ? weights[p * 5 + q] * scale.x * scale.y : 0.0f, 0.0f);
+    __half* const hi =
+        weight_parts + ((i / 16 * channels + channel / 8 * 8) * 2 + i % 16 / 8 * 8) * 8 + channel % 8 * 8 + i % 8;
     hi[0] = __ushort_as_half(split_weight.x);
     hi[32 * channels] = __ushort_as_half(split_weight.y);
 }
 
-// 1x28x28 * M@5x5 with M up to 56, pooled 2 x 2, tanh, and split: times 2^SCALE_EXPONENT, an image's lo parts before its hi
-// parts. A block, one warpgroup, takes two images at a time; the next two wait in registers. A row of A is an output in the
-// top or the bottom row of a pooling window: rows group_id in its left column, rows group_id + 8 in its right.
+// 1x28x28 * M@5x5 with M up to 56, pooled 2 x 2, tanh, and split: times 2^SCALE_EXPONENT, an image's lo parts before
+// its hi parts. A block, one warpgroup, takes two images at a time; the next two wait in registers. A row of A is an
+// output in the top or the bottom row of a pooling window: rows group_id in its left column, rows group_id + 8 in its
+// right.
 struct PoolWindows28 {
     static constexpr int W = 28, K = 5, CHANNELS = 56;
     static constexpr int WINDOWS_PER_ROW = (W - K + 1) / 2;
     static constexpr int WINDOWS = WINDOWS_PER_ROW * WINDOWS_PER_ROW;  // of an image
     static constexpr int WORDS = W * W / 2;                            // of a copy of an image
     static constexpr int WEIGHT_BYTES = 2 * 32 * CHANNELS * 2;
-    // A stage of results: for each channel, words of 32 windows and a gap that keeps lanes out of each other's banks; all hi
-    // parts, and from LO_STAGE on all lo parts.
+    // A stage of results: for each channel, words of 32 windows and a gap that keeps lanes out of each other's banks;
+    // all hi parts, and from LO_STAGE on all lo parts.
     static constexpr int LINE = 20, LO_STAGE = CHANNELS * LINE + 16, STAGE = LO_STAGE + CHANNELS * LINE;
     // Shared memory: the weights; for two images, hi and lo parts of two copies; two stages of results.
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + 8 * WORDS * 4 + 2 * STAGE * 4;
 };
 
-// Where the launcher reads what it must know: output channels with those of zeros, bytes of their weights' parts, and bytes
-// of a block's shared memory.
+// Where the launcher reads what it must know: output channels with those of zeros, bytes of their weights' parts, and
+// bytes of a block's shared memory.
 extern "C" __global__ void pool_windows_layout(int* __restrict__ layout)
 {
     layout[0] = PoolWindows28::CHANNELS;
@@ -127,8 +131,8 @@ extern "C" __global__ void __launch_bounds__(128, POOL_SPLIT_28_BLOCKS) conv_poo
         place_of[i] = word / 3 * (W / 2) + word % 3;
     }
 
-    // Two warps have an image each: its words, and the number following each. Behind a row that meets a weight of zero, and
-    // who has no word or no image has that of another.
+    // Two warps have an image each: its words, and the number following each. Behind a row that meets a weight of zero,
+    // and who has no word or no image has that of another.
     float2 values[LOADS_PER_THREAD];
     float following[LOADS_PER_THREAD];
     const int mine = threadIdx.x / 64;
@@ -248,14 +252,15 @@ extern "C" __global__ void __launch_bounds__(128, POOL_SPLIT_28_BLOCKS) conv_poo
             __half* const lo_parts = y + (size_t)image * 2 * count;
             uint4* to = (uint4*)(lo_parts + (lo_part ? 0 : count) + from % WINDOWS) + threadIdx.x / 8 * (WINDOWS / 8);
             const unsigned* staged = stage + lo_part * LO_STAGE + threadIdx.x / 8 * LINE + part * 4;
-            for (int channel = threadIdx.x / 8; channel < M; channel += 16, to += 16 * (WINDOWS / 8), staged += 16 * LINE)
+            for (int channel = threadIdx.x / 8; channel < M;
+                 channel += 16, to += 16 * (WINDOWS / 8), staged += 16 * LINE)
                 *to = *(const uint4*)staged;
         }
     }
 }
 
-// What classify does, for one share of sums of inputs that are at most 1, up to 10 classes, and five images a warp, which
-// reads the weights of the last layer once for them.
+// What classify does, for one share of sums of inputs that are at most 1, up to 10 classes, and five images a warp,
+// which reads the weights of the last layer once for them.
 extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
     const float* __restrict__ partial, const int* __restrict__ weight_exponents, const float* __restrict__ b,
     const float* __restrict__ w_last, const float* __restrict__ b_last, float* __restrict__ scores,
@@ -264,7 +269,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
     constexpr int IMAGES = 5, CLASSES = 10, AT_ONCE = 4;
     extern __shared__ __align__(128) unsigned smem_hi[];
     float* const weights = (float*)smem_hi;
-    for (int i = threadIdx.x; i < CLASSES * hidden; i += blockDim.x) weights[i] = i < classes * hidden ? w_last[i] : 0.0f;
+    for (int i = threadIdx.x; i < CLASSES * hidden; i += blockDim.x)
+        weights[i] = i < classes * hidden ? w_last[i] : 0.0f;
     __syncthreads();
     const int lane = threadIdx.x % 32;
     const int first = (blockIdx.x * 8 + threadIdx.x / 32) * IMAGES;
@@ -293,12 +299,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
         }
     }
     #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2)
+    for (int offset = 16; offset > 0; offset /= 2)
         #pragma unroll
         for (int i = 0; i < IMAGES; ++i)
             #pragma unroll
             for (int c = 0; c < CLASSES; ++c)
-                results[i][c] += __shfl_xor_sync(0xffffffffu, results[i][c], apart);
+                results[i][c] += __shfl_xor_sync(0xffffffffu, results[i][c], offset);
     #pragma unroll
     for (int i = 0; i < IMAGES; ++i) {
         float score = __int_as_float(0xff800000);
@@ -313,8 +319,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
     }
 }
 
-// Few images, 1x28x28 * M@5x5, pooled 2 x 2, and tanh: a block has an image and 10 channels, a thread a pooling window in
-// every second of them, so that many blocks have little to do.
+// Few images, 1x28x28 * M@5x5, pooled 2 x 2, and tanh: a block has an image and 10 channels, a thread a pooling window
+// in every second of them, so that many blocks have little to do.
 extern "C" __global__ void __launch_bounds__(288) conv_pool_few_28_5(
     const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int M)
 {
@@ -341,7 +347,8 @@ extern "C" __global__ void __launch_bounds__(288) conv_pool_few_28_5(
             #pragma unroll
             for (int q = 0; q < K; ++q)
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) sums[j] += pixels[p + j / 2][q + j % 2] * smem_weights[(channel * K + p) * K + q];
+                for (int j = 0; j < 4; ++j)
+                    sums[j] += pixels[p + j / 2][q + j % 2] * smem_weights[(channel * K + p) * K + q];
         const float most = fmaxf(fmaxf(sums[0], sums[1]), fmaxf(sums[2], sums[3]));
         y[((size_t)blockIdx.y * M + first + channel) * WINDOWS + window] = tanh_of(most);
     }
@@ -370,7 +377,7 @@ extern "C" __global__ void __launch_bounds__(512) classify_few(
     #pragma unroll
     for (int c = 0; c < 16; ++c) {
         #pragma unroll
-        for (int apart = 16; apart > 0; apart /= 2) results[c] += __shfl_xor_sync(0xffffffffu, results[c], apart);
+        for (int offset = 16; offset > 0; offset /= 2) results[c] += __shfl_xor_sync(0xffffffffu, results[c], offset);
         if (lane == c) of_warp[warp][c] = results[c];
     }
     __syncthreads();

@@ -12,6 +12,25 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#simt-architect
 constants: {THREADS: 1024, PATCH: 7350, K_MAX: 7}
 launch:    {threads: [1024, 1, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {W: 1024, K: 7, N: 65535}  # a row of outputs fits the threads, its input PATCH
+claims:
+  - says:     small for 60x60 outputs
+    quantity: op_time
+    change:   falls
+    by:       {at_most: 15 %}
+    where:    {W_out: {is: 60}}
+  - says:     large for 44x44 and 66x66
+    quantity: op_time
+    change:   falls
+    by:       25 %
+    where:    {W_out: {at_least: 44, at_most: 66, multiple_of: 22}}
+  - says:     24x24 outputs keep 18 warps full instead of 24 warps at three quarters
+    quantity: op_time
+    change:   falls
+    by:       15 %
+    where:    {W_out: {is: 24}}
+  - says:     rises against block_2d
+    quantity: smsp__thread_inst_executed_per_inst_executed.ratio
+    change:   rises
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -12,6 +12,24 @@ builds_on: channel_tree
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#atomic-functions
 constants: {TILE: 16, GROUPS: 4}
 limits:    {M: 65535, N: 65535}
+claims:
+  - says:     worse than the tree wherever memory counts
+    quantity: op_time
+    change:   rises
+  - says:     worse than the tree wherever memory counts, most on first layers
+    quantity: op_time
+    change:   rises
+    where:    {C: {is: 1}}
+    more_than: {C: {at_least: 2}}
+  - says:     without shared memory or barriers
+    quantity: shared_bytes
+    change:   falls
+    by:       100 %
+  - says:     rises against channel_tree
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum
+    change:   rises
+  - says:     change from run to run
+    undecidable: no test repeats a call to compare the last bits of its results
 */
 
 // y[0 .. count) = 0, by as many threads as there are.

@@ -13,6 +13,26 @@ reference: https://developer.download.nvidia.com/assets/cuda/files/reduction.pdf
 constants: {TILE: 16, GROUPS: 4}         # GROUPS is a power of two
 launch:    {threads: [16, 16, 4], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {M: 65535, N: 65535}
+claims:
+  - says:     shorter calls where a few images leave the GPU idle
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}, N: {at_most: 100}}
+  - says:     The loads do not get fewer
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   stays
+    by:       5 %
+  - says:     barriers and partial sums are pure cost
+    quantity: op_time
+    change:   rises
+    where:    {C: {at_least: 2}, N: {at_least: 1000}}
+  - says:     it is slower than direct
+    quantity: op_time
+    change:   rises
+    where:    {C: {is: 1}, N: {at_least: 1}}
+  - says:     smsp__inst_executed.sum rises against direct
+    quantity: smsp__inst_executed.sum
+    change:   rises
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

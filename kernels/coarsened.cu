@@ -12,6 +12,22 @@ constants: {BLOCK_X: 16, BLOCK_Y: 8, COARSEN: 4}
 launch:    {threads: [16, 8, 1], outputs_per_block: {W: 64, H: 8, M: 1, N: 1}}
 sweep:     {BLOCK_X: [8, 16, 32], BLOCK_Y: [2, 4, 8, 16], COARSEN: [1, 2, 4]}
 limits:    {M: 65535, N: 65535}
+claims:
+  - says:     Nearly half of the load instructions go
+    quantity: smsp__inst_executed_op_global_ld.sum
+    change:   falls
+    by:       37 %
+  - says:     Nearly half of the load instructions go
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   falls
+    by:       {count: (ceil(W_out / 16) * ceil(H_out / 2) - ceil(W_out / 64) * ceil(H_out / 2)) * N * M * C * K * K}
+  - says:     Gains most where C*K*K is large
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+    more_than: {C: {is: 1}}
+  - says:     Too much of it leaves few threads
+    undecidable: the report compares one setting of COARSEN; the sweep has the others
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -1,15 +1,25 @@
 /*
 title:     Kernel size known to the compiler
-idea:      The loops over the taps stay loops, but K is a constant of a template, compiled for 5
-           and for 7, and the compiler unrolls them. Other K go through loops of unknown length.
-expect:    The same as writing the products out by hand, from a few lines of source. The
-           compiler did not unroll before only because it did not know how far.
-check:     smsp__inst_executed.sum stays where taps_unrolled has it
-builds_on: taps_unrolled
+idea:      The kernel loops stay loops, but K is a constant of a template, compiled for 5 and for 7, and the compiler
+           unrolls them. Other K go through loops of unknown length.
+expect:    The same as writing the multiply-adds out by hand, from a few lines of source. The compiler did not unroll
+           before only because it did not know how far.
+check:     smsp__inst_executed.sum stays where unrolled_kernel_loops has it
+builds_on: unrolled_kernel_loops
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#pragma-unroll
 constants: {THREADS: 1024, PATCH: 11700, CHANNELS: 12, K_MAX: 7}  # 48 KiB of shared memory
 launch:    {threads: [1024, 1, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {W: 1024, K: 7, N: 65535}  # a row of outputs fits the threads, its input PATCH
+claims:
+  - says:     The same as writing the multiply-adds out by hand
+    quantity: op_time
+    change:   stays
+    by:       5 %
+    where:    {N: {at_least: 10}}
+  - says:     smsp__inst_executed.sum stays where unrolled_kernel_loops has it
+    quantity: smsp__inst_executed.sum
+    change:   stays
+    by:       5 %
 */
 
 // The products of one channel, added to `sum`.

@@ -11,6 +11,24 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#constant
 constants: {TILE: 16, WEIGHTS_MAX: 16384}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {weights: 16384, M: 65535, N: 65535}
+claims:
+  - says:     Up to half of the global load instructions go
+    quantity: smsp__inst_executed_op_global_ld.sum
+    change:   falls
+    by:       {at_least: 45 %, at_most: 55 %}
+  - says:     Up to half of the global load instructions go
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   falls
+    by:       {count: ceil(W_out / 16) * ceil(H_out / 2) * N * M * C * K * K}
+  - says:     Time falls most where C*K*K is large
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+    more_than: {C: {is: 1}}
+  - says:     small batches may lose by the copy
+    quantity: op_time
+    change:   rises
+    where:    {N: {at_most: 10}}
 */
 
 // Constant memory holds 64 KiB.

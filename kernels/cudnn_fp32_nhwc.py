@@ -11,6 +11,11 @@ peer:      true
 requires:  torch
 method:    any
 reference: https://docs.nvidia.com/deeplearning/cudnn/
+claims:
+  - says:     Slower than NCHW where few channels lie together
+    quantity: op_time
+    change:   rises
+    where:    {C: {is: 1}, N: {at_least: 1000}}
 """
 
 import cupy

@@ -11,6 +11,19 @@ peer:      true
 requires:  torch
 method:    any
 reference: https://docs.nvidia.com/deeplearning/cudnn/
+claims:
+  - says:     Faster than FP32 where the layer is bound by arithmetic
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+  - says:     no gain where bytes or cuDNN's own layout changes bound it
+    quantity: op_time
+    change:   stays
+    by:       5 %
+    where:    {C: {is: 1}}
+  - says:     Errors near 3e-4 of the result's norm
+    quantity: error
+    value:    {at_least: 0.0001, at_most: 0.001}
 """
 
 import cupy

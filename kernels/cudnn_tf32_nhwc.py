@@ -12,6 +12,16 @@ peer:      true
 requires:  torch
 method:    any
 reference: https://docs.nvidia.com/deeplearning/cudnn/
+claims:
+  - says:     Faster than NCHW
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}, N: {at_least: 1000}}
+  - says:     less so on a first layer
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}, N: {at_least: 1000}}
+    more_than: {C: {is: 1}}
 """
 
 import cupy

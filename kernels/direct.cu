@@ -9,6 +9,13 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#kernels
 constants: {TILE: 16}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {M: 65535, N: 65535}
+claims:
+  - says:     the limit is the rate of load instructions
+    quantity: l1tex__throughput.avg.pct_of_peak_sustained_active
+    value:    {at_least: 80 %}
+  - says:     not DRAM
+    quantity: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
+    value:    {at_most: 60 %}
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -6,16 +6,36 @@ idea:      In the frequency domain a convolution is one product for each frequen
            back; the outputs that the tile's edges spoil are left to its neighbours. One complex
            transform carries two images, as real and imaginary part. A kernel before computes
            the spectra of the weights.
-expect:    Per tile and pair of maps 1024 complex products replace K*K real ones for each output,
-           so it pays where C and M are large enough to share the transforms, and more for K = 7
-           than for 5. First layers have C = 1, and the transforms cost more than they save.
-           Spectra are 1024 values where there were K*K, so L2 traffic for weights is the limit.
+expect:    Per tile and pair of output channels 1024 complex multiply-adds replace K*K real ones for each output, so
+           it pays where C and M are large enough to share the transforms, and more for K = 7 than for 5. First
+           layers have C = 1, and the transforms cost more than they save. Spectra are 1024 values where there were
+           K*K, so L2 traffic for weights is the limit.
 check:     smsp__sass_thread_inst_executed_op_ffma_pred_on.sum falls against direct
 builds_on: direct
 reference: https://arxiv.org/abs/1412.7580
 method:    any
 constants: {SIDE: 32, LEVELS: 5, MAPS: 4}  # SIDE is 2 to the power of LEVELS; a block has MAPS warps
 limits:    {K: 32, M: 65535, N: 131070}
+claims:
+  - says:     it pays where C and M are large enough to share the transforms
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+  - says:     more for K = 7 than for 5
+    quantity: op_time
+    change:   falls
+    where:    {K: {is: 7}}
+    more_than: {K: {is: 5}}
+  - says:     the transforms cost more than they save
+    quantity: op_time
+    change:   rises
+    where:    {C: {is: 1}}
+  - says:     L2 traffic for weights is the limit
+    quantity: lts__throughput.avg.pct_of_peak_sustained_elapsed
+    value:    {at_least: 80 %}
+  - says:     falls against direct
+    quantity: smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
+    change:   falls
 */
 
 // exp(-2 pi i k / 32)

@@ -1,7 +1,7 @@
 /*
 title:     Sums accumulated in global memory
-idea:      One block for each image. Its threads go over the maps and over their outputs, and
-           add every product to y where it lies, in global memory.
+idea:      One block for each image. Its threads go over the output channels and over their outputs, and add every
+           product to y where it lies, in global memory.
 expect:    Far slower than one thread for each output. y might overlap x or w for all that the
            compiler knows, so every product costs a store, and the next product's loads wait
            behind it. A single block for an image also leaves the GPU empty at small batches.
@@ -11,6 +11,20 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#restrict
 constants: {TILE: 16}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {N: 65535}
+claims:
+  - says:     Far slower than one thread for each output
+    quantity: op_time
+    change:   rises
+    by:       100 %
+  - says:     every product costs a store
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum
+    change:   rises
+    by:       100 %
+  - says:     leaves the GPU empty at small batches
+    quantity: op_time
+    change:   rises
+    where:    {N: {at_most: 100}}
+    more_than: {N: {at_least: 10000}}
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

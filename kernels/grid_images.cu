@@ -1,17 +1,28 @@
 /*
-title:     Grid of images, input staged once for all maps
-idea:      A block owns an image, so the input that it has staged can serve every map. All
-           channels of a band of rows are staged together, and the loop over the maps goes
-           inside, where only the map's weights change from one to the next.
-expect:    M times fewer global loads of x, and two barriers for each map instead of two for
-           each map and channel. Little is gained where staging was a small share of the work
-           already, and small batches still leave most of the GPU empty.
+title:     Grid of images, input staged once for all output channels
+idea:      A block owns an image, so the input that it has staged can serve every output channel. All channels of a
+           band of rows are staged together, and the loop over the output channels goes inside, where only the output
+           channel's weights change from one to the next.
+expect:    M times fewer global loads of x, and two barriers for each output channel instead of two for each
+           pair of an input and an output channel. Little is gained where staging was a small share of the work already, and small
+           batches still leave most of the GPU empty.
 check:     l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against block_1d
 builds_on: block_1d
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#thread-hierarchy
 constants: {THREADS: 1024, PATCH: 11700, CHANNELS: 12, K_MAX: 7}  # 48 KiB of shared memory
 launch:    {threads: [1024, 1, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {W: 1024, K: 7, N: 65535}  # a row of outputs fits the threads, its input PATCH
+claims:
+  - says:     M times fewer global loads of x
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   falls
+    by:       75 %
+  - says:     two barriers for each output channel instead of two for each pair of an input and an output channel
+    undecidable: no counter that is read counts barriers
+  - says:     Little is gained where staging was a small share of the work already
+    undecidable: no figure says what share of the work staging was
+  - says:     small batches still leave most of the GPU empty
+    undecidable: counters are read at the largest size alone
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -3,11 +3,19 @@ title:     Unrolled input, BLAS product
 idea:      The input patches of one image are copied into the columns of a matrix
            (C*K*K x H_out*W_out); one BLAS product with the weights (M x C*K*K) gives all
            its outputs. Every input is copied up to K*K times to buy the product's speed.
-expect:    Many times faster than the loops where there are many input maps. On a first layer
-           the matrix is as thin as M = 6 rows, and copying costs more than multiplying.
+expect:    Many times faster than the loops where there are many input channels. On a first layer the matrix
+           is as thin as M = 6 rows, and copying costs more than multiplying.
 builds_on: loop_nest
 device:    cpu
 reference: https://hal.inria.fr/inria-00112631
+claims:
+  - says:     Many times faster than the loops where there are many input channels
+    quantity: op_time
+    change:   falls
+    by:       80 %
+    where:    {C: {at_least: 2}}
+  - says:     copying costs more than multiplying
+    undecidable: its two parts are not timed apart
 """
 
 import numpy as np

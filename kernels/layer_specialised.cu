@@ -1,10 +1,10 @@
 /*
 title:     A kernel for each kind of layer
-idea:      Every thread computes several maps of several outputs in one column, so that each value
-           it loads serves many products. First layers (C = 1) keep the input patch in registers
-           and write all maps from it; later layers share input channels through shared memory.
-           Weights come from constant memory, arranged in the order of their use, and reach the
-           products through uniform registers, two in one load. K = 5 and 7 are compile-time.
+idea:      Every thread computes several output channels of several outputs in one column, so that each value it
+           loads serves many multiply-adds. First layers (C = 1) keep the input patch in registers and write all
+           output channels from it; later layers share input channels through shared memory. Weights come from
+           constant memory, arranged in the order of their use, and reach the multiply-adds through uniform
+           registers, two in one load. K = 5 and 7 are compile-time.
 expect:    Most instructions are multiply-adds, so time falls near the larger of two bounds, that
            of memory on first layers and that of FP32 arithmetic on later ones. Calls with few
            images gain less, since arranging and copying the weights is part of the call. Other
@@ -15,6 +15,21 @@ reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#constant-me
 constants: {TILE: 16, WEIGHTS_MAX: 16384, STAGE: 10240, FIRST_THREADS: 128, FIRST_ROWS: 6, FIRST_MAPS: 2,
             LATER_THREADS: 256, LATER_ROWS: 9, LATER_MAPS: 8}
 limits:    {weights: 16384, M: 65535, N: 65535}
+claims:
+  - says:     Most instructions are multiply-adds
+    quantity: fma_share
+    value:    {at_least: 50 %}
+  - says:     time falls near the larger of two bounds
+    quantity: times_bound
+    value:    {at_most: 1.5}
+  - says:     Calls with few images gain less
+    quantity: op_time
+    change:   falls
+    where:    {N: {at_least: 10000}}
+    more_than: {N: {at_most: 100}}
+  - says:     falls against constant_weights
+    quantity: smsp__inst_executed.sum
+    change:   falls
 */
 
 // Constant memory holds 64 KiB.

@@ -6,6 +6,9 @@ expect:    The slow end of every comparison. A few cycles for each product, for 
            c, p and q is one chain of dependent additions.
 device:    cpu
 reference: https://numba.readthedocs.io/en/stable/user/5minguide.html
+claims:
+  - says:     The slow end of every comparison
+    undecidable: it is the baseline of every CPU variant and has none of its own
 """
 
 from numba import njit

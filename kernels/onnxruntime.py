@@ -9,6 +9,16 @@ device:    cpu
 peer:      true
 method:    any
 reference: https://onnxruntime.ai/docs/
+claims:
+  - says:     Beats code written for clarity where a layer has arithmetic to block
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+  - says:     pays for changes of layout where it has little
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+    more_than: {C: {is: 1}}
 """
 
 import os

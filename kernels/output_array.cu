@@ -1,17 +1,31 @@
 /*
 title:     Outputs held in an array for each thread
-idea:      A thread keeps the sums of all maps of its output in an array of its own and writes
-           them to y together, after the last map.
-expect:    Nothing to gain, as each sum was written once already. The array is indexed by a number
-           known only at run time, as registers cannot be, so it lives in local memory, which is
-           global memory behind the caches. Slower by those loads and stores, little where
-           C*K*K products stand between them.
+idea:      A thread keeps the sums of all output channels of its output in an array of its own and writes them to y
+           together, after the last output channel.
+expect:    Nothing to gain, as each sum was written once already. The array is indexed by a number known only at run
+           time, as registers cannot be, so it lives in local memory, which is global memory behind the caches.
+           Slower by those loads and stores, little where C*K*K multiply-adds stand between them.
 check:     l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum rises from zero against grid_images
 builds_on: grid_images
 reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#local-memory
 constants: {THREADS: 1024, PATCH: 11700, CHANNELS: 12, K_MAX: 7, M_MAX: 64}  # 48 KiB of shared memory
 launch:    {threads: [1024, 1, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {W: 1024, K: 7, M: 64, N: 65535}  # a row of outputs fits the threads, its input PATCH
+claims:
+  - says:     Nothing to gain
+    quantity: op_time
+    change:   rises
+  - says:     it lives in local memory
+    quantity: local_bytes
+    change:   rises
+  - says:     Slower by those loads and stores, little where C*K*K multiply-adds stand between them
+    quantity: op_time
+    change:   rises
+    where:    {C: {is: 1}}
+    more_than: {C: {at_least: 2}}
+  - says:     rises from zero against grid_images
+    quantity: l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum
+    change:   rises
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

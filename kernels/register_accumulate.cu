@@ -10,6 +10,20 @@ reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#registers
 constants: {TILE: 16}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 65536, H: 65536, M: 65536, N: 1}}  # a whole image
 limits:    {N: 65535}
+claims:
+  - says:     A store for each output instead of one for each product
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum
+    change:   falls
+    by:       90 %
+  - says:     loads that need not wait for stores
+    quantity: op_time
+    change:   falls
+  - says:     The largest step of the ladder
+    undecidable: a claim compares with one baseline; the chains have the steps side by side
+  - says:     The loads of x and w stay as many as they were
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   stays
+    by:       5 %
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

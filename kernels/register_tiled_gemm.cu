@@ -1,18 +1,39 @@
 /*
 title:     Implicit product in register tiles
-idea:      Each thread sums an 8x8 tile, 8 maps by 8 outputs, in registers, so that 16 values
-           read from shared memory serve 64 products. A block stages the inputs themselves,
-           not their unrolled copies, and an element of the unrolled matrix is found at the
-           output's place among them plus the tap's. The outputs of all images form one
-           sequence, so that no image ends in a ragged tile.
-expect:    Several times faster than 16x16 tiles, near half of the FP32 peak where C*K*K is
-           large. Least on first layers, whose results take the memory's time, and where M is
-           no multiple of 8, as 6 maps still cost 8. Few threads when few images.
+idea:      Each thread sums an 8x8 tile, 8 output channels by 8 outputs, in registers, so that 16 values read from
+           shared memory serve 64 multiply-adds. A block stages the inputs themselves, not their unrolled copies, and
+           an element of the unrolled matrix is found at the output's place among them plus the weight's. The outputs
+           of all images form one sequence, so that no image ends in a ragged tile.
+expect:    Several times faster than 16x16 tiles, near half of the FP32 peak where C*K*K is large. Least on first
+           layers, whose results take the memory's time, and where M is no multiple of 8, as 6 output channels still
+           cost 8. Few threads when few images.
 check:     l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum falls against fused_unroll_gemm
 builds_on: fused_unroll_gemm
 reference: https://docs.nvidia.com/cutlass/media/docs/cpp/efficient_gemm.html
 constants: {WARPS: 2, OUTPUTS: 8, MAPS: 8, PATCH: 2304, K_MAX: 7}
 limits:    {K: 7, W: 256, M: 524280}  # K lines of input fit into PATCH
+claims:
+  - says:     Several times faster than 16x16 tiles
+    quantity: op_time
+    change:   falls
+    by:       67 %
+  - says:     near half of the FP32 peak where C*K*K is large
+    quantity: fp32_peak_share
+    value:    {at_least: 40 %}
+    where:    {C: {at_least: 2}}
+  - says:     Least on first layers
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+    more_than: {C: {is: 1}}
+  - says:     Few threads when few images
+    quantity: op_time
+    change:   falls
+    where:    {N: {at_least: 10000}}
+    more_than: {N: {at_most: 100}}
+  - says:     falls against fused_unroll_gemm
+    quantity: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum
+    change:   falls
 */
 
 // The products of K neighbouring taps. With K known, their offsets are part of the instructions.

@@ -1,8 +1,8 @@
 /*
 title:     __restrict__ and unrolled loops
-idea:      The course's tuning by qualifiers and pragmas. Pointers are __restrict__, and with K
-           a compile-time constant (5 or 7) an unroll pragma writes out all K*K products of a
-           channel. Any other K takes the same code with K read at run time.
+idea:      The course's tuning by qualifiers and pragmas. Pointers are __restrict__, and with K a compile-time
+           constant (5 or 7) an unroll pragma writes out all K*K multiply-adds of a channel. Any other K takes the
+           same code with K read at run time.
 expect:    Counters, comparisons and most address arithmetic of the two inner loops go, and the
            loads of a channel can all be under way at once. The loads themselves stay, so the
            gain ends at the rate of load instructions. Registers grow.
@@ -12,6 +12,21 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#pragma-unroll
 constants: {TILE: 16}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {M: 65535, N: 65535}
+claims:
+  - says:     most address arithmetic of the two inner loops go
+    quantity: smsp__inst_executed.sum
+    change:   falls
+    by:       25 %
+  - says:     The loads themselves stay
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   stays
+    by:       5 %
+  - says:     the gain ends at the rate of load instructions
+    quantity: l1tex__throughput.avg.pct_of_peak_sustained_active
+    value:    {at_least: 80 %}
+  - says:     Registers grow
+    quantity: registers
+    change:   rises
 */
 
 // One output. SIDE is K where the compiler knows it, or 0.

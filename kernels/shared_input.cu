@@ -11,6 +11,19 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#shared-memory
 constants: {TILE: 16, K_MAX: 7}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {K: 7, M: 65535, N: 65535}
+claims:
+  - says:     Up to K*K fewer global loads of x for each output
+    quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
+    change:   falls
+    by:       50 %
+  - says:     the limit moves to shared-memory bandwidth
+    quantity: l1tex__throughput.avg.pct_of_peak_sustained_active
+    value:    {at_least: 80 %}
+  - says:     Two barriers a channel cost most where C is large
+    quantity: op_time
+    change:   rises
+    where:    {C: {at_least: 2}}
+    more_than: {C: {is: 1}}
 */
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.

@@ -1,14 +1,19 @@
 """
 title:     Vectorised rows, all cores
-idea:      The innermost loop runs along a row of outputs, whose additions are independent, so
-           the compiler makes vector instructions of it; K is a compile-time constant, so all
-           K taps of a row are in that loop. Four output maps share each input they load.
-           Images and groups of maps are divided among all cores.
+idea:      The innermost loop runs along a row of outputs, whose additions are independent, so the compiler makes
+           vector instructions of it; K is a compile-time constant, so all K weights of a row are in that loop. Four
+           output channels share each input they load. Images and groups of output channels are divided among all
+           cores.
 expect:    Against the loops, up to the vector width times the cores, less what the loads and
            stores of partial sums cost. Ragged row ends waste part of the last vector.
 builds_on: loop_nest
 device:    cpu
 reference: https://numba.readthedocs.io/en/stable/user/parallel.html
+claims:
+  - says:     Against the loops, up to the vector width times the cores
+    quantity: op_time
+    change:   falls
+    by:       75 %
 """
 
 import numpy as np

@@ -1,9 +1,8 @@
 /*
 title:     Tensor cores in TF32
-idea:      Each warp multiplies inputs by taps on tensor cores, 16 outputs x 8 taps by 8 taps x 8
-           maps an instruction. Both are rounded to TF32 as they enter shared memory. Several
-           channels are staged at once, so that their taps fill whole groups of 8; taps lie in
-           the order in which the lanes take them.
+idea:      Each warp multiplies inputs by weights on tensor cores, 16 outputs x 8 weights by 8 weights x 8 output
+           channels an instruction. Both are rounded to TF32 as they enter shared memory. Several channels are staged
+           at once, so that their weights fill whole groups of 8, in the order in which the lanes take them.
 expect:    Faster than FP32 where C*K*K is large, but far from the peak, because every operand
            still passes through shared memory. On first layers the results set the pace and
            little is gained. Errors near 3e-4 of the result's norm.
@@ -14,6 +13,28 @@ precision: tf32
 constants: {WARPS: 4, OUTPUT_TILES: 4, MAP_TILES: 3, STEPS: 25, PATCH: 3456}
 limits:    {K: 9, W: 384, M: 1572840}  # K lines of input fit into PATCH, and K*K taps into STEPS groups of 8
 least_arch: sm_80
+claims:
+  - says:     Faster than FP32 where C*K*K is large
+    quantity: op_time
+    change:   falls
+    where:    {C: {at_least: 2}}
+  - says:     On first layers the results set the pace and little is gained
+    quantity: op_time
+    change:   falls
+    by:       {at_most: 20 %}
+    where:    {C: {is: 1}}
+  - says:     On first layers the results set the pace
+    quantity: gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
+    value:    {at_least: 60 %}
+    where:    {C: {is: 1}}
+  - says:     far from the peak
+    undecidable: no counter of tensor-core work was named beforehand
+  - says:     Errors near 3e-4
+    quantity: error
+    value:    {at_least: 0.0001, at_most: 0.001}
+  - says:     falls against register_tiled_gemm
+    quantity: smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
+    change:   falls
 */
 
 // The nearest TF32 number: 10 bits of mantissa.

@@ -11,6 +11,18 @@ peer:      true
 requires:  torch
 method:    any
 reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html
+claims:
+  - says:     Near ONNX Runtime where there is much arithmetic
+    quantity: op_time
+    change:   stays
+    by:       30 %
+    where:    {C: {at_least: 2}}
+    against:  onnxruntime
+  - says:     behind it where a call is short
+    quantity: op_time
+    change:   rises
+    where:    {N: {at_most: 10}}
+    against:  onnxruntime
 """
 
 import numpy as np

@@ -10,6 +10,16 @@ check:     lts__t_sectors_op_write.sum rises against direct
 builds_on: direct
 reference: https://hal.inria.fr/inria-00112631
 constants: {TILE: 16, THREADS: 256}
+claims:
+  - says:     Slower than direct in spite of the tiled product
+    quantity: op_time
+    change:   rises
+  - says:     rises against direct
+    quantity: lts__t_sectors_op_write.sum
+    change:   rises
+  - says:     too small to fill the GPU
+    quantity: sm__throughput.avg.pct_of_peak_sustained_elapsed
+    value:    {at_most: 60 %}
 */
 
 // unrolled (C*K*K, H_out*W_out): the column of an output holds the inputs under it.

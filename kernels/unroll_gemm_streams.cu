@@ -10,6 +10,16 @@ check:     no counter, as ncu runs kernels one by one; under nsys kernels of sev
 builds_on: unroll_gemm
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams
 constants: {TILE: 16, THREADS: 256}
+claims:
+  - says:     Where the CPU takes longer to issue two launches than the GPU to run them, which is likely here, nothing is
+              gained
+    quantity: op_time
+    change:   stays
+    by:       5 %
+  - says:     under nsys kernels of several streams overlap
+    undecidable: its section shows how many kernels run at once; no amount was named beforehand
+  - says:     Nothing at all for a single image
+    undecidable: no study measures a single image
 */
 
 // unrolled (C*K*K, H_out*W_out): the column of an output holds the inputs under it.

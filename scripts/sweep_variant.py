@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import exit_status
-from warpbook.kernels import sources, variants
+from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
@@ -43,10 +43,9 @@ def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
         across = -(-layer.W_out // (parameters["BLOCK_X"] * parameters.get("COARSEN", 1)))
         return across * -(-layer.H_out // parameters["BLOCK_Y"]), layer.M, IMAGES
 
-    assert variant.cuda_source is not None
     results, environment = kernel_tuner.tune_kernel(
         "conv_forward",
-        sources.text_of(variant.cuda_source),
+        variant.text,
         grid,
         [x, w, y, *variants.launch_arguments(layer, IMAGES)],
         sweep,

@@ -140,9 +140,9 @@ def copy_of_project(folder: Path) -> Workspace:
     for name in FOLDERS:
         shutil.copytree(PROJECT / name, folder / name, ignore=IGNORED)
     for path in (folder / "kernels").iterdir():
-        if path.is_dir():  # implementations of whole networks
+        if path.name == "networks":  # implementations of whole networks
             shutil.rmtree(path)
-        elif path.stem not in KERNELS:
+        elif path.is_file() and path.stem not in KERNELS:
             path.unlink()
     (folder / ".venv").symlink_to(sys.prefix)
     (folder / "lock").mkdir()

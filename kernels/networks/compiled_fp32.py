@@ -1,7 +1,8 @@
 """
 title:     PyTorch, compiled, FP32
 idea:      torch.compile puts activations and pooling into kernels of Triton's and leaves convolutions and matrix
-           products to cuDNN and cuBLAS, in FP32. It compiles before the first sample, for the largest dataset alone.
+           products to cuDNN and cuBLAS, in FP32. It compiles before the first sample, for the largest dataset
+           alone.
 expect:    Faster than eager by the passes over memory that activations and pooling no longer take.
 builds_on: eager_fp32
 precision: fp32

@@ -2,7 +2,8 @@
 title:     PyTorch, eager, FP32
 idea:      What a PyTorch user gets with TF32 switched off. cuDNN tries its algorithms on the first call, which is not
            timed, and keeps the fastest.
-expect:    The convolutions' and the activations' times added up, each over the largest maps of the network.
+expect:    The convolutions' and the activations' times added up, each over the largest feature maps of the
+           network.
 device:    gpu
 peer:      true
 requires:  torch

@@ -1,7 +1,7 @@
 """
 title:     PyTorch, eager, TF32
 idea:      What a PyTorch user gets with TF32 allowed, in convolutions and in matrix products.
-expect:    Faster than FP32 where a layer has many input maps; the activations take what they took.
+expect:    Faster than FP32 where a layer has many input channels; the activations take what they took.
 builds_on: eager_fp32
 precision: tf32
 device:    gpu

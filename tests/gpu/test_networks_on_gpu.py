@@ -47,7 +47,9 @@ def bench_of():
 
 
 @pytest.mark.parametrize("network", ["fa17", "fa18", "fa19", "ece408"])
-@pytest.mark.parametrize("name", ["one_by_one", "fused", "folded", "library", "warpgroups", "eager_fp32", "eager_tf32"])
+@pytest.mark.parametrize(
+    "name", ["unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma", "eager_fp32", "eager_tf32"]
+)
 def test_an_implementation_gives_the_scores_and_labels_of_float64(bench_of, name, network):
     one = whole_networks.read(name)
     for images in (1, 7, 129, IMAGES):
@@ -60,7 +62,7 @@ def test_an_implementation_gives_the_scores_and_labels_of_float64(bench_of, name
 
 
 @pytest.mark.parametrize("network", ["fa17", "fa18", "fa19", "ece408"])
-@pytest.mark.parametrize("name", ["one_by_one", "fused", "folded", "library", "warpgroups"])
+@pytest.mark.parametrize("name", ["unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma"])
 def test_an_implementation_orders_all_on_the_current_stream(name, network):
     import cupy
 
@@ -178,7 +180,7 @@ def test_an_implementation_that_takes_bytes_is_judged_by_its_scores_from_the_hos
 ):
     import cupy
 
-    one = whole_networks.read("one_by_one")
+    one = whole_networks.read("unfused")
 
     def prepare_bytes(kernels, network, images, parameters):
         call = one.module.prepare(kernels, network, images, parameters)

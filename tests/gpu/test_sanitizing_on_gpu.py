@@ -54,14 +54,14 @@ def test_a_block_that_overwrites_an_image_while_it_is_read_is_found(barrier, sta
     assert found["memcheck"] == ("ok", 0)
 
 
-@pytest.mark.parametrize("name", ["fused", "folded", "one_by_one", "library", "warpgroups"])
+@pytest.mark.parametrize("name", ["fused_mma", "fused_conv_fc_algebra", "unfused", "fused_cublas", "fused_wgmma"])
 def test_whole_networks_of_ours_give_the_tools_nothing_to_say(name, tmp_path):
     found = tried(f"networks/{name}", tmp_path / "found.csv")
     assert set(found.values()) == {("ok", 0)} and len(found) == 4
 
 
 def test_a_fault_in_our_kernels_beside_a_library_s_is_found(tmp_path):
-    source = (PROJECT / "kernels/networks/fused.cu").read_text()
+    source = (PROJECT / "kernels/networks/fused_mma.cu").read_text()
     write = "scores[(size_t)image * classes + lane] = score;"
     assert write in source
     copy = tmp_path / "project"
@@ -69,6 +69,6 @@ def test_a_fault_in_our_kernels_beside_a_library_s_is_found(tmp_path):
     for name in ("scripts", "weights", "config.yaml"):
         (copy / name).symlink_to(PROJECT / name)
     broken = source.replace(write, write.replace("+ lane]", "+ lane + 1]"))
-    (copy / "kernels/networks/fused.cu").write_text(broken)
-    found = tried("networks/library", tmp_path / "found.csv", project=copy)
+    (copy / "kernels/networks/fused_mma.cu").write_text(broken)
+    found = tried("networks/fused_cublas", tmp_path / "found.csv", project=copy)
     assert found["memcheck"][0] == "wrong_result" and found["memcheck"][1] > 0

@@ -125,9 +125,9 @@ def test_ptx_that_is_not_emulated_is_named_with_its_line(known, lacking):
 @needs_compiler
 @pytest.mark.parametrize("network", ["fa18", "fa19", "ece408"])
 def test_products_of_halves_are_right_on_every_network_s_layers_where_tensor_cores_are_emulated(network, tmp_path):
-    for file in variants.read("split_fp16").files:
+    for file in variants.read("fp16x3_mma").files:
         shutil.copy(file, tmp_path)
-    rows = catalog.checked(tmp_path, "split_fp16", "emulator", network)
+    rows = catalog.checked(tmp_path, "fp16x3_mma", "emulator", network)
     assert all(row["ok"] for row in rows)
     of_layers = [row for row in rows if row["layer"].startswith("conv")]
     assert len(of_layers) == 4  # of integers and of real numbers
@@ -238,9 +238,9 @@ def test_an_address_of_a_fixed_array_in_shared_memory_is_beyond_the_emulator_wit
     [("fa18", ["conv2"]), ("sp19", ["conv2"]), ("fa19", ["conv2"]), ("ece408", ["conv1", "conv2"])],
 )
 def test_products_of_warpgroups_are_right_on_every_layer_that_they_are_for(network, layers, tmp_path):
-    for file in variants.read("split_reuse").files:
+    for file in variants.read("fp16x3_wgmma").files:
         shutil.copy(file, tmp_path)
-    checked = catalog.checked(tmp_path, "split_reuse", "emulator", network)
+    checked = catalog.checked(tmp_path, "fp16x3_wgmma", "emulator", network)
     assert {row["layer"] for row in checked} == {"conv1", "conv2"}  # it names its layers, and is tried on no others
     rows = {(row["layer"], row["test"]): row for row in checked if row["status"] != "unsupported"}
     assert sorted(rows) == [(layer, test) for layer in layers for test in ("integers", "reals")]
@@ -254,30 +254,42 @@ def test_products_of_warpgroups_are_right_on_every_layer_that_they_are_for(netwo
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
-        ("split_reuse", "wait_for_groups<0>();", "wait_for_groups<1>();", "outputs are NaN or infinite"),
-        ("split_reuse", '"wgmma.commit_group.sync.aligned;"', '""', "outputs are NaN or infinite"),
-        ("split_reuse", "8ull << 16 | 16ull << 32", "16ull << 16 | 8ull << 32", "outputs are wrong"),
-        ("split_reuse", "weights + low_taps", "weights + high_taps", "outputs are wrong"),
-        ("split_reuse", "weights + low_taps", "weights + 100 * low_taps", "beyond the block's dynamic shared memory"),
-        ("split_reuse", "128 * (groups", "96 * (groups", "at an mbarrier where others do not arrive"),
-        ("split_reuse", "wait_for_phase(images.held + place, turn / 2);", "", "outputs are"),
-        ("split_reuse", "(images.held + place, turn / 2)", "(images.held, 0)", "mbarrier where others do not arrive"),
-        ("split_reuse", "            arrive_at(held + place);", "", "wait at an mbarrier where others do not arrive"),
-        ("split_reuse", "begin_phases(images.held + threadIdx.x, 128)", "{}", "that no mbarrier.init has made"),
-        ("split_reuse", "(images.left + threadIdx.x, 128", "(images.left + threadIdx.x, 64", "outputs are wrong"),
-        ("split_reuse", "wait_for_phase(left + place, turn / 2);", "", "outputs are wrong"),
-        ("split_reuse", "cp.async.bulk.wait_group 0;", "", "outputs unwritten"),
-        ("split_reuse", "cp.async.bulk.wait_group.read 0;", "", "outputs are wrong"),
-        ("split_fp16", '"r"(a.y), "r"(a.z)', '"r"(a.z), "r"(a.y)', "outputs are wrong"),
-        ("split_fp16", "(first - kept.x, second - kept.y)", "(0.0f, 0.0f)", "exceeds what fp32 allows"),
-        ("split_fp16", "__syncthreads_or(beyond) && threadIdx.x == 0", "false", "outputs are NaN or infinite"),
+        ("fp16x3_wgmma", "wgmma_wait_group<0>();", "wgmma_wait_group<1>();", "outputs are NaN or infinite"),
+        ("fp16x3_wgmma", '"wgmma.commit_group.sync.aligned;"', '""', "outputs are NaN or infinite"),
+        ("fp16x3_wgmma", "8ull << 16 | 16ull << 32", "16ull << 16 | 8ull << 32", "outputs are wrong"),
+        ("fp16x3_wgmma", "weights + lo_weights", "weights + hi_weights", "outputs are wrong"),
+        (
+            "fp16x3_wgmma",
+            "weights + lo_weights",
+            "weights + 100 * lo_weights",
+            "beyond the block's dynamic shared memory",
+        ),
+        ("fp16x3_wgmma", "128 * (groups", "96 * (groups", "at an mbarrier where others do not arrive"),
+        ("fp16x3_wgmma", "mbarrier_wait(images.full + slot, turn / 2);", "", "outputs are"),
+        ("fp16x3_wgmma", "(images.full + slot, turn / 2)", "(images.full, 0)", "mbarrier where others do not arrive"),
+        (
+            "fp16x3_wgmma",
+            "            mbarrier_arrive(full + slot);",
+            "",
+            "wait at an mbarrier where others do not arrive",
+        ),
+        ("fp16x3_wgmma", "mbarrier_init(images.full + threadIdx.x, 128)", "{}", "that no mbarrier.init has made"),
+        ("fp16x3_wgmma", "(images.empty + threadIdx.x, 128", "(images.empty + threadIdx.x, 64", "outputs are wrong"),
+        ("fp16x3_wgmma", "mbarrier_wait(empty + slot, turn / 2);", "", "outputs are wrong"),
+        ("fp16x3_wgmma", "cp.async.bulk.wait_group 0;", "", "outputs unwritten"),
+        ("fp16x3_wgmma", "cp.async.bulk.wait_group.read 0;", "", "outputs are wrong"),
+        ("fp16x3_mma", '"r"(a.y), "r"(a.z)', '"r"(a.z), "r"(a.y)', "outputs are wrong"),
+        ("fp16x3_mma", "(first - rounded.x, second - rounded.y)", "(0.0f, 0.0f)", "exceeds what fp32 allows"),
+        ("fp16x3_mma", "__syncthreads_or(out_of_range) && threadIdx.x == 0", "false", "outputs are NaN or infinite"),
         ("tensor_cores", 'asm volatile("mma', 'if (threadIdx.x) asm volatile("mma', "wait for others that do not come"),
     ],
 )
 def test_the_emulator_sees_a_fault_in_a_kernel_on_tensor_cores(name, old, new, words, tmp_path):
-    for file in variants.read(name).files:
+    files = variants.read(name).files
+    assert any(old in file.read_text() for file in files)
+    for file in files:
         (tmp_path / file.name).write_text(file.read_text().replace(old, new))
-    network = "fa18" if name == "split_reuse" else "fa17"  # it is for no first layer
+    network = "fa18" if name == "fp16x3_wgmma" else "fa17"  # it is for no first layer
     rows = [row for row in catalog.checked(tmp_path, name, "emulator", network) if row["status"] != "unsupported"]
     failed = [row for row in rows if not row["ok"]]
     assert failed and words in failed[-1]["reason"]

@@ -11,7 +11,8 @@ import pytest
 from cuda.pathfinder import find_nvidia_header_directory
 
 from warpbook.common.errors import UserError
-from warpbook.harness import building
+from warpbook.common.supervision import Failed
+from warpbook.harness import building, sandbox
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import occupancy, variants
 from warpbook.runs import tables
@@ -279,4 +280,40 @@ def test_a_kernel_includes_what_cuda_and_c_have(cuda_variant):
     """
     )
     made = building.build(cuda_variant(code), "sm_80")
+    assert made.ok, made.log
+
+
+TWICE = "// Twice a number.\n__device__ float twice(float value) { return 2 * value; }\n"
+INCLUDING = '#include "twice.cuh"\n' + RIGHT.replace("= x[0]", "= twice(x[0])")
+
+
+def test_nvrtc_and_the_emulator_both_build_what_a_kernel_includes(cuda_variant, tmp_path):
+    (tmp_path / "twice.cuh").write_text(TWICE)
+    variant = cuda_variant(INCLUDING)
+    made = building.build(variant, "sm_90")
+    assert made.ok, made.log
+    if emulation.compiler():
+        assert emulation.compile_host(variant, tmp_path, sandboxed=False).exists()
+
+
+def test_a_fault_in_what_a_kernel_includes_is_told_with_its_own_file_and_line(cuda_variant, tmp_path):
+    (tmp_path / "twice.cuh").write_text(TWICE.replace("2 * value", "2 * valu"))
+    variant = cuda_variant(INCLUDING)
+    assert re.search(r"twice\.cuh\(2\): error", building.build(variant, "sm_90").log)
+    if emulation.compiler():
+        with pytest.raises(UserError, match=r"twice\.cuh:2:"):
+            emulation.compile_host(variant, tmp_path, sandboxed=False)
+
+
+def test_what_the_emulator_lacks_in_an_included_file_is_told_with_that_file_and_line(cuda_variant, tmp_path):
+    (tmp_path / "twice.cuh").write_text(TWICE.replace("return", 'asm volatile("trap;"); return'))
+    with pytest.raises(Failed, match=r"inline PTX \(trap\), line 2 of twice\.cuh"):
+        emulation.compile_host(cuda_variant(INCLUDING), tmp_path, sandboxed=False)
+
+
+def test_an_included_file_can_be_read_in_the_sandbox(cuda_variant, tmp_path):
+    if reason := sandbox.unavailable():
+        pytest.skip(reason)
+    (tmp_path / "twice.cuh").write_text(TWICE)
+    (made,) = building.build_all(cuda_variant(INCLUDING), ["sm_90"], tmp_path / "builds", sandboxed=True)
     assert made.ok, made.log

@@ -470,7 +470,7 @@ def test_the_largest_reports_are_left_out_of_a_run_that_would_grow_too_large(tmp
 # --- a whole network under ncu ------------------------------------------------------------------------------------
 
 
-def count_network(tmp_path: Path, implementation: str = "fused"):
+def count_network(tmp_path: Path, implementation: str = "fused_mma"):
     """The table that the program writes, and what it printed."""
     out = tmp_path / "counters.csv"
     command = [sys.executable, PROJECT / "scripts" / "count_network.py", "--implementation", implementation]
@@ -503,7 +503,7 @@ def test_why_a_whole_network_has_no_counters_is_one_row(tmp_path, ncu):
 
 def test_an_implementation_that_does_not_compute_a_network_is_not_started(tmp_path, ncu):
     calls = ncu(of_network=["first"])
-    frame, _ = count_network(tmp_path, "folded")
+    frame, _ = count_network(tmp_path, "fused_conv_fc_algebra")
     (row,) = frame.itertuples()
     assert row.status == "unsupported"
     assert "no convolution here feeds a fully connected layer" in row.reason
@@ -625,7 +625,7 @@ def test_the_kernels_of_our_fastest_network_are_told_with_their_shares_and_what_
     assert f"What bounds {fastest}: product, 60 % of the call's kernel time: Bound by latency" in html.unescape(
         plain(whole)
     )
-    assert "networks-kernels" not in document(of_network("one_by_one", {"first": [0.3]}))
+    assert "networks-kernels" not in document(of_network("unfused", {"first": [0.3]}))
 
 
 def test_why_our_fastest_network_was_not_counted_is_said(document, ev):

@@ -14,7 +14,7 @@ from warpbook.runs import catalog, tables
 RATIOS = {
     "direct": 1.0,
     "layer_specialised": 0.9,
-    "split_fp16": 1.5,
+    "fp16x3_mma": 1.5,
     "fft": 2.5,
     "tensor_cores": 1000.0,
     "fp16": 2000.0,
@@ -63,13 +63,13 @@ def cell(table, row, label):
 
 
 def test_the_largest_ratio_to_direct_stands_by_range_with_how_many_are_in_the_class(with_errors, frame):
-    worst = (frame.variant == "split_fp16") & (frame.inputs == "subnormal") & (frame.products == 1)
+    worst = (frame.variant == "fp16x3_mma") & (frame.inputs == "subnormal") & (frame.products == 1)
     frame.loc[worst, ["rel_l2_err", "fp32_class"]] = [6e-8 * 2, False]
     table = correctness.view(with_errors(frame)).errors.ranges
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == [*RATIOS, "register_tiled_gemm"]
     cases = len(precision.layers()) * len(precision.EXPONENTS)
-    split = rows["split_fp16"]
+    split = rows["fp16x3_mma"]
     assert cell(table, split, "In FP32's class") == f"{cases - 1} of {cases}"
     assert (cell(table, split, "reals"), cell(table, split, "subnormal")) == ("1.50×", "4.00×")
     assert cell(table, split, "Longest sum beyond") == "1"
@@ -105,13 +105,13 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
 
 
 def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
-    assert ev.ranking.best.name == "split_fp16"
+    assert ev.ranking.best.name == "fp16x3_mma"
     assert executive.view(with_errors(frame.iloc[:0])).tests.beside_direct == ""
     cases = len(precision.layers()) * len(precision.EXPONENTS)
     assert f"in {cases} of {cases} cases" in executive.view(with_errors(frame)).tests.beside_direct
-    frame.loc[(frame.variant == "split_fp16") & (frame.products <= 9), "fp32_class"] = False
+    frame.loc[(frame.variant == "fp16x3_mma") & (frame.products <= 9), "fp32_class"] = False
     assert "; the others add up at most 9." in executive.view(with_errors(frame)).tests.beside_direct
-    without = frame[frame.variant != "split_fp16"]
+    without = frame[frame.variant != "fp16x3_mma"]
     assert executive.view(with_errors(without)).tests.beside_direct == ""
 
 

@@ -48,13 +48,13 @@ def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkey
 
 def test_a_kernel_that_is_ahead_of_the_best_on_one_layer_is_named_with_it(ev, evidence_of, newest_archive):
     (ahead,) = executive.view(ev).ahead
-    assert (ahead.layer, ahead.name, ev.ranking.best.name) == ("conv2", "split_reuse", "split_fp16")
-    assert units.time(ev.times.op("split_reuse", "conv2", ev.largest).value) in str(ahead.time)
-    assert "split_reuse" in figures.time_plots.op_times(ev)
+    assert (ahead.layer, ahead.name, ev.ranking.best.name) == ("conv2", "fp16x3_wgmma", "fp16x3_mma")
+    assert units.time(ev.times.op("fp16x3_wgmma", "conv2", ev.largest).value) in str(ahead.time)
+    assert "fp16x3_wgmma" in figures.time_plots.op_times(ev)
     changed = evidence_of(newest_archive)
     changed.ranking.ahead = {}
     assert executive.view(changed).ahead == ()
-    assert "split_reuse" not in figures.time_plots.op_times(changed)
+    assert "fp16x3_wgmma" not in figures.time_plots.op_times(changed)
 
 
 def test_a_library_that_takes_less_on_one_layer_than_the_fastest_of_all_is_named_there(ev, evidence_of, newest_archive):

@@ -42,55 +42,64 @@ def test_each_says_what_it_is_and_comes_after_what_it_builds_on():
     assert all(places.index(under) < places.index(name) for name, under in below.items())
 
 
-@pytest.mark.parametrize("name", ["one_by_one", "fused", "warpgroups"])
+@pytest.mark.parametrize("name", ["unfused", "fused_mma", "fused_wgmma"])
 def test_kernels_of_an_implementation_compile_with_what_they_include(name):
     one = whole_networks.read(name)
     arch = one.header.compiled_for("sm_90")
     options = building.compiler_options(arch, [f"-D{key}={value}" for key, value in one.constants.items()])
     cubin, log = building.compile_source(one.text, one.cuda_source.name, options)
     assert cubin, log
-    assert b"later_12_7_24" in cubin
+    assert b"conv_multi_channel_12_7_24" in cubin
     assert "wgmma.mma_async instructions are serialized" not in log
 
 
 @pytest.mark.parametrize("network", BUILT_IN)
 def test_a_first_layer_of_many_maps_alone_is_for_warpgroups(launcher, network):
-    reason = launcher("warpgroups").unsupported(networks.find(network))
+    reason = launcher("fused_wgmma").unsupported(networks.find(network))
     assert (reason == "") == (network == "fa17")
 
 
 def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
-    before = {name: whole_networks.read(name).source_sha256 for name in ("one_by_one", "fused", "folded")}
-    changed(copied_networks / "fused.cu", "title:     Layers in one kernel", "title:     Layers together")
+    before = {
+        name: whole_networks.read(name).source_sha256 for name in ("unfused", "fused_mma", "fused_conv_fc_algebra")
+    }
+    changed(copied_networks / "fused_mma.cu", "title:     Layers in one kernel", "title:     Layers together")
     assert {name: whole_networks.read(name).source_sha256 for name in before} == before
-    changed(copied_networks / "fused.py", "MOST_CLASSES = 16", "MOST_CLASSES = 17")
+    changed(copied_networks / "fused_mma.py", "MOST_CLASSES = 16", "MOST_CLASSES = 17")
     after = {name: whole_networks.read(name).source_sha256 for name in before}
-    assert after["one_by_one"] == before["one_by_one"]
-    assert after["fused"] != before["fused"] and after["folded"] != before["folded"]
-    changed(copied_networks.parent / "split_fp16.cu", "#define TOP 14", "#define TOP 13")
-    assert whole_networks.read("one_by_one").source_sha256 != before["one_by_one"]
+    assert after["unfused"] == before["unfused"]
+    assert (
+        after["fused_mma"] != before["fused_mma"] and after["fused_conv_fc_algebra"] != before["fused_conv_fc_algebra"]
+    )
+    changed(copied_networks.parent / "fp16x3_mma.cu", "conv_multi_channel_4_7_16", "conv_4_7_16")
+    assert whole_networks.read("unfused").source_sha256 != before["unfused"]
+
+
+def test_an_include_that_is_no_file_is_the_implementation_s_problem(copied_networks):
+    changed(copied_networks / "unfused.cu", '"layers.cu"', '"nothing.cu"')
+    assert '#include "nothing.cu": there is no such file in ' in whole_networks.read("unfused").problem
 
 
 def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementation_s_own(copied_networks):
-    included = variants.read("split_fp16").header.constants
-    assert included.items() <= whole_networks.read("fused").constants.items()
-    assert whole_networks.read("folded").constants == whole_networks.read("fused").constants
-    changed(copied_networks / "fused.cu", "constants: {", "constants: {LATER_4_THREADS: 64, ")
-    assert whole_networks.read("fused").constants["LATER_4_THREADS"] == 64
+    included = variants.read("fp16x3_mma").header.constants
+    assert included.items() <= whole_networks.read("fused_mma").constants.items()
+    assert whole_networks.read("fused_conv_fc_algebra").constants == whole_networks.read("fused_mma").constants
+    changed(copied_networks / "fused_mma.cu", "constants: {", "constants: {MULTI_4_THREADS: 64, ")
+    assert whole_networks.read("fused_mma").constants["MULTI_4_THREADS"] == 64
 
 
 def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied_networks, monkeypatch):
     (copied_networks / "mine.py").write_text('"""\ntitle: [\n"""\n')
     (copied_networks / "yours.py").write_text('"""\ntitle: Yours\n"""\nimport nothing_of_that_name\n')
     found = whole_networks.discover()
-    assert found["mine"].problem and not found["fused"].problem
+    assert found["mine"].problem and not found["fused_mma"].problem
     with pytest.raises(whole_networks.UserError, match=r"yours\.py: the launcher does not import: ModuleNotFoundError"):
         found["yours"].unsupported(networks.find("fa18"), 10)
 
 
 @pytest.mark.parametrize("network", BUILT_IN)
 def test_the_fused_kernels_are_for_every_built_in_network(network):
-    assert whole_networks.read("fused").unsupported(networks.find(network), 10) == ""
+    assert whole_networks.read("fused_mma").unsupported(networks.find(network), 10) == ""
 
 
 @pytest.mark.parametrize(
@@ -120,16 +129,16 @@ def test_the_fused_kernels_are_for_every_built_in_network(network):
 )
 def test_another_network_is_unsupported_with_the_reason(layers, reason):
     described = networks.Description.model_validate({"input": {"size": 64}, "layers": layers})
-    assert reason in whole_networks.read("fused").unsupported(networks.Network("mine", described), 10)
+    assert reason in whole_networks.read("fused_mma").unsupported(networks.Network("mine", described), 10)
 
 
 def test_folding_wants_nothing_but_sums_between_convolution_and_matrix():
-    folded = whole_networks.read("folded")
+    folded = whole_networks.read("fused_conv_fc_algebra")
     assert [folded.unsupported(networks.find(name), 10) == "" for name in BUILT_IN] == [False, True, True, True, False]
 
 
 def test_a_library_gets_halves_of_tanh_and_shares_that_it_can_read(launcher):
-    library = launcher("library")
+    library = launcher("fused_cublas")
     supported = [library.unsupported(networks.find(name)) == "" for name in BUILT_IN]
     assert dict(zip(BUILT_IN, supported, strict=True)) == {
         "fa17": True, "fa18": True, "sp19": True, "fa19": False, "ece408": False
@@ -145,14 +154,14 @@ def test_a_folded_matrix_gives_what_convolution_and_matrix_give(launcher):
     w_conv = drawn.standard_normal(conv.w_shape).astype(np.float32)
     w_dense = drawn.standard_normal((5, conv.M * conv.H_out * conv.W_out)).astype(np.float32)
     x = drawn.standard_normal(conv.x_shape(6))
-    matrix = launcher("folded").product(conv, w_conv, w_dense)
+    matrix = launcher("fused_conv_fc_algebra").product(conv, w_conv, w_dense)
     expected = reference.convolve(x, w_conv).reshape(6, -1) @ w_dense.T.astype(np.float64)
     assert np.allclose(x.reshape(6, -1) @ matrix.T, expected, rtol=1e-12)
 
 
 def test_halves_of_a_matrix_add_up_to_it_in_the_lanes_that_take_them(launcher):
     w = np.random.default_rng(2).standard_normal((20, 40)) * np.logspace(-9, 9, 20)[:, None]
-    parts, exponents = launcher("fused").split_matrix(w, tiles=2, blocks=1)
+    parts, exponents = launcher("fused_mma").split_matrix(w, tiles=2, blocks=1)
     assert parts.shape == (1, 4, 4, 8, 4, 4)  # block, step, tile, output, pair, then high, high, low, low
     halves = parts.view(np.float16).reshape(1, 4, 4, 8, 4, 2, 2, 2).astype(np.float64)
     joined = halves[:, :, :, :, :, 0] + halves[:, :, :, :, :, 1]  # block, step, tile, output, pair, eight, number
@@ -165,7 +174,7 @@ def test_halves_of_a_matrix_add_up_to_it_in_the_lanes_that_take_them(launcher):
 
 
 def test_shares_of_a_matrix_product_fill_the_device(launcher, monkeypatch):
-    fused = launcher("fused")
+    fused = launcher("fused_mma")
     device = type("Device", (), {"attributes": {"MultiProcessorCount": 132}})
     monkeypatch.setattr(np, "cuda", type("cuda", (), {"Device": device}), raising=False)
     assert fused.shares_of(10816, 79) * 79 <= 3 * 132  # 79 blocks alone would leave 53 of 132 idle
@@ -218,11 +227,11 @@ def test_the_error_allowed_to_a_network_tells_single_precision_from_tf32(name):
 
 
 def test_a_launcher_is_found_by_its_name_alone():
-    assert whole_networks.read("folded").module.fused is sys.modules["fused"]
+    assert whole_networks.read("fused_conv_fc_algebra").module.fused_mma is sys.modules["fused_mma"]
 
 
 def test_a_variant_called_like_a_library_does_not_hide_it_from_who_imported_a_launcher():
     before = list(sys.path)
-    assert whole_networks.read("one_by_one").module.split_fp16
+    assert whole_networks.read("unfused").module.fp16x3_mma
     assert sys.path == before
     assert importlib.util.find_spec("onnxruntime").origin != str(variants.FOLDER / "onnxruntime.py")

@@ -16,11 +16,11 @@ BEGUN = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, network = whole_networks.read("warpgroups"), networks.find("fa17")
+one, network = whole_networks.read("fused_wgmma"), networks.find("fa17")
 kernels, conv = emulator.Kernels(library, one.constants), network.convs[0]
 """
 WINDOWS = """
-first, y = one.module.first_layer(kernels, conv, len(given["x"]), on_device(given["w"]))
+first, y = one.module.single_channel(kernels, conv, len(given["x"]), on_device(given["w"]))
 y[...] = np.nan
 first(on_device(given["x"]))
 np.savez(out, y=y)
@@ -45,9 +45,9 @@ OF_BYTES = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, conv = whole_networks.read("fused"), networks.find(arguments[0]).convs[0]
-kernels, halves, scale = emulator.Kernels(library, one.constants), arguments[1] == "halves", float(arguments[2])
-first, y = one.module.first_layer(kernels, conv, len(given["x"]), on_device(given["w"]), halves, scale)
+one, conv = whole_networks.read("fused_mma"), networks.find(arguments[0]).convs[0]
+kernels, split, scale = emulator.Kernels(library, one.constants), arguments[1] == "split", float(arguments[2])
+first, y = one.module.single_channel(kernels, conv, len(given["x"]), on_device(given["w"]), split, scale)
 y[...] = np.nan
 first(on_device(given["x"]))
 np.savez(out, y=y)
@@ -76,25 +76,26 @@ def emulated(compiled, run_emulated):
     """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
 
     def call(script, old="", new="", **arrays):
-        text = whole_networks.read("warpgroups").text
+        text = whole_networks.read("fused_wgmma").text
         assert old in text
-        return run_emulated(BEGUN + script, compiled("warpgroups", text.replace(old, new)), **arrays)
+        return run_emulated(BEGUN + script, compiled("fused_wgmma", text.replace(old, new)), **arrays)
 
     return call
 
 
 def only_pooled(text, kernel):
-    """fused's source with one use of its macro POOLED written out, for the emulator knows no macros; no other use."""
-    macro = re.search(r"#define POOLED\((.*)\) *\\\n((?:.*\\\n)*.*\n)", text)
-    (use,) = re.findall(rf"^POOLED\(({kernel}, .*)\)$", text, re.MULTILINE)
+    """fused's source with one use of its macro CONV_POOL written out: the emulator knows no macros. No other use."""
+    macro = re.search(r"#define CONV_POOL\((.*)\) *\\\n((?:.*\\\n)*.*\n)", text)
+    (use,) = re.findall(rf"^CONV_POOL\(({kernel}, .*)\)$", text, re.MULTILINE)
     written = macro[2].replace("\\\n", "\n")
     for name, value in zip(macro[1].split(", "), use.split(", "), strict=True):
         written = re.sub(rf"\b{name}\b(##)?", value, written)
     text = text.replace(macro[0], written)
-    return re.sub(r"^POOLED\(.*\)$", "", text, flags=re.MULTILINE)
+    return re.sub(r"^CONV_POOL\(.*\)$", "", text, flags=re.MULTILINE)
 
 
 SCALE = 1 / 255
+KERNELS = {"pooled": "conv_pool", "split": "conv_pool_split"}
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def of_bytes(compiled, run_emulated):
     image, in the norm, of its pooled first layer from bytes, emulated."""
 
     def call(name, kind, old="", new=""):
-        text, network = whole_networks.read("fused").text, networks.find(name)
+        text, network = whole_networks.read("fused_mma").text, networks.find(name)
         conv, source = network.convs[0], np.random.default_rng(5)
         x = source.integers(0, 256, conv.x_shape(3), np.uint8)
         x[1] = 255
@@ -112,9 +113,9 @@ def of_bytes(compiled, run_emulated):
         y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
         expected = np.maximum(y, 0) if network.steps[0].activation == "relu" else np.tanh(y)
         assert old in text
-        library = compiled("fused", only_pooled(text.replace(old, new), f"{kind}_{conv.W}_{conv.K}"))
+        library = compiled("fused_mma", only_pooled(text.replace(old, new), f"{KERNELS[kind]}_{conv.W}_{conv.K}"))
         made = run_emulated(OF_BYTES, library, name, kind, SCALE, x=x, w=w)["y"].astype(np.float64)
-        if kind == "halves":
+        if kind == "split":
             low, high = np.moveaxis(made, 1, 0)
             made = np.ldexp(low + high, -14)
         return error(made.reshape(3, -1), expected)
@@ -219,7 +220,7 @@ def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, shares,
 @pytest.mark.parametrize(
     ("network", "kind"),
     [(name, "pooled") for name in ("fa17", "fa18", "fa19", "sp19", "ece408")]
-    + [(name, "halves") for name in ("fa17", "fa18", "sp19")],
+    + [(name, "split") for name in ("fa17", "fa18", "sp19")],
 )
 def test_a_first_layer_of_bytes_is_that_of_float64_to_fp32(of_bytes, network, kind):
     assert of_bytes(network, kind) < 2e-7
@@ -228,7 +229,10 @@ def test_a_first_layer_of_bytes_is_that_of_float64_to_fp32(of_bytes, network, ki
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("part < (From::BYTES ? 2 : 3)", "part < (From::BYTES ? 1 : 3)"),  # high halves of the weights are left out
+        (
+            "product < (HAS_LO_PARTS ? 3 : 2)",
+            "product < (HAS_LO_PARTS ? 3 : 1)",
+        ),  # hi parts of the weights are left out
         ("__floats2half2_rn(values[r].x, values[r].y)", "__floats2half2_rn(values[r].x, values[r].x)"),
         ("float scaled(float sum) const { return sum * scale; }", "float scaled(float sum) const { return sum; }"),
     ],

@@ -93,10 +93,10 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one(evidence, ev):
         table.name: OLDER for table in ASKED_FOR
     }
     assert shown.counters.calls == ev.counters.calls
-    assert "fused" in shown.networks.calls
+    assert "fused_mma" in shown.networks.calls
     assert len(shown.trust.attacks) == len(ev.trust.attacks)
     assert len(shown.trust.sanitizer) == len(ev.trust.sanitizer)
-    assert {"direct", "networks/fused", "networks/folded"} <= {*shown.trust.sanitizer.variant}
+    assert {"direct", "networks/fused_mma", "networks/fused_conv_fc_algebra"} <= {*shown.trust.sanitizer.variant}
     assert len(shown.checks.errors) == len(ev.checks.errors)
     assert shown.times.op("direct", "conv1", 10_000) == ev.times.op("direct", "conv1", 10_000)
     assert [one.verdict for one in shown.claims.judged] == [one.verdict for one in ev.claims.judged]
@@ -182,14 +182,14 @@ def test_a_variant_compiled_otherwise_since_has_no_counters_of_the_older_run(evi
 
 
 def test_an_implementation_whose_sources_changed_since_has_no_counts_of_the_older_run(evidence, older, rewritten):
-    of_today = whole_networks.read("fused").source_sha256.encode()
+    of_today = whole_networks.read("fused_mma").source_sha256.encode()
     rewritten(older, "network_checks.csv", lambda content: content.replace(of_today, b"0" * 64))
     shown = evidence()
-    assert "fused" not in shown.networks.calls
-    assert "library" in shown.networks.calls
+    assert "fused_mma" not in shown.networks.calls
+    assert "fused_cublas" in shown.networks.calls
     sanitized = {*shown.trust.sanitizer.variant}
-    assert "networks/folded" in sanitized and "networks/fused" not in sanitized
-    assert "fused" in [one.name for one in shown.networks.recorded]
+    assert "networks/fused_conv_fc_algebra" in sanitized and "networks/fused_mma" not in sanitized
+    assert "fused_mma" in [one.name for one in shown.networks.recorded]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_whole_networks_of_an_older_run_are_shown_where_all_its_variants_are_of_
         rewritten, older, lambda record: [one.update(source_sha256="0" * 64) for one in record["variants"].values()]
     )
     shown = evidence()
-    assert "fused" in shown.networks.calls
+    assert "fused_mma" in shown.networks.calls
     assert shown.counters.table.empty
     assert judged(shown, "shared_input").reason.startswith(f"counters are of the older run {OLDER}, but its sources")
 

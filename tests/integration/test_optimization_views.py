@@ -115,8 +115,8 @@ def test_a_fruitful_optimization_is_one_that_is_faster_at_the_largest_size(ev, m
 
 
 def test_an_optimization_for_one_of_two_layers_is_told_with_what_it_did_there(ev, sections, report):
-    (reuse,) = (one for one in sections if one.name == "split_reuse")
-    gain = ev.times.speedup("split_reuse", "conv2", ev.largest)
+    (reuse,) = (one for one in sections if one.name == "fp16x3_wgmma")
+    gain = ev.times.speedup("fp16x3_wgmma", "conv2", ev.largest)
     assert reuse.outcome is None and "conv1" in reuse.problems[0]
     (alone,) = reuse.alone
     assert alone.where == "conv2 alone, at 10\u202f000 images"
@@ -165,7 +165,7 @@ def test_the_way_to_the_fastest_starts_where_the_study_says_and_takes_back_what_
     studies = yaml.safe_load(settings.FILE.read_text())["studies"]
     studies["fa18"]["start"] = "global_accumulate"
     ev = evidence_of(newest_archive, studies=studies)
-    way = ["global_accumulate", "direct", "constant_weights", "layer_specialised", "split_fp16"]
+    way = ["global_accumulate", "direct", "constant_weights", "layer_specialised", "fp16x3_mma"]
     assert way in [[step.name for step in chain] for chain in ev.ranking.chains]
     back, lost = (
         ev.times.total_speedup(name, ev.largest, over=over).ratio
@@ -173,7 +173,7 @@ def test_the_way_to_the_fastest_starts_where_the_study_says_and_takes_back_what_
     )
     assert back.value == pytest.approx(1 / lost.value)
     assert back.value > back.low > 1 > lost.high
-    told = [one.caption for one in combinations.chains(ev) if "split_fp16" in one.alt]
+    told = [one.caption for one in combinations.chains(ev) if "fp16x3_mma" in one.alt]
     assert [caption.endswith("global_accumulate builds on direct: that step is taken back first, for the study starts "
             "there.") for caption in told] == [True]  # fmt: skip
 

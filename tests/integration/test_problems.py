@@ -114,8 +114,8 @@ def test_variants_that_lack_the_same_for_the_same_reason_share_a_row(changed):
 
 
 def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and_in_its_chapter_where_largest(changed):
-    ev = changed(tables.NETWORK_CHECKS, failing("wrong_result", "off by 3", variant=["fused"], size=[10, 10000]))
-    (row,) = told(ev, "networks/fused")
+    ev = changed(tables.NETWORK_CHECKS, failing("wrong_result", "off by 3", variant=["fused_mma"], size=[10, 10000]))
+    (row,) = told(ev, "networks/fused_mma")
     assert (row["Device"], row["Images"], row["Reason"]) == ("gpu", "10, 10\u202f000", "off by 3")
     assert "fused: off by 3" in whole_network.view(ev).problems
     assert not any("N = 10 " in problem for problem in whole_network.view(ev).problems)
@@ -125,28 +125,28 @@ def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and
 def test_a_whole_network_without_one_kind_of_time_is_told(changed, slowed):
     def change(frame):
         if slowed:
-            chosen = (frame.network == "fa18") & (frame.variant == "fused") & (frame.kind == "op")
+            chosen = (frame.network == "fa18") & (frame.variant == "fused_mma") & (frame.kind == "op")
             frame.loc[chosen & (frame["size"] == 100), "throttled"] = True
         else:
-            failing("timed_out", "more than 300 s", variant=["fused"], kind=["op"], size=[100])(frame)
+            failing("timed_out", "more than 300 s", variant=["fused_mma"], kind=["op"], size=[100])(frame)
 
-    (row,) = told(changed(tables.NETWORK_SAMPLES, change), "networks/fused")
+    (row,) = told(changed(tables.NETWORK_SAMPLES, change), "networks/fused_mma")
     assert (row["Images"], row["Times"]) == ("100", "op")
     assert row["Status"] == ("refused" if slowed else "timed out")
 
 
 def test_a_whole_network_that_is_stale_or_that_the_run_does_not_hold_is_told(changed, copied_networks):
     (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
-    other = whole_networks.read("fused").source_sha256[::-1]
+    other = whole_networks.read("fused_mma").source_sha256[::-1]
     ev = changed(tables.NETWORK_CHECKS, lambda frame: frame.loc.__setitem__(
-        (frame.variant == "fused", "source_sha256"), other))  # fmt: skip
-    assert [(row["Status"], row["Images"]) for row in told(ev, "networks/fused")] == [("stale", "all")]
+        (frame.variant == "fused_mma", "source_sha256"), other))  # fmt: skip
+    assert [(row["Status"], row["Images"]) for row in told(ev, "networks/fused_mma")] == [("stale", "all")]
     assert [(row["Status"], row["Images"]) for row in told(ev, "networks/mine")] == [("not measured", "all")]
 
 
 def test_what_is_said_of_variants_says_nothing_of_whole_networks(changed):
-    ev = changed(tables.NETWORK_SAMPLES, failing("launch_failed", "an error", job=["one_by_one"]))
+    ev = changed(tables.NETWORK_SAMPLES, failing("launch_failed", "an error", job=["unfused"]))
     names = {*ev.problems.of_networks.variant}
-    assert "networks/one_by_one" in names
+    assert "networks/unfused" in names
     assert not names & {*summary.view(ev).broken}
-    assert not any("one_by_one" in line for line in console_summary.lines(ev, Path("a.pdf"), Path("a.html")))
+    assert not any("unfused" in line for line in console_summary.lines(ev, Path("a.pdf"), Path("a.html")))

@@ -9,8 +9,8 @@ from warpbook.runs import catalog, tables
 from warpbook.workflow import streams
 
 README = (PROJECT / "README.md").read_text()
-OURS = ("split_fp16", "split_reuse")
-NETWORKS = ("fused", "folded", "library", "warpgroups")
+OURS = ("fp16x3_mma", "fp16x3_wgmma")
+NETWORKS = ("fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma")
 
 
 def rows_of(head):
@@ -100,7 +100,9 @@ def test_times_of_kernels_on_the_data_set_are_quoted():
 def test_a_kernel_s_time_in_a_profiled_program_is_that_of_the_run(run, quoted, variant, network):
     frame = run.table(tables.ACTIVITIES)
     chosen = (frame.tool == "cupti") & (frame.network == network) & (frame.variant == variant)
-    kernels = frame[chosen & (frame["size"] == 10000) & (frame.kind == "kernel") & (frame.name == "sum_in_fp32")]
+    kernels = frame[
+        chosen & (frame["size"] == 10000) & (frame.kind == "kernel") & (frame.name == "fp32_fallback_kernel")
+    ]
     assert quoted == as_quoted((kernels.end_ns - kernels.start_ns).max() / 1e6)
 
 

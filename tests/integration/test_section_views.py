@@ -441,12 +441,12 @@ def with_failed(planned, study, run, network, names, status, reason):
 
 
 def test_what_failed_is_among_the_caveats_and_what_is_not_for_the_study_is_not(ev, run):
-    ev = with_failed(ev.plan, "fa18", run, "fa18", ["one_by_one"], "launch_failed", ", called: invalid argument")
+    ev = with_failed(ev.plan, "fa18", run, "fa18", ["unfused"], "launch_failed", ", called: invalid argument")
     problems = ev.problems.table.set_index("variant").status
-    assert problems["networks/one_by_one"] == "launch_failed"
-    assert problems["networks/warpgroups"] == problems["split_reuse"] == "unsupported"
+    assert problems["networks/unfused"] == "launch_failed"
+    assert problems["networks/fused_wgmma"] == problems["fp16x3_wgmma"] == "unsupported"
     (said,) = (caveat for caveat in executive.view(ev).caveats if caveat.startswith("without a figure somewhere"))
-    assert "networks/one_by_one" in said and "networks/warpgroups" not in said and "split_reuse" not in said
+    assert "networks/unfused" in said and "networks/fused_wgmma" not in said and "fp16x3_wgmma" not in said
 
 
 def test_figures_of_several_gpus_are_told_on_the_cover_and_among_the_caveats(ev, run):
@@ -520,12 +520,12 @@ def test_the_whole_network_s_table_is_in_order_of_time_and_its_headline_compares
 
 
 def test_the_interval_of_two_networks_ratio_holds_what_a_network_s_time_differs_by_between_jobs(ev, run):
-    ratio = ev.networks.ratio("fused", ev.networks.fastest(ev.largest, True).name, ev.largest)
+    ratio = ev.networks.ratio("fused_mma", ev.networks.fastest(ev.largest, True).name, ev.largest)
     samples = run.table(tables.NETWORK_SAMPLES)
     taken = samples[(samples.network == "fa18") & (samples["size"] == ev.largest) & (samples.kind == "gpu")]
-    fused = taken[(taken.variant == "fused") & (taken.state == "cold")].groupby("job").time_ms.median()
+    fused = taken[(taken.variant == "fused_mma") & (taken.state == "cold")].groupby("job").time_ms.median()
     assert len(fused) > 2  # its own job, and those of what builds on it
-    differ = 1 + float(abs(fused / fused["fused"] - 1).max())
+    differ = 1 + float(abs(fused / fused["fused_mma"] - 1).max())
     assert ratio.low * differ < ratio.value < ratio.high / differ
 
 
@@ -533,7 +533,7 @@ def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_
     samples = run.table(tables.NETWORK_SAMPLES)
     samples = samples[~samples.kind.isin(["host", "copy"])]
     on_gpu = samples[(samples.kind == "gpu") & (samples.state == "cold") & (samples.job == samples.variant)]
-    fused, folded = (on_gpu[on_gpu.variant == name] for name in ("fused", "folded"))
+    fused, folded = (on_gpu[on_gpu.variant == name] for name in ("fused_mma", "fused_conv_fc_algebra"))
     ways = [(fused, "host", 1.25), (fused, "copy", 0.5), (folded, "host", 3.3), (folded, "copy", 3)]
     made = [rows.assign(kind=kind, time_ms=rows.time_ms * factor) for rows, kind, factor in ways]
     planned = study().plan
@@ -545,26 +545,28 @@ def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_
         return {row[0]: dict(zip(heads, row, strict=True)) for row in beside.rows}
 
     with_host = rows_of(made)
-    assert with_host["fused"]["Over the larger"].startswith("1.25× of ")
-    assert with_host["folded"]["Over the larger"].startswith("1.10× of ")
+    assert with_host["fused_mma"]["Over the larger"].startswith("1.25× of ")
+    assert with_host["fused_conv_fc_algebra"]["Over the larger"].startswith("1.10× of ")
     assert with_host["eager_fp32"]["Host to host"] == units.MISSING
-    assert "Host to host" not in rows_of([])["fused"]
+    assert "Host to host" not in rows_of([])["fused_mma"]
 
 
 def test_a_network_s_gain_is_of_the_rounds_that_it_shares_with_what_it_builds_on(ev, run):
     samples = run.table(tables.NETWORK_SAMPLES)
-    job = samples[(samples.job == "folded") & (samples.network == "fa18") & (samples["size"] == ev.largest)]
+    job = samples[
+        (samples.job == "fused_conv_fc_algebra") & (samples.network == "fa18") & (samples["size"] == ev.largest)
+    ]
     job = job[(job.kind == "gpu") & (job.state == "cold")].pivot(index="sample", columns="variant", values="time_ms")
-    gain = ev.networks.gain(whole_networks.read("folded"), ev.largest)
+    gain = ev.networks.gain(whole_networks.read("fused_conv_fc_algebra"), ev.largest)
     assert gain.n == len(job)
-    assert gain.value == pytest.approx((job.fused / job.folded).median())
+    assert gain.value == pytest.approx((job.fused_mma / job.fused_conv_fc_algebra).median())
 
 
 def test_a_network_s_gain_stands_beside_the_ratio_of_the_gpu_times_shown_where_these_say_something_else(study):
     ev = study("fa17-final")
     said = {idea.name: idea.gains for idea in whole_network.view(ev).ideas}
     seen = set()
-    for name, at in itertools.product(("warpgroups", "library", "fused"), ev.sizes):
+    for name, at in itertools.product(("fused_wgmma", "fused_cublas", "fused_mma"), ev.sizes):
         one = whole_networks.read(name)
         gain, times = ev.networks.gain(one, at), [ev.networks.time(each, at) for each in (one.header.builds_on, name)]
         ratio = times[0].value / times[1].value
@@ -605,12 +607,12 @@ def test_an_implementation_that_a_run_does_not_hold_is_told(study, copied_networ
 def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_the_fastest(study):
     ev = study("fa17-final", gpu="auto", cpu="none")
     said, best = whole_network.view(ev).headline, ev.networks.fastest(ev.largest, False)
-    slow, library = ev.networks.time("one_by_one", ev.largest), ev.networks.fastest(ev.largest, True).name
+    slow, library = ev.networks.time("unfused", ev.largest), ev.networks.fastest(ev.largest, True).name
     assert slow.value > ev.networks.time(library, ev.largest).value
     assert f"by {library}, the fastest framework " in said
-    assert f"one_by_one takes {units.time(slow.value)}, slower than the framework: 0.1" in said
+    assert f"unfused takes {units.time(slow.value)}, slower than the framework: 0.1" in said
     assert f"images take {units.time(ev.networks.time(best.name, ev.largest).value)} by {best.name} (" in said
-    told = {best.name, "one_by_one", library, ev.networks.fastest(ev.largest, True, "fp32").name}
+    told = {best.name, "unfused", library, ev.networks.fastest(ev.largest, True, "fp32").name}
     assert not any(f"{one.name} takes" in said for one in ev.networks.recorded if one.name not in told)
 
 
@@ -629,7 +631,7 @@ def test_the_whole_network_s_headline_has_each_step_s_gain_from_the_fastest_of_o
     chain = [best]
     while below := gain_of.get(chain[-1].header.builds_on):
         chain.append(below)
-    assert [one.name for one in chain] == ["warpgroups", "library", "fused", "one_by_one"]
+    assert [one.name for one in chain] == ["fused_wgmma", "fused_cublas", "fused_mma", "unfused"]
     gains = [units.ratio_and_interval(ev.networks.gain(one, ev.largest)) for one in chain[:-1]]
     pairs = zip(chain, gains, chain[1:], strict=False)
     steps = ", ".join(f"{one.name} {gain} over {below.name}" for one, gain, below in pairs)
@@ -637,11 +639,11 @@ def test_the_whole_network_s_headline_has_each_step_s_gain_from_the_fastest_of_o
 
 
 def test_the_steps_of_a_whole_network_end_where_one_was_not_taken_in_turn_with_the_next(ev, run):
-    best, fused = ev.networks.fastest(ev.largest, False), whole_networks.read("fused")
-    assert (best.header.builds_on, fused.header.builds_on) == ("fused", "one_by_one")
-    assert [step.name for step, _ in ev.networks.steps(best)] == [best.name, "fused"]
+    best, fused = ev.networks.fastest(ev.largest, False), whole_networks.read("fused_mma")
+    assert (best.header.builds_on, fused.header.builds_on) == ("fused_mma", "unfused")
+    assert [step.name for step, _ in ev.networks.steps(best)] == [best.name, "fused_mma"]
     samples = run.table(tables.NETWORK_SAMPLES)
-    apart = samples[(samples.job != "fused") | (samples.variant != "one_by_one")]
+    apart = samples[(samples.job != "fused_mma") | (samples.variant != "unfused")]
     evidence = with_networks(ev.plan, "fa18", run, apart)
     assert [step.name for step, _ in evidence.networks.steps(best)] == [best.name]
     assert evidence.networks.steps(fused) == []

@@ -194,7 +194,7 @@ def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("variant", ["direct", "constant_weights", "unroll_gemm_streams", "split_fp16"])
+@pytest.mark.parametrize("variant", ["direct", "constant_weights", "unroll_gemm_streams", "fp16x3_mma"])
 def test_a_gpu_worker_s_labels_are_the_inference_program_s_and_its_memory_is_bounded(images_file, tmp_path, variant):
     found, parameters = variants.read(variant), weights.load(NETWORK, "high")
     expected, _ = inference.load(found, NETWORK, parameters)(fashion_mnist.load(NETWORK)[0])

@@ -123,7 +123,7 @@ def test_every_series_has_a_row_and_those_that_are_quoted_their_interval(ev):
     assert "±" in cell(table, row, "op, cold")
     hot = ev.times.op("direct", "conv1", ev.sizes[0], "op", "hot")
     assert cell(table, row, "op, hot") == units.milliseconds(hot.value)
-    places = len(ev.ranking.measured("gpu")) * len(ev.layers) + 1  # split_reuse is for one of the layers
+    places = len(ev.ranking.measured("gpu")) * len(ev.layers) + 1  # fp16x3_wgmma is for one of the layers
     assert len(table.rows) == places * len(ev.sizes)
 
 

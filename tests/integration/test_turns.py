@@ -228,7 +228,7 @@ PLACE = ["--network", "fa18", "--variant", "direct"]
 PROGRAMS = {
     "infer.py": [*PLACE, "10"],
     "count_variant.py": [*PLACE, "--images", "10", "--arch", "sm_90", "--launches", "no.json", "--inside", "conv1"],
-    "count_network.py": ["--network", "fa18", "--weights", "trained", "--implementation", "fused", "--images", "10",
+    "count_network.py": ["--network", "fa18", "--weights", "trained", "--implementation", "fused_mma", "--images", "10",
                          "--arch", "sm_90", "--inside"],
     "trace_with_cupti.py": [*PLACE, "--size", "10", "--at-most", "9", "--out", "out.csv", "--count", "count.txt",
                             str(PROJECT / "scripts" / "infer.py"), *PLACE, "10"],

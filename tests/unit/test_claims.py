@@ -99,7 +99,7 @@ def test_a_claim_that_held_nowhere_is_not_said_to_have_held_in_some_places(ev):
 
 
 def test_a_layer_that_a_kernel_is_not_for_is_none_that_its_claims_lack(ev):
-    variant = ev.plan.variants["split_reuse"]
+    variant = ev.plan.variants["fp16x3_wgmma"]
     claim = Claim.model_validate({"quantity": "op_time", "change": "falls", "where": {"N": {"at_least": 10_000}}})
     judged = ev.claims.judge(variant, claim)
     assert [figure.layer for figure in judged.figures] == ["conv2"]
@@ -240,11 +240,11 @@ def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_say
     ev.gpu_run = faster
     layer, size = ev.layers[0], ev.largest
     assert ev.times.bound_by(layer, size) == "FP32 arithmetic"  # the larger of the two, which is none of traffic
-    judged = said_of(ev, "split_fp16", "First layers come near the time of their memory traffic")
+    judged = said_of(ev, "fp16x3_mma", "First layers come near the time of their memory traffic")
     (figure,) = judged.figures
     gpu = ev.gpu_run.gpu
     bound_ms = layer.bytes(size) / (gpu["copy_gb_per_s"] * 1e6)
-    assert figure.after == pytest.approx(ev.times.op("split_fp16", layer.name, size, "gpu").value / bound_ms)
+    assert figure.after == pytest.approx(ev.times.op("fp16x3_mma", layer.name, size, "gpu").value / bound_ms)
     assert judged.verdict == "refuted"  # over the other bound it would have held
     assert figure.after > 1.5 > figure.after * bound_ms / ev.times.fp32_bound_ms(layer, size)
     assert claims_view.figures(judged) == f"conv1 {units.ratio(figure.after)} the bound of memory bandwidth"

@@ -106,9 +106,9 @@ def test_where_a_library_leads_the_headline_says_so_and_what_is_next_is_to_beat_
     assert console_summary.lines(ev, PDF, HTML)[-1].endswith(
         "--config study=all, which compares every kernel on this network"
     )
-    ours = of_few(evidence_of, few_variants, newest_archive, "direct", "cudnn_fp32", "split_fp16")
+    ours = of_few(evidence_of, few_variants, newest_archive, "direct", "cudnn_fp32", "fp16x3_mma")
     assert "a kernel that beats" not in console_summary.lines(ours, PDF, HTML)[-1]
-    assert console_summary.lines(ours, PDF, HTML)[2].startswith("  best: split_fp16, ")
+    assert console_summary.lines(ours, PDF, HTML)[2].startswith("  best: fp16x3_mma, ")
 
 
 def test_what_is_next_is_for_the_device_whose_figures_are_lacking(evidence_of, few_variants, newest_archive):

@@ -136,12 +136,12 @@ def test_sums_grow_from_one_product_to_thousands_and_networks_have_their_own_lay
 
 
 def test_every_variant_of_other_numerics_computes_the_longest_sums():
-    for name in ("split_fp16", "tensor_cores", "fft", "fp16", "layer_specialised", "register_tiled_gemm", "direct"):
+    for name in ("fp16x3_mma", "tensor_cores", "fft", "fp16", "layer_specialised", "register_tiled_gemm", "direct"):
         assert not [layer for layer in precision.layers() if variants.read(name).unsupported(layer, precision.IMAGES)]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["direct", "split_fp16", "tensor_cores", "cudnn_fp32"])
+@pytest.mark.parametrize("name", ["direct", "fp16x3_mma", "tensor_cores", "cudnn_fp32"])
 def test_on_a_gpu_errors_are_held_against_those_of_direct(name, tmp_path):
     program, out = PROJECT / "scripts" / "measure_precision.py", tmp_path / "errors.csv"
     arguments = ["--variant", name, "--timeout", "300", "--sandbox", "none", "--out", str(out)]

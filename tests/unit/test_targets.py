@@ -88,7 +88,7 @@ def test_compute_sanitizer_is_run_over_whole_networks_that_have_kernels_of_ours_
         found = targets(study=study, extras=["sanitizer"]).extras
         return {path.removesuffix(".csv").partition("/networks/")[2] for path in found} - {""}
 
-    assert {"one_by_one", "fused", "folded", "library", "warpgroups"} <= whole("fa18")
+    assert {"unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma"} <= whole("fa18")
     assert not whole("fa18") & {"eager_fp32", "compiled_tf32"}
     assert whole("sp19") == set()
 
@@ -96,7 +96,7 @@ def test_compute_sanitizer_is_run_over_whole_networks_that_have_kernels_of_ours_
 def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build_on_and_of_direct():
     made = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(study="all", extras=["precision"]).extras}
     assert made == {
-        "direct", "layer_specialised", "split_fp16", "split_reuse", "register_tiled_gemm", "tensor_cores", "fp16",
+        "direct", "layer_specialised", "fp16x3_mma", "fp16x3_wgmma", "register_tiled_gemm", "tensor_cores", "fp16",
         "fft", "cudnn_fp32", "cudnn_tf32",
     }  # fmt: skip
 
@@ -105,18 +105,16 @@ def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
     assert targets().files_of("constant_weights") == [
         "kernels/constant_weights.cu",
         "kernels/constant_weights.py",
-        "kernels/constant_weights.yaml",
         "results/builds/constant_weights",
     ]
-    assert targets(NO_GPU).files_of("direct") == ["kernels/direct.cu", "kernels/direct.yaml"]
-    assert targets().files_of("simd") == ["kernels/simd.py", "kernels/simd.yaml"]
+    assert targets(NO_GPU).files_of("direct") == ["kernels/direct.cu"]
+    assert targets().files_of("simd") == ["kernels/simd.py"]
 
 
 def test_a_baseline_is_measured_with_and_a_starting_point_has_none():
     made = targets()
     assert made.baseline_files("constant_weights") == [
         "kernels/direct.cu",
-        "kernels/direct.yaml",
         "results/builds/direct",
     ]
     assert made.baseline_check("gpu", "fa18", "constant_weights") == ["results/parts/correctness/gpu/fa18/direct.csv"]

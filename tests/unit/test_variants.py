@@ -327,3 +327,62 @@ def test_only_a_peer_on_a_gpu_takes_its_arrays_in_another_order(cuda_variant):
 def test_a_name_that_a_macro_gives_its_kernels_is_no_kernel():
     macro = '#define EACH(NAME, SIZE) \\\n    extern "C" __global__ void NAME(float* y) \\\n    { y[SIZE] = 0; }\n'
     assert sources.kernels(f"{macro}EACH(first, 1)\n__global__ void real(float* y) {{}}\n") == ["real"]
+
+
+INCLUDING = """
+#include "double_it.cuh"
+extern "C" __global__ void conv_forward(
+    const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)
+{
+    y[0] = double_it(x[0]);
+}
+"""
+DOUBLE = "// Twice a number.\n__device__ float double_it(float value) { return 2 * value; }\n"
+
+
+def test_an_included_file_is_part_of_a_variant_s_files_code_and_identity(tmp_path, cuda_variant):
+    included = tmp_path / "double_it.cuh"
+    included.write_text(DOUBLE)
+    before = cuda_variant(INCLUDING)
+    assert not before.problem and before.files == [tmp_path / "mine.cu", included]
+    assert "return 2 * value" in before.code and "#line" not in before.code
+    included.write_text(DOUBLE.replace("2 *", "3 *"))
+    assert variants.read("mine", tmp_path).source_sha256 != before.source_sha256
+
+
+def test_identity_depends_on_neither_a_variant_s_name_nor_its_folder(tmp_path, cuda_variant):
+    (tmp_path / "double_it.cuh").write_text(DOUBLE)
+    before = cuda_variant(INCLUDING)
+    (other := tmp_path / "other").mkdir()
+    shutil.copy(tmp_path / "double_it.cuh", other)
+    assert cuda_variant(INCLUDING, name="yours", folder=other).source_sha256 == before.source_sha256
+
+
+def test_an_include_that_is_no_file_is_named_with_its_line_and_where_it_was_looked_for(tmp_path, cuda_variant):
+    variant = cuda_variant(INCLUDING)
+    line = (tmp_path / "mine.cu").read_text().split("\n").index('#include "double_it.cuh"') + 1
+    assert variant.problem == (
+        f'mine.cu, line {line}: #include "double_it.cuh": there is no such file in {tmp_path}/ or kernels/include/'
+    )
+
+
+def test_a_file_is_included_once_from_kernels_include_too_and_not_from_a_comment(tmp_path, cuda_variant, monkeypatch):
+    monkeypatch.setattr(sources, "INCLUDE", tmp_path / "include")
+    sources.INCLUDE.mkdir()
+    (sources.INCLUDE / "double_it.cuh").write_text(DOUBLE)
+    (sources.INCLUDE / "more.cuh").write_text('#include "double_it.cuh"\n')
+    variant = cuda_variant('// #include "nothing.cuh"\n#include "more.cuh"\n' + INCLUDING)
+    assert not variant.problem
+    assert [path.name for path in variant.included] == ["more.cuh", "double_it.cuh"]
+    assert variant.text.count("return 2 * value") == variant.code.count("return 2 * value") == 1
+
+
+def test_lines_of_a_source_and_of_what_it_includes_keep_their_numbers(tmp_path, cuda_variant):
+    (tmp_path / "double_it.cuh").write_text(DOUBLE)
+    text = cuda_variant(INCLUDING).text
+    lines, own = text.split("\n"), (tmp_path / "mine.cu").read_text().split("\n")
+    inside = next(number for number, line in enumerate(lines, 1) if "return 2" in line)
+    behind = next(number for number, line in enumerate(lines, 1) if "y[0] =" in line)
+    line = next(number for number, line in enumerate(own, 1) if "y[0] =" in line)
+    assert sources.own_line(text, inside, "mine.cu") == "line 2 of double_it.cuh"
+    assert sources.own_line(text, behind, "mine.cu") == f"line {line}"

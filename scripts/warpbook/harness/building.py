@@ -120,8 +120,7 @@ template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), c
 def checked_source(variant: Variant) -> str:
     """A variant's CUDA C++ without the host's code in it. Where it is said how its kernel is called, what stands behind
     it does not compile unless the kernel takes what it is passed: a driver would take anything."""
-    assert variant.cuda_source is not None
-    text, header = sources.text_of(variant.cuda_source), variant.header
+    text, header = variant.text, variant.header
     if not variant.course:
         text = cuda_ast.device_code(text)
     if variant.launcher or not (header.arguments or header.grid):

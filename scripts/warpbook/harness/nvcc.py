@@ -21,7 +21,7 @@ from warpbook.common.files import scratch_folder, written_whole
 from warpbook.common.supervision import Failed
 from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import HOT_WITHIN
-from warpbook.kernels import ece408, sources
+from warpbook.kernels import ece408
 from warpbook.kernels.variants import Variant
 from warpbook.problems.networks import ConvLayer
 
@@ -114,7 +114,7 @@ def _laid_out(variant: Variant, folder: Path) -> Path:
     """A variant's source in a folder, and beside it the headers that it includes of the course."""
     assert variant.cuda_source is not None and variant.course is not None
     source = folder / variant.cuda_source.name
-    source.write_text(sources.text_of(variant.cuda_source))
+    source.write_text(variant.text)
     (folder / ece408.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
     _copied(MATRIX_PRODUCT, folder)
     return source

@@ -22,6 +22,7 @@ from typing import IO, Any
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.common.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
+from warpbook.kernels import sources
 from warpbook.machine import host
 from warpbook.problems import networks
 
@@ -241,10 +242,10 @@ def bound_files() -> None:
 
 
 def _python() -> list[Path]:
-    """Folders that this Python's interpreter, its packages and the harness are in."""
+    """Folders that this Python's interpreter, its packages, the harness and what kernels may include are in."""
     packages = [Path(path) for path in _packages()]
     code = (PROJECT / "scripts", Path(__file__).parents[2])  # of a project whose code is a link to another's, both
-    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, *code]
+    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, *code, sources.INCLUDE]
     return [folder.absolute() for folder in dict.fromkeys(folders) if folder.is_dir() and folder != Path("/usr")]
 
 

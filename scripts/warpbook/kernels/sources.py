@@ -2,15 +2,23 @@
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from warpbook.common.files import PROJECT
 from warpbook.kernels import headers
 
 # The docstring of a file whose code does not parse: its header may be sound all the same.
 _DOCSTRING = re.compile(r'\s*(?:#[^\n]*\n\s*)*[rR]?("""|\'\'\')(.*?)\1', re.DOTALL)
 
+INCLUDE = PROJECT / "kernels" / "include"
+"""The folder of device code that several kernels include."""
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([\w-][\w.-]*\.cuh?)"[^\n]*$', re.MULTILINE)
+"""A file of the project that a source includes. What CUDA and C++ have is left to the compiler."""
+
+_LINE = re.compile(r'#line (\d+) "([^"]+)"')
 
 _NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _BOUNDS = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
@@ -47,6 +55,67 @@ def read_cuda(path: Path) -> Source:
         if headers.is_header(header):
             return Source(header, code, problem)
     return Source("", text, problem)
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """CUDA C++ with the project's files that it includes in place of the lines that include them, each once.
+
+    text: for a compiler, with `#line` directives that name each line's own file; code: without these and without
+    headers; files: what is included, in order; problem: which include is no file, if so.
+    """
+
+    text: str
+    code: str
+    files: tuple[Path, ...]
+    problem: str
+
+
+def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
+    """A source with its includes, looked for in its own folder, then in `folders`, then in INCLUDE."""
+    searched = list(dict.fromkeys([path.parent, *folders, INCLUDE]))
+    files: dict[Path, None] = {}
+    problems: list[str] = []
+
+    def expand(file: Path, for_compiler: bool, seen: set[Path]) -> str:
+        source = _decoded(file)[0]
+        text = source if for_compiler else read_cuda(file).code
+        plain, parts, end = without_comments(text), [], 0
+        for match in _INCLUDE.finditer(text):
+            if "include" not in plain[match.start() : match.end()]:
+                continue  # within a comment
+            line = text.count("\n", 0, match.start()) + 1
+            found = next((place for folder in searched if (place := folder / match[1]).is_file()), None)
+            parts.append(text[end : match.start()])
+            end = match.end()
+            if found is None:
+                looked = " or ".join(f"{_shown(folder)}/" for folder in searched)
+                problems.append(f'{file.name}, line {line}: #include "{match[1]}": there is no such file in {looked}')
+                parts.append(match[0])
+            elif found in seen:
+                parts.append("" if for_compiler else f"// {match[0].strip()}")
+            else:
+                seen.add(found)
+                files[found] = None
+                body = expand(found, for_compiler, seen)
+                if for_compiler:
+                    parts.append(f'#line 1 "{found.name}"\n{body}\n#line {line + 1} "{file.name}"')
+                else:
+                    parts.append(f"// {match[0].strip()}\n{body.strip()}\n// end of {found.name}")
+        return "".join([*parts, text[end:]])
+
+    text = expand(path, True, {path})
+    problem = problems[0] if problems else ""
+    return Inlined(text, expand(path, False, {path}), tuple(files), problem)
+
+
+def own_line(text: str, line: int, name: str) -> str:
+    """Where a line of the inlined text of `name` stands: `line 7`, or `line 7 of mma.cuh` in an included file."""
+    file, number = name, 0
+    for each in text.split("\n")[: line - 1]:
+        named = _LINE.match(each)
+        file, number = (named[2], int(named[1]) - 1) if named else (file, number + 1)
+    return f"line {number + 1}" if file == name else f"line {number + 1} of {file}"
 
 
 def read_facts(path: Path) -> Source:
@@ -106,6 +175,11 @@ def symbol_of(kernel: str, symbols: Iterable[str]) -> str | None:
     plain = kernel.partition("<")[0].rpartition("::")[2]
     named = [kernel] if kernel in known else [symbol for symbol in known if plain_name(symbol) == plain]
     return named[0] if len(named) == 1 else None
+
+
+def _shown(folder: Path) -> str:
+    """A folder's name for a sentence: from the project's folder on, where it is there."""
+    return str(folder.relative_to(PROJECT)) if folder.is_relative_to(PROJECT) else str(folder)
 
 
 def _decoded(path: Path) -> tuple[str, str]:

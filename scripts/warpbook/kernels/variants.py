@@ -74,6 +74,8 @@ class Variant:
     problem: str = ""
     written: launch_reader.Written | None = None
     """The launch in its own source, where it is called as that says."""
+    included: tuple[Path, ...] = ()
+    """Files of the project that its CUDA C++ includes; their code is part of `code`."""
 
     @property
     def device(self) -> str:
@@ -93,7 +95,14 @@ class Variant:
 
     @property
     def files(self) -> list[Path]:
-        return [path for path in (self.cuda_source, self.cpp_source, self.launcher, self.facts) if path]
+        own = (self.cuda_source, self.cpp_source, self.launcher, self.facts)
+        return [*(path for path in own if path), *self.included]
+
+    @property
+    def text(self) -> str:
+        """Its CUDA C++ for a compiler, with what it includes of the project."""
+        assert self.cuda_source is not None
+        return sources.inlined(self.cuda_source).text
 
     @cached_property
     def kernel(self) -> str:
@@ -250,6 +259,8 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
     host = sources.read_python(python) if python else sources.Source("", "")
     compiled = cuda or cpp
     described = sources.read_cuda(compiled) if compiled else host
+    inlined = sources.inlined(cuda) if cuda else sources.Inlined("", described.code, (), "")
+    described = replace(described, code=inlined.code, problem=described.problem or inlined.problem)
     beside = sources.read_facts(facts) if facts else sources.Source("", "")
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
@@ -303,6 +314,7 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
         host.code,
         described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
         written,
+        inlined.files,
     )
 
 

@@ -7,7 +7,8 @@ the weights by name, there too. Whatever depends on the weights alone may be pre
 `unsupported(network)` why it does not compute a network; one whose first layer takes the images as the host has them
 has `prepare_bytes` too, alike, whose x is the images (N, H, W), uint8, not yet times the network's `input.scale`.
 
-A .cu may include another of kernels/ or kernels/networks/, and layers.cu of the harness; a launcher may import another.
+A .cu may include another of kernels/ or kernels/networks/, files of kernels/include/, and layers.cu of the harness; a
+launcher may import another.
 Constants of a variant whose .cu is included are known, the implementation's own above them; a launcher without a .cu
 has the kernels of the implementation that it imports.
 """
@@ -16,7 +17,6 @@ import ast
 import hashlib
 import importlib
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,8 +37,6 @@ INCLUDED_FROM = (FOLDER, variants.FOLDER, PROJECT / "scripts/warpbook/harness")
 IMPORTED_FROM = (FOLDER, variants.FOLDER)
 
 Call = Callable[[Any, Any, Any], None]
-
-_INCLUDE = re.compile(r'^#include "([^"]+)"[ \t]*$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Implementation:
         kernels = [
             path.with_suffix(".cu") for path in found if path.parent == FOLDER and path.with_suffix(".cu").exists()
         ]
-        included = [each for path in kernels for each in _with_includes(path)]
+        included = [each for path in kernels for each in (path, *_inlined(path).files)]
         return list(dict.fromkeys([*found, *included]))
 
     @cached_property
@@ -81,12 +79,12 @@ class Implementation:
     def text(self) -> str:
         """The source of its kernels, includes put in."""
         assert self.cuda_source is not None
-        return _expanded(self.cuda_source)
+        return _inlined(self.cuda_source).text
 
     @cached_property
     def source_sha256(self) -> str:
         """Identity of what runs: the code of all its files, without the words of their headers, and its constants."""
-        codes = [(sources.read_cuda if path.suffix == ".cu" else sources.read_python)(path).code for path in self.files]
+        codes = [(sources.read_python if path.suffix == ".py" else sources.read_cuda)(path).code for path in self.files]
         return hashlib.sha256("\0".join([*codes, json.dumps(self.constants, sort_keys=True)]).encode()).hexdigest()
 
     @cached_property
@@ -143,6 +141,8 @@ def read(name: str) -> Implementation:
     python = sources.read_python(launcher)
     described = sources.read_cuda(kernels) if kernels.exists() else python
     problem = python.problem or described.problem
+    if kernels.exists():
+        problem = problem or _inlined(kernels).problem
     try:
         header = Header.model_validate(headers.content_of(described.header) if described.header.strip() else {})
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
@@ -163,6 +163,10 @@ def discover() -> dict[str, Implementation]:
     return {name: every[name] for name in sorted(every, key=lambda name: (every[name].header.peer, depth(name), name))}
 
 
+def _inlined(path: Path) -> sources.Inlined:
+    return sources.inlined(path, INCLUDED_FROM)
+
+
 def _header_of(path: Path) -> Header:
     content = sources.read_cuda(path).header
     return Header.model_validate(headers.content_of(content) if content.strip() else {})
@@ -180,31 +184,3 @@ def _with_imports(launcher: Path) -> Iterator[Path]:
             found = next((path for folder in IMPORTED_FROM if (path := folder / f"{name}.py").exists()), None)
             if found:
                 yield from _with_imports(found)
-
-
-def _with_includes(path: Path) -> Iterator[Path]:
-    yield path
-    for name in _INCLUDE.findall(sources.text_of(path)):
-        if found := _included(name):
-            yield from _with_includes(found)
-
-
-def _included(name: str) -> Path | None:
-    return next((path for folder in INCLUDED_FROM if (path := folder / name).exists()), None)
-
-
-def _expanded(path: Path) -> str:
-    """A source with what it includes of this project in the place of each line that says so."""
-
-    def text_for(match: re.Match[str]) -> str:
-        found = _included(match[1])
-        return f'#line 1 "{found.name}"\n{_expanded(found)}' if found else match[0]
-
-    parts = []
-    text = sources.text_of(path)
-    for match in _INCLUDE.finditer(text):
-        line = text.count("\n", 0, match.start()) + 2
-        parts.append((match.span(), f'{text_for(match)}\n#line {line} "{path.name}"'))
-    for (start, end), replacement in reversed(parts):
-        text = text[:start] + replacement + text[end:]
-    return text

@@ -132,7 +132,8 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     try:
         cpp_compiler.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own])
     except cpp_compiler.Refused as error:
-        if reason := lacking(error.words, variant.cuda_source.name):
+        names = [path.name for path in (variant.cuda_source, *variant.included)]
+        if reason := lacking(error.words, *names):
             raise Failed("unsupported", f"{variant.name}: {reason}") from None
         raise
     return library
@@ -203,10 +204,10 @@ _NO_CPP = ("expected", "was not declared in this scope", "redefinition", "redecl
 """The C++ compiler's words for what CUDA's would refuse too."""
 
 
-def lacking(words: str, name: str) -> str:
-    """What of CUDA the emulator lacks, by the C++ compiler's words on a source; empty where the source is no C++."""
+def lacking(words: str, *names: str) -> str:
+    """What of CUDA the emulator lacks, by the C++ compiler's words on a source's files; empty where it is no C++."""
     for line in words.splitlines():
-        found = re.match(rf"(?:.*/)?{re.escape(name)}:(\d+):\d+: (?:fatal )?error: (.*)", line)
+        found = re.match(rf"(?:.*/)?(?:{'|'.join(map(re.escape, names))}):(\d+):\d+: (?:fatal )?error: (.*)", line)
         if not found:
             if re.match(r"\S+:\d+:\d+: error: ", line) and "emulator" in line:
                 return f"beyond the emulator: {line.partition('error: ')[2]}"
@@ -343,10 +344,10 @@ def sanitizer_words(text: str) -> str:
     """The sanitizer's error that ended a process, and its place in the kernel, of what it wrote; empty without one."""
     if words := re.search(r"^emulator: (.*)", text, re.MULTILINE):
         return words.group(1)
-    if undefined := re.search(r"([\w.]+\.cu:\d+):\d+: runtime error: (.*)", text):
+    if undefined := re.search(r"([\w.]+\.cuh?:\d+):\d+: runtime error: (.*)", text):
         return f"undefined behaviour at {undefined.group(1)}: {undefined.group(2)}"
     if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
-        place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cu:\d+)", text)
+        place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cuh?:\d+)", text)
         return f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}{_accessed(text)}"
     return ""
 
@@ -361,7 +362,7 @@ def _accessed(text: str) -> str:
         return ""
     access = "write" if re.search(r"^WRITE of size", text, re.MULTILINE) else "read"
     side = "after" if region[2] in ("to the right of", "after") else "before"
-    made = re.search(r"[\w.]+\.cu:(\d+)", text.partition("allocated by")[2].partition("SUMMARY:")[0])
+    made = re.search(r"[\w.]+\.cuh?:(\d+)", text.partition("allocated by")[2].partition("SUMMARY:")[0])
     return (
         f": a {access} {region[1]} bytes {side} the {region[3]} bytes{f' allocated at line {made[1]}' if made else ''}"
     )

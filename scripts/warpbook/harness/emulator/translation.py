@@ -45,9 +45,17 @@ SPECIAL = {f"%%{name}.{axis}": f"{variable}.{axis}" for name, variable in
 Edit = tuple[int, int, str]
 
 
-def beyond(what: str, line: int) -> Failed:
+class _Lacking(Exception):
     """What the emulator lacks: it says nothing about a kernel."""
-    return Failed("unsupported", f"beyond the emulator: {what}, line {line}")
+
+    def __init__(self, what: str, line: int):
+        super().__init__(what)
+        self.line = line
+
+
+def beyond(what: str, line: int) -> Exception:
+    """That the emulator lacks something that stands in a line of the text."""
+    return _Lacking(what, line)
 
 
 def to_host(source: str, name: str, own: dict[str, str]) -> str:
@@ -55,6 +63,14 @@ def to_host(source: str, name: str, own: dict[str, str]) -> str:
 
     Raises Failed, unsupported, for what cannot be emulated, UserError for what CUDA would refuse.
     """
+    try:
+        return _to_host(source, name, own)
+    except _Lacking as lacking:
+        where = sources.own_line(source, lacking.line, name)
+        raise Failed("unsupported", f"beyond the emulator: {lacking}, {where}") from None
+
+
+def _to_host(source: str, name: str, own: dict[str, str]) -> str:
     source = re.sub(r"\b__align__\b", "alignas  ", source)
     # No macro: the host's own headers have the word in attributes.
     source = re.sub(r"(?<!\()\b__noinline__\b", " " * len("__noinline__"), source)
@@ -171,8 +187,9 @@ def _instructions(assembly: "Node") -> str:
         if not (wide or name in PTX) or not all(word in named or word.isdecimal() for word in words):
             raise beyond(f"inline PTX ({instruction})", line)
         given = [named.get(word, word) for word in words]
+        # `__LINE__` and no number: it is the line in the file that the instruction stands in.
         function = f"wgmma<{wide[1]}>" if wide else re.sub(r"[.:]+", "_", name)
-        calls.append(f"emulator::ptx::{function}({', '.join([str(line)] * bool(wide) + given)})")
+        calls.append(f"emulator::ptx::{function}({', '.join(['__LINE__'] * bool(wide) + given)})")
     if predicates:
         return f"[&] {{ bool {', '.join(predicates)}; {'; '.join(calls)}; }}()"
     return f"({', '.join(calls)})" if calls else "((void)0)"

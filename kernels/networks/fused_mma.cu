@@ -1,0 +1,589 @@
+/*
+title:     Layers in one kernel, hi and lo FP16 parts
+idea:      'Pooling and activation cost no pass over memory of their own. The first convolution takes the largest of
+           each 2 x 2 outputs in registers, activates it, and writes a quarter of the outputs; the second, where
+           pooling follows it, pools in shared memory. The fully connected layer multiplies hi and lo FP16 parts as
+           the convolutions do (fp16x3_mma). Its weights are split once for all calls, and shares of its inputs are
+           spread over the device. One more kernel adds the shares, activates, and finds the labels. One CUDA graph
+           launches all of it. The first layer also takes the host''s bytes as they are. FP16 holds every byte value
+           exactly, so the image needs no lo part: two MMAs instead of three, and no scaling pass.'
+expect:    The time is that of the convolutions, which write less, and of the fully connected layer, at half of the
+           tensor cores' peak. For ten images, launch overhead dominates.
+builds_on: unfused
+split:     {precision: fp16, products: 3}
+constants: {POOL_28_ROW_PAIRS: 1, POOL_28_THREADS: 160, POOL_28_BLOCKS: 4,
+            POOL_5_ROW_PAIRS: 1, POOL_5_THREADS: 128, POOL_5_BLOCKS: 3,
+            POOL_72_ROW_PAIRS: 1, POOL_72_THREADS: 192, POOL_72_BLOCKS: 2,
+            POOL_86_ROW_PAIRS: 2, POOL_86_THREADS: 128, POOL_86_BLOCKS: 3}
+method:    any
+least_arch: sm_80
+*/
+
+// Within a network nobody looks at a single result: values of an image that are small beside its largest may lose
+// digits that the sums of a fully connected layer would not keep.
+#define MIN_EXPONENT (-300)
+
+#include "fp16x3_mma.cu"
+
+#define TANH 1
+#define RELU 2
+
+__device__ __forceinline__ float activated(float value, int activation)
+{
+    if (activation == TANH) return tanhf(value);
+    return activation == RELU ? fmaxf(value, 0.0f) : value;
+}
+
+// What the first layer reads: float32, which it scales and splits; or uint8, which FP16 holds exactly, so that there
+// are no lo parts. The network takes bytes times `scale`.
+struct FloatInput {
+    static constexpr bool HAS_LO_PARTS = true;
+    using Pair = float2;
+    const float* __restrict__ x;
+
+    __device__ FloatInput from(size_t count) const { return {x + count}; }
+    __device__ float at(int i) const { return x[i]; }
+    __device__ float scaled(float sum) const { return sum; }
+};
+struct ByteInput {
+    static constexpr bool HAS_LO_PARTS = false;
+    using Pair = uchar2;
+    const unsigned char* __restrict__ x;
+    float scale;
+
+    __device__ ByteInput from(size_t count) const { return {x + count, scale}; }
+    __device__ float at(int i) const { return x[i] * scale; }
+    __device__ float scaled(float sum) const { return sum * scale; }
+};
+
+// Where the first layer's results go, `count` an image: as float32; or split for the next matrix product, an image's lo
+// parts before its hi parts, each times 2^SCALE_EXPONENT. Only results of tanh, which are no more than 1, may be split.
+struct StoreFloat {
+    float* __restrict__ y;
+
+    __device__ void store(int image, int count, int i, float value) const { y[(size_t)image * count + i] = value; }
+    __device__ void store_pair(int image, int count, int i, int distance, float2 values, bool first, bool second) const
+    {
+        if (first) store(image, count, i, values.x);
+        if (second) store(image, count, i + distance, values.y);
+    }
+};
+struct StoreSplit {
+    __half* __restrict__ y;
+
+    __device__ __half* lo_parts(int image, int count) const { return y + (size_t)image * 2 * count; }
+    __device__ void store(int image, int count, int i, float value) const
+    {
+        const uint2 parts = split(value * power_of_two(SCALE_EXPONENT), 0.0f);
+        lo_parts(image, count)[count + i] = __ushort_as_half(parts.x);
+        lo_parts(image, count)[i] = __ushort_as_half(parts.y);
+    }
+    // Two values of each lane, `distance` from each other. Of two neighbouring lanes, one has an even i and the other
+    // the next i: one stores the hi parts of both, the other the lo parts. All lanes call it.
+    __device__ void store_pair(int image, int count, int i, int distance, float2 values, bool first, bool second) const
+    {
+        const bool odd = threadIdx.x % 2;
+        const uint2 parts = split(values.x * power_of_two(SCALE_EXPONENT), values.y * power_of_two(SCALE_EXPONENT));
+        const unsigned kept = odd ? parts.y : parts.x;
+        const unsigned other = __shfl_xor_sync(0xffffffffu, odd ? parts.x : parts.y, 1);
+        const unsigned left = odd ? other : kept;
+        const unsigned right = odd ? kept : other;
+        __half* const place = lo_parts(image, count) + (odd ? i - 1 : count + i);
+        if (first) *(unsigned*)place = __byte_perm(left, right, 0x5410);
+        if (second) *(unsigned*)(place + distance) = __byte_perm(left, right, 0x7632);
+    }
+};
+
+// One image in FP32, pooled 2 x 2 and activated.
+template <typename Input, typename Store>
+__device__ __noinline__ void conv_pool_image_fp32(
+    Input source, const float* __restrict__ w, Store epilogue, int image, int H, int W, int M, int K, int activation)
+{
+    const int H_pooled = (H - K + 1) / 2;
+    const int W_pooled = (W - K + 1) / 2;
+    const int count = M * H_pooled * W_pooled;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        const Input input = source.from(i / W_pooled % H_pooled * 2 * W + i % W_pooled * 2);
+        const float* weights = w + (size_t)(i / (H_pooled * W_pooled)) * K * K;
+        float sums[4] = {};
+        for (int p = 0; p < K; ++p)
+            for (int q = 0; q < K; ++q)
+                for (int j = 0; j < 4; ++j) sums[j] += input.at((p + j / 2) * W + q + j % 2) * weights[p * K + q];
+        epilogue.store(image, count, i, activated(fmaxf(fmaxf(sums[0], sums[1]), fmaxf(sums[2], sums[3])), activation));
+    }
+}
+
+// C = 1: conv_single_channel with the largest of each 2 x 2 outputs taken before anything is stored, then activated:
+// tanh and ReLU are monotonic, so that order makes no difference. Two tiles of A are two rows of the same runs, so that
+// a lane holds all four outputs of a window. A warp multiplies ROW_PAIRS_PER_WARP such pairs of tiles at a time.
+template <int K, int W, int N_TILES, int ROW_PAIRS_PER_WARP, int LOADS_PER_THREAD, int ACTIVATION, typename Input,
+          typename Store>
+__device__ __forceinline__ void conv_pool_single_channel(
+    Input input, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,
+    const int* __restrict__ weight_exponents, Store epilogue, int N, int M)
+{
+    constexpr int H = W;
+    constexpr int SHIFTS = 9 - K;
+    constexpr int CHANNELS_PER_TILE = 8 / SHIFTS;
+    constexpr bool WEIGHTS_IN_REGISTERS = N_TILES > 0;
+    constexpr int ILP = WEIGHTS_IN_REGISTERS ? N_TILES : 1;  // tiles of columns side by side
+    constexpr int W_OUT = W - K + 1;
+    constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
+    constexpr int RUNS = W_OUT / 2 * RUNS_PER_ROW;  // pairs of runs, one below the other
+    constexpr int WINDOWS = W_OUT / 2 * (W_OUT / 2);
+    static_assert(W_OUT % SHIFTS == 0 && W_OUT % 2 == 0 && W % 2 == 0, "runs end at the ends of rows");
+
+    extern __shared__ unsigned smem_hi[];
+    __shared__ unsigned warp_max[32];
+    unsigned* const smem_lo = smem_hi + (Input::HAS_LO_PARTS ? H * W / 2 : 0);
+    const int lane = threadIdx.x % 32;
+    const int group_id = lane / 4;
+    const int lane_in_group = lane % 4;
+    const int n_tiles = WEIGHTS_IN_REGISTERS ? N_TILES : single_channel_n_tiles(M, K);
+    uint2* const smem_weights = (uint2*)(smem_lo + H * W / 2);
+
+    uint2 kept_weights[ILP][K];
+    int kept_exponent_bits[ILP];  // of the lane's channels, where FP32 has its exponent
+    if (WEIGHTS_IN_REGISTERS) {
+        #pragma unroll
+        for (int n = 0; n < N_TILES; ++n) {
+            const int channel = n * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
+            kept_exponent_bits[n] = weight_exponents[channel] << 23;
+            #pragma unroll
+            for (int p = 0; p < K; ++p) kept_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
+        }
+    } else {
+        for (int i = threadIdx.x; i < n_tiles * K * 32; i += blockDim.x) smem_weights[i] = weight_fragments[i];
+    }
+
+    // The next image waits in registers.
+    typename Input::Pair values[LOADS_PER_THREAD];
+    const auto load = [&](int image) {
+        const auto* source = (const typename Input::Pair*)input.from((size_t)image * H * W).x;
+        load_pairs(values, source, H * W / 2, blockDim.x);
+    };
+    load(blockIdx.x);
+
+    for (int image = blockIdx.x; image < N; image += gridDim.x) {
+        int exponent = SCALE_EXPONENT;
+        bool out_of_range;
+        if constexpr (!Input::HAS_LO_PARTS) {
+            out_of_range = scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
+            __syncthreads();  // the image before is read no more
+            #pragma unroll
+            for (int r = 0; r < LOADS_PER_THREAD; ++r) {
+                const int pair = threadIdx.x + r * blockDim.x;
+                if (pair >= H * W / 2) break;
+                const __half2 both = __floats2half2_rn(values[r].x, values[r].y);
+                smem_hi[pair] = *(const unsigned*)&both;
+            }
+        } else {
+            // Its barrier also keeps the image before from being overwritten while it is read.
+            const unsigned largest = block_max(max_magnitude(values), warp_max);
+            exponent = exponent_of(largest);
+            const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
+            const float least = min_magnitude(exponent);
+            out_of_range = largest >= INFINITY_BITS
+                           || scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
+            split_pairs(values, smem_hi, smem_lo, H * W / 2, blockDim.x, scale, least, out_of_range);
+        }
+        if (image + gridDim.x < N) load(image + gridDim.x);
+        // The image is complete before anyone reads it.
+        if (__syncthreads_or(out_of_range)) {
+            conv_pool_image_fp32(input.from((size_t)image * H * W), w, epilogue, image, H, W, M, K, ACTIVATION);
+            continue;
+        }
+
+        for (int group = threadIdx.x / 32; group * ROW_PAIRS_PER_WARP * 16 < RUNS; group += blockDim.x / 32) {
+            const auto run_of = [&](int pair, int h) {
+                return (group * ROW_PAIRS_PER_WARP + pair) * 16 + (SHIFTS == 2 ? 2 * group_id + h : 8 * h + group_id);
+            };
+            uint4 hi[2 * ROW_PAIRS_PER_WARP][(K + 1) / 2], lo[2 * ROW_PAIRS_PER_WARP][(K + 1) / 2];
+            #pragma unroll
+            for (int m = 0; m < 2 * ROW_PAIRS_PER_WARP; ++m) {
+                int place[2];
+                #pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const int run = min(run_of(m / 2, h), RUNS - 1);
+                    const int row = run / RUNS_PER_ROW * 2 + m % 2;
+                    place[h] = row * (W / 2) + run % RUNS_PER_ROW * (SHIFTS / 2) + lane_in_group;
+                }
+                load_run_fragments<K, W, Input::HAS_LO_PARTS>(hi[m], lo[m], smem_hi, smem_lo, place);
+            }
+            #pragma unroll 1
+            for (int first = 0; first < n_tiles; first += ILP) {
+                uint2 b[ILP][K];
+                #pragma unroll
+                for (int n = 0; n < ILP; ++n)
+                    #pragma unroll
+                    for (int p = 0; p < K; ++p)
+                        b[n][p] = WEIGHTS_IN_REGISTERS ? kept_weights[n][p] : smem_weights[(first * K + p) * 32 + lane];
+                float large[2 * ROW_PAIRS_PER_WARP][ILP][4] = {}, small[2 * ROW_PAIRS_PER_WARP][ILP][4] = {};
+                mma_runs<K, 2 * ROW_PAIRS_PER_WARP, ILP, Input::HAS_LO_PARTS>(large, small, hi, lo, b);
+                #pragma unroll
+                for (int n = 0; n < ILP; ++n) {
+                    const int channel = (first + n) * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
+                    if (SHIFTS != 4 && channel >= M) continue;  // with 4, neighbours wait for it
+                    const int exponent_bits =
+                        WEIGHTS_IN_REGISTERS ? kept_exponent_bits[n] : weight_exponents[channel] << 23;
+                    const float unscale = __int_as_float(exponent_bits + ((exponent - 2 * SCALE_EXPONENT + 127) << 23));
+                    const int result = channel * WINDOWS + (SHIFTS == 4 ? lane_in_group % 2 : 0);
+                    #pragma unroll
+                    for (int pair = 0; pair < ROW_PAIRS_PER_WARP; ++pair) {
+                        float most[4];
+                        #pragma unroll
+                        for (int i = 0; i < 4; ++i)
+                            most[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
+                                            large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
+                        float2 pooled;
+                        pooled.x = activated(input.scaled(fmaxf(most[0], most[1]) * unscale), ACTIVATION);
+                        pooled.y = activated(input.scaled(fmaxf(most[2], most[3]) * unscale), ACTIVATION);
+                        const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
+                        const int place = result + first_run * (SHIFTS / 2);
+                        const int distance = (second_run - first_run) * (SHIFTS / 2);
+                        if (SHIFTS == 4) {
+                            const bool one = channel < M && first_run < RUNS, two = channel < M && second_run < RUNS;
+                            epilogue.store_pair(image, M * WINDOWS, place, distance, pooled, one, two);
+                        } else {
+                            if (first_run < RUNS) epilogue.store(image, M * WINDOWS, place, pooled.x);
+                            if (second_run < RUNS) epilogue.store(image, M * WINDOWS, place + distance, pooled.y);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Each for float32 and for uint8.
+#define CONV_POOL(NAME, TYPE, STORE, K, W, N_TILES, ROW_PAIRS, THREADS, BLOCKS, ACTIVATION)                       \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(                                           \
+        const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,     \
+        const int* __restrict__ weight_exponents, TYPE* __restrict__ y, int N, int M)                             \
+    {                                                                                                             \
+        conv_pool_single_channel<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS), ACTIVATION>(     \
+            FloatInput{x}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                                \
+    }                                                                                                             \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME##_uint8(                                   \
+        const unsigned char* __restrict__ x, const float* __restrict__ w,                                         \
+        const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,                     \
+        TYPE* __restrict__ y, int N, int M, float scale)                                                          \
+    {                                                                                                             \
+        conv_pool_single_channel<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS), ACTIVATION>(     \
+            ByteInput{x, scale}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                          \
+    }
+
+CONV_POOL(conv_pool_28_5, float, StoreFloat, 5, 28, 0, POOL_28_ROW_PAIRS, POOL_28_THREADS, POOL_28_BLOCKS, TANH)
+CONV_POOL(conv_pool_48_5, float, StoreFloat, 5, 48, 3, POOL_5_ROW_PAIRS, POOL_5_THREADS, POOL_5_BLOCKS, TANH)
+CONV_POOL(conv_pool_64_5, float, StoreFloat, 5, 64, 3, POOL_5_ROW_PAIRS, POOL_5_THREADS, POOL_5_BLOCKS, TANH)
+CONV_POOL(conv_pool_72_7, float, StoreFloat, 7, 72, 3, POOL_72_ROW_PAIRS, POOL_72_THREADS, POOL_72_BLOCKS, TANH)
+CONV_POOL(conv_pool_86_7, float, StoreFloat, 7, 86, 1, POOL_86_ROW_PAIRS, POOL_86_THREADS, POOL_86_BLOCKS, RELU)
+
+CONV_POOL(conv_pool_split_28_5, __half, StoreSplit, 5, 28, 0, POOL_28_ROW_PAIRS, POOL_28_THREADS, POOL_28_BLOCKS, TANH)
+CONV_POOL(conv_pool_split_48_5, __half, StoreSplit, 5, 48, 3, POOL_5_ROW_PAIRS, POOL_5_THREADS, POOL_5_BLOCKS, TANH)
+CONV_POOL(conv_pool_split_64_5, __half, StoreSplit, 5, 64, 3, POOL_5_ROW_PAIRS, POOL_5_THREADS, POOL_5_BLOCKS, TANH)
+
+// Epilogue of conv_multi_channel: ReLU and the largest of each SIZE x SIZE outputs, windows cut at the end. None is
+// negative, so their bits are in the order of the values. exponents (image): of the image's largest result.
+template <int SIZE>
+struct PoolPositive {
+    const float* __restrict__ w;
+    float* __restrict__ y;
+    int* __restrict__ exponents;
+    int* pooled;  // in shared memory, as many as an image has, and the largest
+    int M, H_out, W_out;
+
+    __device__ int across() const { return (W_out + SIZE - 1) / SIZE; }
+    __device__ int places() const { return (H_out + SIZE - 1) / SIZE * across(); }
+    __device__ void begin() const
+    {
+        for (int i = threadIdx.x; i <= M * places(); i += blockDim.x) pooled[i] = 0;
+    }
+    __device__ void raise(int channel, int row, int column, float value) const
+    {
+        int* const place = pooled + channel * places() + row / SIZE * across() + column / SIZE;
+        if (!(value <= 0.0f)) atomicMax(place, __float_as_int(value));
+    }
+    __device__ void store(int image, int channel, int output, float4 values) const
+    {
+        // W_out is even and output a multiple of 4: two neighbours share a row and a window.
+        const int row = output / W_out;
+        const int column = output - row * W_out;
+        raise(channel, row, column, fmaxf(values.x, values.y));
+        const bool wraps = column + 2 == W_out;
+        raise(channel, row + wraps, wraps ? 0 : column + 2, fmaxf(values.z, values.w));
+    }
+    __device__ void store(int image, int channel, int output, float value) const
+    {
+        raise(channel, output / W_out, output % W_out, value);
+    }
+    __device__ void fall_back(int exponent, const float* x, int image, int C, int H, int W, int K) const
+    {
+        const int outputs = H_out * W_out;
+        for (int i = threadIdx.x; i < M * outputs; i += blockDim.x)
+            store(image, i / outputs, i % outputs, conv_output_fp32(x + (size_t)image * C * H * W, w, C, H, W, K, i));
+    }
+    __device__ void end(int image) const
+    {
+        __syncthreads();
+        const int count = M * places();
+        int largest = 0;
+        for (int i = threadIdx.x; i < count; i += blockDim.x) {
+            const int value = pooled[i];
+            y[(size_t)image * count + i] = __int_as_float(value);
+            pooled[i] = 0;
+            largest = max(largest, value);
+        }
+        largest = __reduce_max_sync(0xffffffffu, largest);
+        if (threadIdx.x % 32 == 0) atomicMax(pooled + count, largest);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            exponents[image] = exponent_of(pooled[count]);
+            pooled[count] = 0;
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(MULTI_4_THREADS, MULTI_4_BLOCKS) conv_multi_channel_pool_4_7_16(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_fragments,
+    const int* __restrict__ weight_exponents, float* __restrict__ y, int* __restrict__ y_exponents, int N,
+    int H, int W, int M)
+{
+    __shared__ int pooled[16 * 81 + 1];
+    conv_multi_channel<Conv4>(
+        x, weight_fragments, weight_exponents, PoolPositive<4>{w, y, y_exponents, pooled, M, H - 6, W - 6}, N, H, W, M);
+}
+
+// Shared memory of a fully connected layer: two stages, each with hi and lo parts of 128 images' inputs, 32 of each and
+// a gap that spreads 8 rows over all banks, and with the weights of 16 * n_tiles outputs.
+constexpr int DENSE_PITCH = 80;  // bytes
+constexpr int DENSE_A_BYTES = 128 * DENSE_PITCH;
+__host__ __device__ constexpr int dense_b_bytes(int n_tiles) { return 2 * 2 * n_tiles * 512; }
+__host__ __device__ constexpr int dense_stage_bytes(int n_tiles) { return 2 * DENSE_A_BYTES + dense_b_bytes(n_tiles); }
+
+// Where the launcher reads what it must know: a block's outputs, bytes of a stage's weights, and bytes of shared
+// memory.
+extern "C" __global__ void dense_layout(int* __restrict__ layout, int n_tiles)
+{
+    layout[0] = 16 * n_tiles;
+    layout[1] = dense_b_bytes(n_tiles);
+    layout[2] = 2 * dense_stage_bytes(n_tiles);
+}
+
+// The fully connected layer, K inputs an image: sums over one of gridDim.z shares of the inputs, of 128 images
+// (blockIdx.y) and 16 * N_TILES outputs (blockIdx.x) a block. Four warps take 32 images each and half of the outputs,
+// four the other half. weights (blockIdx.x, K / 16, tile, lane): b0 and b1 of an mma, hi parts and then lo parts.
+// exponents (image): of a bound on the image's inputs. Products of a few steps are added up by themselves and then to
+// the others, because tensor cores cut off digits that do not fit beside a larger sum.
+template <int N_TILES>
+__device__ __forceinline__ void dense(
+    const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
+    float* __restrict__ partial, int N, int K, int outputs)
+{
+    constexpr int PITCH = DENSE_PITCH;
+    constexpr int A_BYTES = DENSE_A_BYTES;
+    constexpr int B_BYTES = dense_b_bytes(N_TILES);
+    constexpr int STAGE = dense_stage_bytes(N_TILES);
+    constexpr int ILP = N_TILES % 3 == 0 ? 3 : N_TILES % 4 == 0 ? 4 : N_TILES % 5 == 0 ? 5 : N_TILES;
+    extern __shared__ __align__(16) char stages[];
+
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int chunks = (K + 31) / 32;
+    const int first = (int)((long long)chunks * blockIdx.z / gridDim.z);
+    const int last = (int)((long long)chunks * (blockIdx.z + 1) / gridDim.z);
+    const int top = blockIdx.y * 128;
+    const uint4* const block_weights = weights + (size_t)blockIdx.x * chunks * (B_BYTES / 16);
+
+    const int column = threadIdx.x % 8 * 4;
+    const float* rows[4];
+    float scales[4];
+    #pragma unroll
+    for (int r = 0; r < 4; ++r) {
+        const int image = min(top + (int)threadIdx.x / 8 + 32 * r, N - 1);
+        rows[r] = x + (size_t)image * K + column;
+        scales[r] = power_of_two(min(SCALE_EXPONENT - exponents[image], 127));
+    }
+
+    float4 next[4];
+    auto load = [&](int chunk) {
+        #pragma unroll
+        for (int r = 0; r < 4; ++r)
+            next[r] = chunk * 32 + column < K ? __ldcs((const float4*)(rows[r] + chunk * 32))
+                                              : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    };
+    auto fetch_weights = [&](int chunk, int stage) {
+        const uint4* source = block_weights + (size_t)chunk * (B_BYTES / 16);
+        const unsigned to = (unsigned)__cvta_generic_to_shared(stages + stage * STAGE + 2 * A_BYTES);
+        for (int i = threadIdx.x; i < B_BYTES / 16; i += 256)
+            cp_async_16(to + i * 16, source + i);
+        cp_async_commit_group();
+    };
+    auto keep = [&](int stage) {
+        #pragma unroll
+        for (int r = 0; r < 4; ++r) {
+            const uint2 left = split(next[r].x * scales[r], next[r].y * scales[r]);
+            const uint2 right = split(next[r].z * scales[r], next[r].w * scales[r]);
+            char* place = stages + stage * STAGE + (threadIdx.x / 8 + 32 * r) * PITCH + column * 2;
+            *(uint2*)place = make_uint2(left.x, right.x);
+            *(uint2*)(place + A_BYTES) = make_uint2(left.y, right.y);
+        }
+    };
+
+    float sums[2][N_TILES][4] = {};
+    if (first < last) {
+        load(first);
+        fetch_weights(first, 0);
+        keep(0);
+    }
+    for (int chunk = first; chunk < last; ++chunk) {
+        const int stage = (chunk - first) % 2;
+        cp_async_wait_all_groups();
+        __syncthreads();
+        if (chunk + 1 < last) {
+            load(chunk + 1);
+            fetch_weights(chunk + 1, stage ^ 1);
+        }
+        const char* const a = stages + stage * STAGE;
+        const uint4* const b = (const uint4*)(a + 2 * A_BYTES) + warp / 4 * N_TILES * 32 + lane;
+        float products[2][N_TILES][4];
+        #pragma unroll
+        for (int m = 0; m < 2; ++m)
+            #pragma unroll
+            for (int n = 0; n < N_TILES; ++n)
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) products[m][n][i] = 0.0f;
+        #pragma unroll
+        for (int step = 0; step < 2; ++step) {
+            uint4 parts[2][2];  // hi and lo, of 16 rows each
+            #pragma unroll
+            for (int part = 0; part < 2; ++part)
+                #pragma unroll
+                for (int m = 0; m < 2; ++m) {
+                    const char* place = a + part * A_BYTES + (warp % 4 * 32 + m * 16 + lane % 16) * PITCH
+                                        + step * 32 + lane / 16 * 16;
+                    uint4& it = parts[part][m];
+                    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                                 : "=r"(it.x), "=r"(it.y), "=r"(it.z), "=r"(it.w)
+                                 : "r"((unsigned)__cvta_generic_to_shared(place)));
+                }
+            #pragma unroll
+            for (int start = 0; start < N_TILES; start += ILP) {
+                uint4 fragments[ILP];
+                #pragma unroll
+                for (int n = 0; n < ILP; ++n) fragments[n] = b[(step * 2 * N_TILES + start + n) * 32];
+                #pragma unroll
+                for (int product = 0; product < 3; ++product)  // hi * lo, lo * hi, hi * hi
+                    #pragma unroll
+                    for (int n = 0; n < ILP; ++n)
+                        #pragma unroll
+                        for (int m = 0; m < 2; ++m)
+                            mma_m16n8k16(products[m][start + n], parts[product == 1][m],
+                                         product == 0 ? fragments[n].z : fragments[n].x,
+                                         product == 0 ? fragments[n].w : fragments[n].y);
+            }
+            if (step == 0 && chunk + 1 < last) keep(stage ^ 1);
+        }
+        #pragma unroll
+        for (int m = 0; m < 2; ++m)
+            #pragma unroll
+            for (int n = 0; n < N_TILES; ++n)
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) sums[m][n][i] += products[m][n][i];
+    }
+
+    #pragma unroll
+    for (int m = 0; m < 2; ++m)
+        #pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const int image = top + warp % 4 * 32 + m * 16 + h * 8 + lane / 4;
+            if (image >= N) continue;
+            float* place = partial + ((size_t)blockIdx.z * N + image) * outputs + blockIdx.x * 16 * N_TILES
+                           + warp / 4 * N_TILES * 8 + lane % 4 * 2;
+            #pragma unroll
+            for (int n = 0; n < N_TILES; ++n)
+                *(float2*)(place + n * 8) = make_float2(sums[m][n][2 * h], sums[m][n][2 * h + 1]);
+        }
+}
+
+#define DENSE(N_TILES)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 1) dense_##N_TILES(                               \
+        const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents, \
+        float* __restrict__ partial, int N, int K, int outputs)                                           \
+    {                                                                                                     \
+        dense<N_TILES>(x, weights, exponents, partial, N, K, outputs);                                  \
+    }
+
+DENSE(2)
+DENSE(8)
+DENSE(9)
+DENSE(10)
+
+// Who of a warp has the largest score, the first of equal ones.
+__device__ __forceinline__ int label_of(float score, int label)
+{
+    #pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+        const float theirs = __shfl_xor_sync(0xffffffffu, score, offset);
+        const int their_label = __shfl_xor_sync(0xffffffffu, label, offset);
+        if (theirs > score || (theirs == score && their_label < label)) {
+            score = theirs;
+            label = their_label;
+        }
+    }
+    return label;
+}
+
+// So many of a block's 8 warps an image: the shares of its hidden values added up, scaled back and activated, the last
+// layer, and the label.
+extern "C" __global__ void __launch_bounds__(256) classify(
+    const float* __restrict__ partial, const int* __restrict__ exponents, const int* __restrict__ weight_exponents,
+    const float* __restrict__ b, const float* __restrict__ w_last, const float* __restrict__ b_last,
+    float* __restrict__ scores, int* __restrict__ labels, int N, int shares, int padded, int hidden, int classes,
+    int activation, int warps)
+{
+    constexpr int AT_ONCE = 4;
+    __shared__ float of_warp[8][16];
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int image = blockIdx.x * (8 / warps) + warp / warps;
+    const int step = warps * 32;
+    const float* const of_image = partial + (size_t)min(image, N - 1) * padded;
+    const int exponent = max(exponents[min(image, N - 1)] - SCALE_EXPONENT, -127);
+    float results[16] = {};
+    for (int start = warp % warps * 32 + lane; start < hidden; start += AT_ONCE * step) {
+        float sums[AT_ONCE] = {};
+        #pragma unroll 4
+        for (int share = 0; share < shares; ++share)
+            #pragma unroll
+            for (int j = 0; j < AT_ONCE; ++j)
+                if (start + j * step < hidden) sums[j] += of_image[(size_t)share * N * padded + start + j * step];
+        #pragma unroll
+        for (int j = 0; j < AT_ONCE; ++j) {
+            const int unit = start + j * step;
+            if (unit >= hidden) break;
+            const float2 unscale = scale_factors(exponent + weight_exponents[unit] - SCALE_EXPONENT);
+            const float value = activated(sums[j] * unscale.x * unscale.y + b[unit], activation);
+            #pragma unroll
+            for (int i = 0; i < 16; ++i)
+                if (i < classes) results[i] += value * w_last[i * hidden + unit];
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        if (i >= classes) break;
+        #pragma unroll
+        for (int offset = 16; offset > 0; offset /= 2) results[i] += __shfl_xor_sync(0xffffffffu, results[i], offset);
+        if (lane == i) of_warp[warp][i] = results[i];
+    }
+    __syncthreads();
+    if (warp % warps > 0 || image >= N) return;
+    float score = __int_as_float(0xff800000);
+    if (lane < classes) {
+        score = b_last[lane];
+        for (int other = warp; other < warp + warps; ++other) score += of_warp[other][lane];
+        scores[(size_t)image * classes + lane] = score;
+    }
+    const int label = label_of(score, lane);
+    if (lane == 0) labels[image] = label;
+}

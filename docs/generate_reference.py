@@ -482,3 +482,5 @@ if __name__ == "<run_path>":  # by mkdocs-gen-files
     for name, text in pages().items():
         with mkdocs_gen_files.open(name, "w") as page:
             page.write(text)
+    with mkdocs_gen_files.open("page.png", "wb") as picture:  # the README's
+        picture.write((PROJECT / "reports" / "page.png").read_bytes())

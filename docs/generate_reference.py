@@ -5,7 +5,7 @@ appears on its page, and a time comes from an archive of reports/runs/.
 """
 
 import argparse
-import ast
+import contextlib
 import importlib.util
 import re
 import sys
@@ -73,10 +73,8 @@ def program(path: Path) -> tuple[ModuleType, argparse.ArgumentParser]:
 
     with patch.dict(sys.modules, stubs), patch.object(argparse.ArgumentParser, "parse_args", capture):
         specification.loader.exec_module(module)
-        try:
+        with contextlib.suppress(_Captured):
             module.main()
-        except _Captured:
-            pass
     made[0].prog = f"python scripts/{path.name}"
     return module, made[0]
 
@@ -141,7 +139,8 @@ def targets_page() -> str:
     snakefile = (PROJECT / "Snakefile").read_text()
     typed = re.findall(r"^ +(snakemake .*?)(?: {3,}(.*))?$", docstring(snakefile), re.MULTILINE)
     parts = [
-        f"# Snakemake targets\n\n{GENERATED}Type these in the top folder, with `.venv/bin/` in front of `snakemake`.\n\n",
+        f"# Snakemake targets\n\n{GENERATED}"
+        "Type these in the top folder, with `.venv/bin/` in front of `snakemake`.\n\n",
         markdown_table(("command", "result"), ((code(command), cell(result)) for command, result in typed)),
         "## Rules\n\nA target starts the rules that it needs. Each rule writes its messages to `logs/<rule>/`.\n\n",
     ]
@@ -270,6 +269,8 @@ def model_sections(schema: dict[str, Any], top: str, comments: dict[str, str]) -
 
 
 def default_of(part: dict[str, Any]) -> str:
+    if "$ref" in part and "default" not in part:
+        return "see there"
     if "default" not in part or part["default"] is None:
         return "none"
     if isinstance(part["default"], dict):  # a model of its own: its section has the defaults
@@ -281,8 +282,8 @@ def configuration_page() -> str:
     text = (PROJECT / "config.yaml").read_text()
     introduction = text.partition("\nnetworks:")[0].rpartition("\n\n")[0]
     return (
-        f"# Configuration\n\n{GENERATED}`config.yaml` describes the experiment. Warpbook checks it before anything runs,"
-        " and names an unknown key.\nSet a key for one command with `--config`:"
+        f"# Configuration\n\n{GENERATED}`config.yaml` describes the experiment."
+        " Warpbook checks it before anything runs, and names an unknown key.\nSet a key for one command with `--config`:"
         " `snakemake --cores 1 report --config study=fa19 gpu=none`.\n\n"
         f"{model_sections(Config.model_json_schema(by_alias=True), 'Top level', yaml_comments(text))}"
         f"## The file's first part\n\nNetworks and studies follow it.\n\n```yaml\n{introduction}\n```\n"
@@ -365,10 +366,10 @@ def layer_rows(run: Run, device: str, state: str, kind: str) -> Iterator[tuple[s
         ours = best(times[~times.variant.isin(libraries)])
         if ours is None:
             continue
-        fastest = {
-            precision: best(times[times.variant.isin(name for name in libraries if variants[name]["precision"] == precision)])
-            for precision in ("fp32", "tf32")
-        }
+        fastest = {}
+        for precision in ("fp32", "tf32"):
+            its = [name for name in libraries if variants[name]["precision"] == precision]
+            fastest[precision] = best(times[times.variant.isin(its)])
         cells = (
             "-" if one is None else f"{milliseconds(one.median_ms)} ({code(one.variant)})" for one in fastest.values()
         )
@@ -416,7 +417,8 @@ def stream_rows(run: Run) -> Iterator[tuple[str, ...]]:
         shares = [row["efficiency"], row["streaming_efficiency"]]
         yield (
             f"{row['images']:,}", str(row["devices"]), f"{row['images_per_s'] / 1e6:.2f}",
-            f"{row['streaming_images_per_s'] / 1e6:.2f}", *("-" if one is None else f"{one * 100:.0f} %" for one in shares),
+            f"{row['streaming_images_per_s'] / 1e6:.2f}",
+            *("-" if one is None else f"{one * 100:.0f} %" for one in shares),
         )  # fmt: skip
 
 
@@ -426,8 +428,8 @@ def performance_page() -> str:
         f"# Performance\n\n{GENERATED}These times come from the newest archived run of each GPU and CPU model."
         f" All are medians in ms for {IMAGES:,} images, with their 95 % interval where one is given.\n"
         "[How times are taken](explanation/timing.md) says what each kind of time includes.\n\n"
-        "The tables show the fastest library at each precision. A **speedup** is the faster library's time divided by ours:"
-        " above 1, ours is faster.\n\n"
+        "The tables show the fastest library at each precision."
+        " A **speedup** is the faster library's time divided by ours: above 1, ours is faster.\n\n"
     ]
     layers = ("layer", "our fastest", "ms", "library in FP32, ms", "library in TF32, ms", "speedup")
     networks = (

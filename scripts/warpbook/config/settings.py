@@ -170,7 +170,7 @@ class Context(_Model):
 
 
 class Submission(_Model):
-    """A submission of the course. Warpbook writes this key itself, for the project in which it grades the submission."""
+    """A submission of the course. Warpbook writes this key itself, in the project that it makes for it."""
 
     name: str
     files: dict[str, str]
@@ -210,11 +210,11 @@ class Config(_Model):
 
     study: str = Field(description="the study to measure and report; several with commas (fa18,fa19), or `all`")
     gpu: str = Field(
-        description="source of GPU results. auto: the GPU here, else the newest archived run. live: the GPU here. none: no "
-        "GPU results. Or the id of an archived run"
+        description="source of GPU results. auto: the GPU here, else the newest archived run. live: the GPU here. "
+        "none: no GPU results. Or the id of an archived run"
     )
     gpus: Annotated[int | str, BeforeValidator(_gpus)] = Field(
-        1, description="number of GPUs of this host that share the jobs of a run, all of one model; all: every visible one"
+        1, description="number of GPUs of this host that share the jobs of a run; all: every visible one"
     )
     cpu: Literal["live", "none"] = Field("live", description="live: CPU variants are measured here; none: left out")
     target: Annotated[Target | None, BeforeValidator(_target)] = Field(
@@ -246,7 +246,7 @@ class Config(_Model):
     submissions: Annotated[str, BeforeValidator(str)] = Field(
         "", description="folder of submission folders, for `snakemake grade`"
     )
-    base: str = Field("", description="the run to compare with, for `snakemake compare`: an id in reports/runs, or a path")
+    base: str = Field("", description="run to compare with, for `snakemake compare`: an id in reports/runs, or a path")
     head: str = Field("", description="the run that may be better or worse, for `snakemake compare`")
     tolerance: float = Field(0.02, gt=0, lt=1, description="smallest change that `snakemake compare` reports")
 

@@ -38,14 +38,14 @@ class Header(BaseModel):
     title: str = Field("", description="name in the report; empty: the file's name")
     idea: str = Field("", description="what the kernel does differently from its baseline")
     expect: str = Field("", description="effect expected of the idea, written before measuring")
-    claims: list[Claim] = Field(default_factory=list, description="parts of `expect` and `check` that measurements can decide")
+    claims: list[Claim] = Field(default_factory=list, description="parts of `expect` that measurements can decide")
     builds_on: str = Field("", description="variant that it is compared with; empty: a starting point")
-    combines: list[str] = Field(default_factory=list, description="variants whose ideas it combines; it is compared with each")
+    combines: list[str] = Field(default_factory=list, description="variants whose ideas it combines")
     check: str = Field("", description="hardware counter that should change, and how")
     reference: str = Field("", description="address of the source of the idea")
     device: Literal["cpu", "gpu"] = Field("gpu", description="where it runs")
     peer: bool = Field(False, description="calls a library that users would otherwise pick")
-    order: Literal["NCHW", "NHWC"] = Field("NCHW", description="memory layout of x, w and y, for a peer; the conversion is not timed")
+    order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's layout of x, w and y; converted untimed")
     requires: str = Field("", description="Python package that the variant needs beyond the default install")
     precision: Literal["fp32", "tf32", "fp16", "bf16"] = Field(
         "fp32", description="precision of its result, which sets the tolerance"
@@ -53,21 +53,25 @@ class Header(BaseModel):
     method: Literal["direct", "any"] = Field(
         "direct", description="direct: computes every multiply-add; any: may compute fewer. Sets the lower bound"
     )
-    split: Split | None = Field(None, description="tensor-core MMAs for each FP32 multiply-add, which set the lower bound")
+    split: Split | None = Field(None, description="MMAs for each FP32 multiply-add: they set the lower bound")
     constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
     launch: Launch | None = Field(None, description="block and tile of a kernel with the usual arguments")
     kernel: str = Field(
-        "", pattern=r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$", description="name of the kernel function, where the file has several"
+        "", pattern=r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$", description="name of the kernel, where the file has several"
     )
     arguments: list[Expression] = Field(
         default_factory=list, description="arguments of the kernel in order: x, w, y and expressions"
     )
-    threads: list[Expression] = Field(default_factory=list, max_length=3, description="threads in each dimension of a block")
-    grid: list[Expression] = Field(default_factory=list, max_length=3, description="blocks in each dimension; may use `tiles`")
+    threads: list[Expression] = Field(default_factory=list, max_length=3, description="threads of a block")
+    grid: list[Expression] = Field(
+        default_factory=list, max_length=3, description="blocks of the grid; may use `tiles`"
+    )
     shared_bytes: Expression = Field(0, description="dynamic shared memory of a block, in bytes")
-    constant_memory: str = Field("", pattern=r"^[\w:]*$", description="`__constant__` variable that w is copied to before each call")
+    constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable that w is copied to before each call")
     sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, with the values to try")
-    least_arch: str = Field("", pattern=r"^(sm_\d+a?)?$", description="oldest architecture that it runs on, as sm_80; sm_90a: that one alone")
+    least_arch: str = Field(
+        "", pattern=r"^(sm_\d+a?)?$", description="oldest architecture, as sm_80; sm_90a: that one alone"
+    )
     limits: Limits = Field(Limits(), description="layers that it supports; others are reported as unsupported")
 
     def beyond_arch(self, arch: str) -> str:

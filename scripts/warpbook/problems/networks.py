@@ -54,7 +54,7 @@ class Input(_Part):
 
     channels: Count = 1
     size: Annotated[list[Count], BeforeValidator(_sides)] = Field(description="side in pixels, or [rows, columns]")
-    resizing: Literal["bilinear", "pad"] = Field("bilinear", description="how the 28x28 pixels reach this size; pad: zeros around them")
+    resizing: Literal["bilinear", "pad"] = Field("bilinear", description="pad: zeros around the 28x28 pixels")
     scale: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="factor on the pixels, which are 0 to 255")
 
 

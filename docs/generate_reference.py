@@ -283,7 +283,8 @@ def configuration_page() -> str:
     introduction = text.partition("\nnetworks:")[0].rpartition("\n\n")[0]
     return (
         f"# Configuration\n\n{GENERATED}`config.yaml` describes the experiment."
-        " Warpbook checks it before anything runs, and names an unknown key.\nSet a key for one command with `--config`:"
+        " Warpbook checks it before anything runs, and names an unknown key.\n"
+        "Set a key for one command with `--config`:"
         " `snakemake --cores 1 report --config study=fa19 gpu=none`.\n\n"
         f"{model_sections(Config.model_json_schema(by_alias=True), 'Top level', yaml_comments(text))}"
         f"## The file's first part\n\nNetworks and studies follow it.\n\n```yaml\n{introduction}\n```\n"

@@ -142,10 +142,11 @@ class Study(_Model):
 class Stream(_Model):
     """Images that `snakemake stream` sends through the chosen study's network."""
 
-    images: int = Field(1_000_000, ge=1, le=10**12, description="number of images")
-    shards: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = Field(
-        "auto", description="parts of the stream, one worker each; auto: one for each GPU"
-    )
+    images: Annotated[int, Field(ge=1, le=10**12, description="number of images")] = 1_000_000
+    shards: Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"],
+        Field(description="parts of the stream, one worker each; auto: one for each GPU"),
+    ] = "auto"
     variants: dict[Literal["cpu", "gpu"], str] = Field(
         default_factory=dict, description="the variant whose convolutions run on each device"
     )

@@ -31,6 +31,9 @@ from warpbook.runs.schema import ANY, Table  # noqa: E402
 from warpbook.workflow import streams  # noqa: E402
 
 IMAGES = 10_000
+FALLBACKS = ("sum_in_fp32", "fp32_fallback_kernel")
+"""Kernels that compute in FP32 what FP16 parts cannot hold: their name before and today."""
+
 GENERATED = "<!-- Written by docs/generate_reference.py when the site is built. -->\n\n"
 
 
@@ -116,7 +119,7 @@ def commands_page() -> str:
 
 
 def usage(parser: argparse.ArgumentParser) -> str:
-    with patch.dict("os.environ", COLUMNS="100"):
+    with patch.dict("os.environ", COLUMNS="92"):
         return parser.format_usage().removeprefix("usage: ").strip()
 
 
@@ -375,7 +378,7 @@ def layer_rows(run: Run, device: str, state: str, kind: str) -> Iterator[tuple[s
             "-" if one is None else f"{milliseconds(one.median_ms)} ({code(one.variant)})" for one in fastest.values()
         )
         best_library = min((one.median_ms for one in fastest.values() if one is not None), default=None)
-        speedup = "-" if best_library is None else f"{best_library / ours.median_ms:.2f}"
+        speedup = "-" if best_library is None else f"{best_library / ours.median_ms:.3g}"
         yield f"{network} {layer}", code(ours.variant), with_interval(ours), *cells, speedup
 
 
@@ -407,9 +410,23 @@ def network_rows(run: Run) -> Iterator[tuple[str, ...]]:
             ratio = f"{host.median_ms / max(its['copy'], its['gpu']):.2f}"
         yield (
             str(network), code(ours.variant), milliseconds(ours.median_ms), code(peer.variant),
-            milliseconds(peer.median_ms), f"{peer.median_ms / ours.median_ms:.2f}",
+            milliseconds(peer.median_ms), f"{peer.median_ms / ours.median_ms:.3g}",
             milliseconds(host.median_ms) if host is not None else "-", ratio or "-",
         )  # fmt: skip
+
+
+def fallback_sentence(run: Run) -> str:
+    """What the kernels take that add up in FP32 what FP16 parts cannot hold, on the images of the data set."""
+    frame = run.table(tables.ACTIVITIES)
+    chosen = frame[(frame.tool == "cupti") & (frame["size"] == IMAGES) & frame.name.isin(FALLBACKS)]
+    if chosen.empty:
+        return ""
+    longest_ms = (chosen.end_ns - chosen.start_ns).max() / 1e6
+    return (
+        "Inputs are random. On the images of the data set, kernels that split FP32 values into FP16 parts launch a"
+        f" fallback kernel\nfor values below 2^-17 of an image's largest. It takes at most {milliseconds(longest_ms)} ms."
+        "\n\n"
+    )
 
 
 def stream_rows(run: Run) -> Iterator[tuple[str, ...]]:
@@ -440,6 +457,7 @@ def performance_page() -> str:
         parts.append(f"## {run.device_name('gpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
         parts.append("### Layers\n\nGPU time of the kernels; the L2 cache is overwritten before each call.\n\n")
         parts.append(markdown_table(layers, layer_rows(run, "gpu", "cold", "gpu")))
+        parts.append(fallback_sentence(run))
         if rows := list(network_rows(run)):
             parts.append(
                 "### Whole networks\n\nFrom images on the GPU to labels there. `From the host` starts with uint8 images"

@@ -424,8 +424,8 @@ def fallback_sentence(run: Run) -> str:
     longest_ms = (chosen.end_ns - chosen.start_ns).max() / 1e6
     return (
         "Inputs are random. On the images of the data set, kernels that split FP32 values into FP16 parts launch a"
-        f" fallback kernel\nfor values below 2^-17 of an image's largest. It takes at most {milliseconds(longest_ms)} ms."
-        "\n\n"
+        f" fallback kernel\nfor values below 2^-17 of an image's largest."
+        f" It takes at most {milliseconds(longest_ms)} ms.\n\n"
     )
 
 

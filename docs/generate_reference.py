@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +57,125 @@ def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 # --- The command line
 
 
+SHARED_OPTIONS = {
+    "--architectures": "architectures to compile for",
+    "--baseline-correctness": "checks of the baseline",
+    "--cores": "CPU cores",
+    "--correctness": "result of `check_variant`",
+    "--device": "where it runs",
+    "--epochs": "passes over the training images",
+    "--html": "HTML file to write",
+    "--images": "the images",
+    "--implementation": "name of a file in `kernels/networks/`",
+    "--labels": "file of the reference's labels",
+    "--markdown": "Markdown file to write",
+    "--network": "a network of `config.yaml`",
+    "--out": "file or folder to write",
+    "--pdf": "PDF file to write",
+    "--run": "folder of the run",
+    "--sanitizer": "results of `sanitize_variant`",
+    "--seed": "seed of the random numbers",
+    "--size": "number of images",
+    "--sizes": "numbers of images",
+    "--study": "a study of `config.yaml`",
+    "--threads": "CPU threads; by default one for each core",
+    "--timeout": "seconds after which a call counts as hanging",
+    "--tool": "the profiler",
+    "--variant": "name of a file in `kernels/`",
+    "--weights": "weight set of the network",
+    "arguments": "arguments of the program",
+    "file": "file to read",
+    "network": "a network of `config.yaml`",
+    "program": "the program to profile",
+}
+"""Options that several programs share, where a program does not explain them itself."""
+
+
+SHARED_KEYS = {
+    "C": "input channels",
+    "H": "rows of the input; of a block: rows of the output",
+    "H_out": "rows of the output",
+    "K": "side of the filter",
+    "M": "output channels",
+    "N": "images",
+    "P": "padding",
+    "S": "stride",
+    "W": "columns of the input; of a block: columns of the output",
+    "W_out": "columns of the output",
+    "activation": "function applied to each output",
+    "answers": "the author's answers",
+    "arch": "architecture, as sm_86",
+    "at_least": "lower bound",
+    "at_most": "upper bound",
+    "baseline": "the earlier milestone that it is compared with",
+    "bounds_ms": "op time that each baseline must stay below",
+    "by": "size of the change, as a share of the baseline's value",
+    "change": "direction of the change against the baseline",
+    "channels": "input channels",
+    "code_must_contain": "words that its code contains if it is what it claims",
+    "context": "times of built-in kernels, shown beside",
+    "conv": "a convolution",
+    "count": "expected value, as an expression of the extents",
+    "cpu": "the same, on the CPU",
+    "description": "what the milestone asks for",
+    "fc": "a fully connected layer",
+    "files": "its files",
+    "full_ms": "op time that earns all points",
+    "gb_per_s": "peak rate of its memory",
+    "gpu": "the GPU",
+    "images": "number of images",
+    "input": "the input image",
+    "is": "the only value",
+    "kernel_size": "side of the square filter",
+    "kernels": "the built-in kernels",
+    "kind": "which value of a window is kept",
+    "l2_mib": "size of its L2 cache",
+    "layer": "the layer, as conv1",
+    "layer_ms": "layer times, all layers added",
+    "layers": "layers, in order or by name",
+    "max_samples": "samples after which a series ends",
+    "max_time_s": "time after which a series ends",
+    "milestones": "the milestones, in order",
+    "min_samples_timeout_s": "time limit for the first samples",
+    "multiple_of": "values must be multiples of this",
+    "name": "its name",
+    "network": "a network of this file",
+    "none_ms": "op time from which no points are earned",
+    "op_ms": "op time of each layer",
+    "optimizations": "the optimizations, by number",
+    "optional_points": "points that optional optimizations earn at most",
+    "out_channels": "output channels",
+    "out_features": "outputs",
+    "outputs": "output of the course's program",
+    "outputs_per_block": "outputs that a block computes along each extent",
+    "padding": "rows and columns of zeros on each side",
+    "partial_credit": "points without a word in the code",
+    "performance": "points for the final file's op times",
+    "points": "points",
+    "pool": "a pooling layer",
+    "precision": "precision of the MMAs",
+    "products": "MMAs for each multiply-add",
+    "questions": "questions about each optimization",
+    "refused": "files that were not read, and why",
+    "run_id": "the archived run",
+    "runs": "runs at each size",
+    "sections": "sections of the report, in order",
+    "size": "images; of a pooling layer: side of the window",
+    "sizes": "numbers of images, in ascending order",
+    "stride": "step of the window",
+    "threads": "threads of a block",
+    "timeline": "kernels of one layer on a time axis, against the baseline's",
+    "title": "its title",
+    "value": "bounds of the variant's own value",
+    "variant": "the variant",
+    "variants": "the variants to compare; none named: all",
+    "weights": "names of the weight sets; of limits: number of filter weights",
+    "where": "layers and sizes that the claim is about",
+    "without": "the word",
+}
+"""Keys that several models share, where a model does not explain them itself."""
+
+
 class _Captured(Exception):
     """Ends a program where it would read its arguments."""
 
@@ -95,8 +215,9 @@ def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, str, st
         if action.nargs in ("*", "+"):
             takes += ", several"
         required = action.required or (not action.option_strings and action.nargs not in ("?", "*"))
-        default = "" if action.default in (None, False, [], "") else code(action.default)
-        yield name, takes, "required" if required else default.replace(str(PROJECT), "."), cell(action.help or "")
+        default = "" if action.default in (None, False, [], "") or name == "`--threads`" else code(action.default)
+        meaning = cell(action.help or "") or SHARED_OPTIONS.get(name.strip("`"), "")
+        yield name, takes, "required" if required else default.replace(str(PROJECT), "."), meaning
 
 
 def commands_page() -> str:
@@ -104,9 +225,9 @@ def commands_page() -> str:
     for path in sorted((PROJECT / "scripts").glob("*.py")):
         module, parser = program(path)
         summary, _, rest = (module.__doc__ or "").strip().partition("\n\n")
-        text = f"### {path.stem}\n\n{' '.join(summary.split())}\n\n```\n{usage(parser)}\n```\n\n"
+        text = f"### {path.stem}\n\n{cell(summary)}\n\n```\n{usage(parser)}\n```\n\n"
         if rest.strip():
-            text += f"```text\n{rest.strip()}\n```\n\n"
+            text += f"```text\n{textwrap.dedent(rest).strip()}\n```\n\n"
         text += markdown_table(("option", "takes", "default", "meaning"), options(parser))
         (typed if any(action.dest == "version" for action in parser._actions) else called).append(text)
     return (
@@ -250,7 +371,10 @@ def model_sections(schema: dict[str, Any], top: str, comments: dict[str, str]) -
                 if place not in places.setdefault(name, []):
                     places[name].append(place)
 
-    links = {name: f"[{code(where[0])}](#{name.lower()})" for name, where in places.items()}
+    links = {
+        name: f"[{code(where[0]) if len(where) == 1 else name.lower()}](#{name.lower()})"
+        for name, where in places.items()
+    }
     sections = []
     for name, model in [("", schema), *((name, schema["$defs"][name]) for name in places)]:
         rows = []
@@ -259,6 +383,7 @@ def model_sections(schema: dict[str, Any], top: str, comments: dict[str, str]) -
             meaning = part.get("description", "")
             for place in [f"{place}.{key}" for place in places.get(name, [])] if name else [key]:
                 meaning = meaning or comments.get(place, "")
+            meaning = meaning or SHARED_KEYS.get(key, "")
             default = "required" if key in required else default_of(part)
             rows.append((code(key), schema_type(part, links), default, cell(meaning)))
         first, *others = map(code, places.get(name, [code(top)]))

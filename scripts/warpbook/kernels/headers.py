@@ -39,7 +39,7 @@ class Header(BaseModel):
     idea: str = Field("", description="what the kernel does differently from its baseline")
     expect: str = Field("", description="effect expected of the idea, written before measuring")
     claims: list[Claim] = Field(default_factory=list, description="parts of `expect` that measurements can decide")
-    builds_on: str = Field("", description="variant that it is compared with; empty: a starting point")
+    builds_on: str = Field("", description="its baseline; empty: a starting point, or `direct` if `idea` is empty too")
     combines: list[str] = Field(default_factory=list, description="variants whose ideas it combines")
     check: str = Field("", description="hardware counter that should change, and how")
     reference: str = Field("", description="address of the source of the idea")

@@ -436,7 +436,9 @@ def header_page() -> str:
 
 def described(table: Table) -> str:
     notes = [f"Key: {', '.join(map(code, table.key))}."]
-    if table.optional:
+    if table not in tables.RUN_TABLES:
+        notes.append("This table is no part of a run.")
+    elif table.optional:
         notes.append("A run may lack this table.")
     rows = []
     for name, column in table.columns.items():
@@ -444,7 +446,7 @@ def described(table: Table) -> str:
         kind = column.dtype + ("" if column.range == ANY else f", {column.range}")
         rows.append((code(name), kind, meaning))
     return (
-        f"## {table.name}\n\nOne row: {table.row}.\n{' '.join(notes)}\n\n"
+        f"## {table.name}\n\nEach row is {table.row}.\n{' '.join(notes)}\n\n"
         f"{markdown_table(('column', 'type', 'meaning'), rows)}"
     )
 
@@ -455,7 +457,6 @@ def tables_page() -> str:
         " It holds `run.json` and these CSV tables.\nThe unit ends the name of a column."
         " `Int64` is an integer that may be missing.\n\n"
         + "".join(map(described, tables.RUN_TABLES))
-        + "# Tables beside a run\n\n"
         + "".join(map(described, (tables.SUMMARIES, tables.STREAMS)))
     )
 

@@ -1,4 +1,4 @@
-# The CPU path, the tests, and on a host with an NVIDIA driver the GPU path: README, "In a container".
+# The CPU path, the tests, and on a host with an NVIDIA driver the GPU path: docs/guides/container.md.
 FROM python:3.13-slim-bookworm
 WORKDIR /warpbook
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends git make

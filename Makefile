@@ -1,10 +1,11 @@
 # make report     from a fresh clone to reports/out/<study>.pdf
 # make test       lint, types, the direction of imports and the unit tests: minutes
 # make test-all   every test
+# make docs       the documentation site
 # make submission path=<folder> study=sp25, make grade submissions=<folder of folders> study=sp25: the course's
 # Each installs what is missing first, and is silent when nothing is.
 
-.PHONY: report submission grade test test-all lint chaos attacks test-cuda12 lock format benchmark
+.PHONY: report submission grade test test-all lint chaos attacks test-cuda12 lock format docs benchmark
 .SILENT:
 
 # A command whose words are for those whom it fails.
@@ -40,16 +41,17 @@ test-all: test
 
 # 20,000 damaged and hostile inputs to every reader (the suite draws 300), a disk that fails at every one of a program's
 # first 200 writes (the suite takes 4), 40 kills of a study's commands (the suite: 3), and 2,000 calls timed inside the
-# sandbox and outside (the suite: 60); and the table of SECURITY.md that says what came of them.
+# sandbox and outside (the suite: 60). It writes the table of faults in the documentation.
+TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test
 	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest \
-		--page SECURITY.md tests/integration/test_mutations.py tests/integration/test_faults.py tests/integration/test_kills.py \
+		--page $(TESTED) tests/integration/test_mutations.py tests/integration/test_faults.py tests/integration/test_kills.py \
 		tests/integration/test_sandboxed_jobs.py
 
-# Kernels and launchers that cheat, on the CPU and emulated, and the table of SECURITY.md that says what catches each.
+# Kernels and launchers that cheat, on the CPU and emulated. It writes the table of attacks in the documentation.
 attacks: .venv/installed-test
 	mkdir -p results
-	.venv/bin/python scripts/attack_harness.py --device cpu emulator --out results/attacks.csv --page SECURITY.md
+	.venv/bin/python scripts/attack_harness.py --device cpu emulator --out results/attacks.csv --page $(TESTED)
 
 # The CUDA 12 install: its compiler builds every kernel for the architectures that CUDA 13 left behind.
 test-cuda12: .venv-cuda12/installed-test
@@ -78,6 +80,10 @@ format: .venv/installed-test
 	.venv/bin/ruff format --quiet
 	$(call quietly,.venv/bin/snakefmt Snakefile rules)
 
-# How long the main things take here, and how much memory and disk: the table of the README.
+# The documentation site: reports/out/docs/index.html. The variables silence advertisements for other generators.
+docs: .venv/installed-test
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true .venv/bin/mkdocs build --strict --quiet
+
+# How long the main commands take here, and how much disk they need.
 benchmark: .venv/installed
 	.venv/bin/python scripts/benchmark.py

@@ -2,16 +2,16 @@
 
     snakemake --cores 1 report      reports/out/<study>.pdf, <study>-supplement.pdf and <study>.html
     snakemake --cores 1 measure     this machine's run: results/run/
-    snakemake --cores 1 archive     that run packed: reports/runs/<run_id>.zip
-    snakemake --cores 1 check       correctness of every variant, nothing timed
+    snakemake --cores 1 archive     the same run as one file: reports/runs/<run_id>.zip
+    snakemake --cores 1 check       correctness of every variant, without timing
     snakemake --cores 1 sanitize    every variant and whole network under compute-sanitizer
     snakemake --cores 1 count       hardware counters of every variant and whole network, with Nsight Compute
-    snakemake --cores all stream    inference of a million images and more, over every GPU: results/stream/streams.csv
-    snakemake --cores 1 compare --config base=<run> head=<run>      reports/out/compare.md and .pdf
+    snakemake --cores all stream    inference of millions of images on all GPUs: results/stream/streams.csv
+    snakemake --cores 1 compare --config base=<run> head=<run>      what changed between two runs: reports/out/compare.md and .pdf
     snakemake --cores 1 site        pages over all archived runs: reports/out/site/index.html
-    snakemake --cores 1 track       archived runs logged to MLflow
-    snakemake --cores 1 submission --config path=<folder> study=sp25          reports/out/sp25/<name>/
-    snakemake --cores 1 grade --config submissions=<folder> study=sp25        the same of each, and reports/out/sp25-grades/
+    snakemake --cores 1 track       all archived runs in MLflow
+    snakemake --cores 1 submission --config path=<folder> study=sp25      report of a submission: reports/out/sp25/<name>/
+    snakemake --cores 1 grade --config submissions=<folder> study=sp25    report of each submission, and reports/out/sp25-grades/
 
 What is made is decided in scripts/warpbook/workflow/: plan.py and targets.py; what a rule depends on, in
 code_dependencies.py.

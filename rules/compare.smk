@@ -14,7 +14,7 @@ onsuccess:
 
 
 rule compare:
-    """Two runs held against each other: ids of archived runs, or paths."""
+    """What changed between two runs: ids of archived runs, or paths."""
     input:
         program="scripts/compare_runs.py",
     log:

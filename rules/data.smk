@@ -21,7 +21,7 @@ rule prepare_data:
 
 
 rule label_images:
-    """Scores and label of every test image, by a float64 network: what variants and implementations are held against."""
+    """Scores and label of every test image, by a float64 network: the reference of variants and whole networks."""
     input:
         program="scripts/label_images.py",
         modules=code_dependencies.inputs_for("label_images.py"),

@@ -2,7 +2,7 @@
 
 
 rule probe_machine:
-    """This machine, and what its GPU can do at most."""
+    """This machine, and the peak rates of its GPU."""
     input:
         program="scripts/probe_machine.py",
         modules=code_dependencies.inputs_for("probe_machine.py", "gpu" if PLAN.device else "cpu"),
@@ -32,7 +32,7 @@ rule probe_machine:
 
 
 rule measure_variant:
-    """One variant in turn with its baseline on every layer at every size: a row for each sample."""
+    """One variant interleaved with its baseline, on every layer at every size: a row for each sample."""
     input:
         program="scripts/measure_variant.py",
         modules=lambda wildcards: code_dependencies.inputs_for("measure_variant.py", wildcards.device),
@@ -105,7 +105,7 @@ rule measure_course:
 
 
 rule measure_network:
-    """One implementation of a whole network checked, and timed in turn with its baseline, at every size."""
+    """One whole network checked, and timed interleaved with its baseline, at every size."""
     input:
         program="scripts/measure_network.py",
         modules=code_dependencies.inputs_for("measure_network.py", "gpu"),

@@ -2,7 +2,7 @@
 
 
 rule measure_aa:
-    """An A/A test, a variant in turn with its copy: how often the harness calls the same thing faster or slower."""
+    """An A/A test: one variant interleaved with its own copy, to see how often the harness errs."""
     input:
         program="scripts/measure_variant.py",
         modules=code_dependencies.inputs_for("measure_variant.py", "gpu"),
@@ -126,7 +126,7 @@ rule attack_harness:
 
 
 rule measure_precision:
-    """One variant's error against float64, over the length of sums and the range of inputs, beside that of `direct`."""
+    """Errors of one variant and of `direct` against float64, over the length of sums and the range of inputs."""
     input:
         program="scripts/measure_precision.py",
         modules=code_dependencies.inputs_for("measure_precision.py", "gpu"),

@@ -2,7 +2,7 @@
 
 
 rule trace_program:
-    """The inference program watched by a profiler: a row for each kernel, copy, API call and range."""
+    """The profiled inference program: a row for each kernel, copy, API call and range."""
     input:
         program="scripts/trace_program.py",
         modules=code_dependencies.inputs_for("trace_program.py", "gpu"),
@@ -76,7 +76,7 @@ rule count_variant:
 
 
 rule count_network:
-    """The same of one implementation of a whole network, at the most images."""
+    """Hardware counters of one whole network at the largest size."""
     input:
         program="scripts/count_network.py",
         modules=code_dependencies.inputs_for("count_network.py", "gpu"),

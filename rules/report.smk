@@ -32,7 +32,7 @@ rule render_report:
 
 
 rule site:
-    """Static pages over all archived runs, with copies of the reports that are rendered: none is made for them."""
+    """Static pages over all archived runs, with copies of the reports that exist."""
     input:
         program="scripts/render_site.py",
         modules=code_dependencies.inputs_for("render_site.py", presenting=True),
@@ -56,7 +56,7 @@ rule site:
 
 
 rule track:
-    """Archived runs logged to MLflow, each once; for its own tables and charts over them."""
+    """Archived runs logged to MLflow, each once."""
     input:
         program="scripts/track_runs.py",
         archived=[str(path) for path in catalog.archived()],

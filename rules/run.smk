@@ -2,7 +2,7 @@
 
 
 rule assemble_run:
-    """All parts of this machine's run, as its tables."""
+    """All measured parts of this machine's run, as tables."""
     input:
         program="scripts/assemble_run.py",
         modules=code_dependencies.inputs_for("assemble_run.py"),

@@ -50,7 +50,7 @@ rule split_stream:
 
 
 rule predict_labels:
-    """Labels of the first test images by the inference program with one variant: those that a stream must give."""
+    """Labels of the first test images from the inference program: those that a stream must give."""
     input:
         program="scripts/infer.py",
         modules=lambda wildcards: code_dependencies.inputs_for("infer.py", wildcards.device),
@@ -78,7 +78,7 @@ rule predict_labels:
 
 
 rule stream_shard:
-    """One shard inferred by one worker, which has its device to itself: labels, times and memory."""
+    """One shard, inferred by one worker alone on its device: labels, times and memory."""
     input:
         program="scripts/stream_shard.py",
         modules=code_dependencies.inputs_for("stream_shard.py", STREAM.device),
@@ -133,7 +133,7 @@ rule gather_stream:
 
 
 rule stream:
-    """Images streamed through the network; what this and earlier streams took, and results/stream/streams.csv of it."""
+    """Images streamed through the network: results/stream/streams.csv has this and earlier streams."""
     input:
         program="scripts/report_streams.py",
         shards=[] if STREAM.problem else sorted({STREAM.part, *streams.made()}),

@@ -2,7 +2,7 @@
 
 
 rule render_submission:
-    """In a submission's own project: its report, and a row for each optimization that its term lists."""
+    """In a submission's own project: its report, and a row for each optimization of the term."""
     input:
         program="scripts/render_submission.py",
         modules=code_dependencies.inputs_for("render_submission.py", presenting=True),
@@ -23,7 +23,7 @@ rule render_submission:
 
 
 rule report_submission:
-    """One submission: its report as PDF and HTML, and its rows of the table over all."""
+    """One submission: its report as PDF and HTML, and its rows of the table."""
     input:
         program="scripts/report_submission.py",
         code=code_dependencies.all_code(),
@@ -53,7 +53,7 @@ rule submission:
 
 
 rule grade_submissions:
-    """All submissions of a folder on one table: a row for each file that the term asks of each."""
+    """One table over all submissions of a folder: a row for each file that the term asks for."""
     input:
         program="scripts/grade_submissions.py",
         modules=code_dependencies.inputs_for("grade_submissions.py", presenting=True),

@@ -1,4 +1,4 @@
-"""Measure how long the main commands take on this machine, and how much disk they need: the README's table.
+"""Measure how long the main commands take on this machine, and how much disk they need.
 
 python scripts/benchmark.py            what can be measured in this folder, whose report has been made
 python scripts/benchmark.py --fresh    also `make report` and `make test` in a fresh clone of this repository

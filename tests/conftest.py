@@ -64,7 +64,7 @@ def measuring_lock(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tried(pytestconfig) -> Callable[[str, int, str], None]:
-    """Say what a test tried, how often, and what came of it: a row of the table in SECURITY.md."""
+    """Say what a test tried, how often, and what came of it: a row of the table in the documentation."""
     rows = pytestconfig.stash.setdefault(TRIED, {})
 
     def say(what: str, times: int, outcome: str) -> None:

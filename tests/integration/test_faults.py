@@ -229,7 +229,7 @@ def test_a_write_that_fails_is_told_and_leaves_nothing_half_written_by(program, 
         shares = [places, places] if WRITES >= LAST_WRITE else [places[::2], places[1::2]]
         found = [words for part in pool.map(faults, disks, causes, shares) for words in part if words]
     assert not found, "\n".join(found)
-    outcome = "a sentence with file and cause, or done without; what was there before is there, nothing half-written"
+    outcome = "an error with file and cause, or success; earlier files intact, nothing half-written"
     tried(f"a write of `{program}` that fails, disk full or broken", sum(map(len, shares)), outcome)
     done, _ = disks[0].run(program)  # what a full disk stopped is done once there is room
     assert done.returncode in DONE, done.stderr

@@ -106,7 +106,7 @@ def test_the_run_that_is_mutated_is_sound(members, tmp_path):
 
 
 def test_how_many_are_drawn_is_told(tried):
-    outcome = "each ends in a result or in a sentence: no traceback, none over 5 s, none with 1 GiB"
+    outcome = "a result or a one-line error: no traceback, at most 5 s and 1 GiB"
     tried("a damaged or hostile input to one of six readers", 6 * chaos.max_examples, outcome)
 
 

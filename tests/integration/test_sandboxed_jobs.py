@@ -252,5 +252,5 @@ def test_a_variant_takes_the_same_time_inside_and_outside(name, tried):
     noise = statistics.paired_ratio(taken["again"], taken["outside"])
     outcome = f"times as long as outside: {ratio.value:.3f}, 95 % interval {ratio.low:.3f} to {ratio.high:.3f}"
     outcome += f"; a second one outside: {noise.value:.3f}, {noise.low:.3f} to {noise.high:.3f}"
-    tried(f"a call of `{name}` timed in the sandbox, in turn with one outside", ROUNDS, outcome)
+    tried(f"a call of `{name}` timed in the sandbox, interleaved with one outside", ROUNDS, outcome)
     assert ratio.low < 1.1 and ratio.high > 0.9, outcome

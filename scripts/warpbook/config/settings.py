@@ -25,10 +25,13 @@ class _Model(BaseModel):
 
 
 class Series(_Model):
-    """When a series of timing samples may end: see `timing.in_turn`."""
+    """When a series of timing samples ends: at the target precision, after `max_samples`, or at its time limit.
 
-    warmup: int = Field(ge=0, le=100)
-    min_samples: int = Field(ge=1, le=10_000)
+    It never ends before `min_samples`, which have a time limit of their own.
+    """
+
+    warmup: int = Field(ge=0, le=100, description="untimed calls before the first sample")
+    min_samples: int = Field(ge=1, le=10_000, description="samples that every series takes")
     max_samples: int = Field(ge=1, le=10_000)
     budget_s: float = Field(gt=0, le=3600)
     patience_s: float = Field(gt=0, le=3600)
@@ -42,7 +45,7 @@ class Programs(_Model):
 
 
 class Measuring(_Model):
-    """The measuring policy: part of the identity of every figure measured under it."""
+    """The measuring policy. A result counts only under the policy that it was measured with."""
 
     relative_noise: float = Field(gt=0, lt=1)
     same_within: float = Field(ge=0, lt=1)
@@ -53,11 +56,11 @@ class Measuring(_Model):
 
 
 class Report(_Model):
-    """What the cover says."""
+    """Text of the report's cover."""
 
-    title: str
-    authors: list[str] = Field(min_length=1)
-    affiliation: str = ""
+    title: str = Field(description="title of the report")
+    authors: list[str] = Field(min_length=1, description="names on the cover")
+    affiliation: str = Field("", description="line below the authors")
     contributions: dict[str, str] = Field(default_factory=dict, description="what each author did")
 
 
@@ -113,7 +116,7 @@ class Drawn(_Model):
 
 
 class Study(_Model):
-    """One network, its dataset sizes, the variants to compare, the sections of its report and what these must hold."""
+    """One report: a network, its dataset sizes, the variants to compare (none named: all) and its sections."""
 
     title: str
     step: str = Field("Milestone", description="what the report calls a stage of the work")
@@ -137,13 +140,15 @@ class Study(_Model):
 
 
 class Stream(_Model):
-    """What `stream` infers."""
+    """Images that `snakemake stream` sends through the chosen study's network."""
 
-    images: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000
-    shards: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = "auto"
-    """Parts that a worker each infers; auto: one for each GPU."""
+    images: Annotated[int, Field(ge=1, le=10**12, description="number of images")] = 1_000_000
+    shards: Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"],
+        Field(description="parts of the stream, one worker each; auto: one for each GPU"),
+    ] = "auto"
     variants: dict[Literal["cpu", "gpu"], str] = Field(
-        default_factory=dict, description="whose convolutions it takes, by where it runs"
+        default_factory=dict, description="the variant whose convolutions run on each device"
     )
 
 
@@ -166,8 +171,7 @@ class Context(_Model):
 
 
 class Submission(_Model):
-    """The submission that a project was made for: its files, answers and the course's outputs, by what they are of, as
-    they are called in it, why others were not taken, and what built-in kernels take."""
+    """A submission of the course. Warpbook writes this key itself, in the project that it makes for it."""
 
     name: str
     files: dict[str, str]
@@ -178,12 +182,14 @@ class Submission(_Model):
 
 
 class Target(_Model):
-    """What the nodes that measure have, for a machine that plans and has none of it."""
+    """The GPU of the nodes that measure, for a machine that only plans: a cluster's login node."""
 
-    name: str = Field("", description="the GPU's name; alone: an archived run says the rest")
-    arch: Annotated[str, AfterValidator(_arch)] | None = None
-    memory_gib: float = Field(0, ge=0, description="GPU memory")
-    profilers: list[Literal["cupti", "nsys", "nvprof", "ncu"]] | None = None
+    name: str = Field("", description="the GPU's name; alone: the rest comes from an archived run on that GPU")
+    arch: Annotated[str, AfterValidator(_arch)] | None = Field(None, description="its architecture, as sm_90")
+    memory_gib: float = Field(0, ge=0, description="its memory in GiB")
+    profilers: list[Literal["cupti", "nsys", "nvprof", "ncu"]] | None = Field(
+        None, description="profilers that the nodes have"
+    )
 
 
 def _target(value: Any) -> Any:
@@ -203,42 +209,47 @@ def _gpus(value: Any) -> Any:
 class Config(_Model):
     """config.yaml, with what the command line set over it."""
 
-    study: str
-    gpu: str
-    gpus: Annotated[int | str, BeforeValidator(_gpus)] = Field(
-        1, description="how many GPUs of one model a host's jobs are shared out over; all: those that are visible"
+    study: str = Field(description="the study to measure and report; several with commas (fa18,fa19), or `all`")
+    gpu: str = Field(
+        description="source of GPU results. auto: the GPU here, else the newest archived run. live: the GPU here. "
+        "none: no GPU results. Or the id of an archived run"
     )
-    cpu: Literal["live", "none"] = "live"
+    gpus: Annotated[int | str, BeforeValidator(_gpus)] = Field(
+        1, description="number of GPUs of this host that share the jobs of a run; all: every visible one"
+    )
+    cpu: Literal["live", "none"] = Field("live", description="live: CPU variants are measured here; none: left out")
     target: Annotated[Target | None, BeforeValidator(_target)] = Field(
-        None, description="what the measuring nodes have, where this machine only plans; none: this machine measures"
+        None, description="the GPU of the measuring nodes, where this machine only plans; none: this machine measures"
     )
     sandbox: Literal["auto", "all", "none"] = Field(
         "auto",
-        description="where kernels and launchers run; auto: on the CPU in bubblewrap where it works, all: on a GPU too",
+        description="what runs in bubblewrap. auto: CPU work, where bubblewrap works. all: GPU work too. none: nothing",
     )
     profilers: Literal["auto"] | list[Literal["cupti", "nsys", "nvprof", "ncu"]] = Field(
-        "auto", description="what watches the programs on a GPU; auto: whatever the machine has"
+        "auto", description="profilers to use; auto: all that the machine has. Profilers supply no timings"
     )
     extras: list[Annotated[str, AfterValidator(_optional_measurement)]] = Field(
         default_factory=list, description="optional measurements of a run on a GPU"
     )
-    stream: Stream = Field(default_factory=Stream, description="inference of more images than the data set has")
-    architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(min_length=1)
-    report: Report
-    measuring: Measuring
-    networks: dict[Annotated[str, AfterValidator(name_of)], Description]
-    studies: dict[str, Study] = Field(min_length=1)
-    archive: str = Field("", description="where `archive` puts the packed run; empty: reports/runs")
-    submission: Submission | None = Field(None, description="of the project that a submission is worked on in")
+    stream: Stream = Field(default_factory=Stream, description="images for `snakemake stream`")
+    architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(
+        min_length=1, description="every kernel is compiled for these, and for a GPU found here"
+    )
+    report: Report = Field(description="text of the cover")
+    measuring: Measuring = Field(description="when a timing ends, and what counts as equal")
+    networks: dict[Annotated[str, AfterValidator(name_of)], Description] = Field(description="the networks, by name")
+    studies: dict[str, Study] = Field(min_length=1, description="the reports that can be made, by name")
+    archive: str = Field("", description="folder of the packed run; empty: reports/runs")
+    submission: Submission | None = Field(None, description="written by Warpbook itself")
     path: Annotated[str, BeforeValidator(str)] = Field(
-        "", description="the folder of the submission that `submission` makes a report of"
+        "", description="folder of the submission, for `snakemake submission`"
     )
     submissions: Annotated[str, BeforeValidator(str)] = Field(
-        "", description="the folder of submissions, a folder each, that `grade` goes over"
+        "", description="folder of submission folders, for `snakemake grade`"
     )
-    base: str = Field("", description="the run that `compare` holds `head` against: an id of reports/runs, or a path")
-    head: str = ""
-    tolerance: float = Field(0.02, gt=0, lt=1, description="least change between two runs that `compare` calls one")
+    base: str = Field("", description="run to compare with, for `snakemake compare`: an id in reports/runs, or a path")
+    head: str = Field("", description="the run that may be better or worse, for `snakemake compare`")
+    tolerance: float = Field(0.02, gt=0, lt=1, description="smallest change that `snakemake compare` reports")
 
     @property
     def chosen(self) -> dict[str, Study]:

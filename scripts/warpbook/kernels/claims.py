@@ -53,8 +53,8 @@ class _Part(BaseModel):
 
 
 class Amount(_Part):
-    """How far: shares of the baseline's figure, or a `count` made of extents, met within 2 %. A bare share is
-    `at_least`; of what stays, `at_most`."""
+    """How much: shares of the baseline's value, or a `count` that is met within 2 %. A bare share is `at_least`; with
+    `stays` it is `at_most`."""
 
     at_least: Share = 0.0
     at_most: Share | None = None
@@ -69,7 +69,7 @@ class Amount(_Part):
 
 
 class Value(_Part):
-    """Bounds of a figure of the variant alone."""
+    """Bounds of the variant's own value."""
 
     at_least: Share | None = None
     at_most: Share | None = None
@@ -82,17 +82,17 @@ class Value(_Part):
 
 
 class Claim(_Part):
-    """One claim: a quantity's `change` against a baseline, or its `value`; or why nothing measured decides it."""
+    """One claim: the `change` of a quantity against the baseline, or its `value`, or why it is `undecidable`."""
 
-    says: str = Field("", description="the words of `expect` or `check` that it puts so")
-    quantity: str = Field("", description="op_time and its like, or a counter by Nsight Compute's name")
+    says: str = Field("", description="the words of `expect` that it stands for")
+    quantity: str = Field("", description="one of the quantities below, or a counter by Nsight Compute's name")
     change: Literal["falls", "rises", "stays", ""] = ""
     by: Amount = Amount()
     value: Value | None = None
     where: Limits = Limits()
-    more_than: Limits | None = Field(None, description="places on which it falls or rises less")
-    against: str = Field("", description="variant to compare with, where another than what it builds on")
-    undecidable: str = Field("", description="why no figure of a run can decide it")
+    more_than: Limits | None = Field(None, description="layers and sizes where the effect is smaller")
+    against: str = Field("", description="variant to compare with, if not the baseline")
+    undecidable: str = Field("", description="why no measurement can decide it")
 
     @model_validator(mode="before")
     @classmethod

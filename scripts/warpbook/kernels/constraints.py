@@ -9,7 +9,7 @@ from warpbook.problems.networks import ConvLayer
 
 
 class Bounds(BaseModel):
-    """Values of one extent that a variant is for. A bare number in a header is `at_most`."""
+    """Values of one extent. A bare number in a header is `at_most`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     at_least: NonNegativeInt = 0
@@ -53,7 +53,7 @@ class Bounds(BaseModel):
 
 
 class Limits(BaseModel):
-    """Layers that a variant is for: bounds of extents, and layers by name (conv1) or shape (6x30x30 * 16@5x5)."""
+    """Layers that a variant supports: bounds of extents, and layers by name (conv1) or shape (6x30x30 * 16@5x5)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     N: Bounds = Bounds()

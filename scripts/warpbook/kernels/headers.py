@@ -24,7 +24,7 @@ from warpbook.problems.networks import ConvLayer
 
 
 class Split(BaseModel):
-    """What each product is made of where a variant splits its operands in parts of a lower precision."""
+    """How FP32 multiply-adds are split into MMAs of a lower precision."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     precision: Literal["tf32", "fp16", "bf16"]
@@ -32,37 +32,47 @@ class Split(BaseModel):
 
 
 class Header(BaseModel):
-    """What a variant says of itself. Unknown keys are refused; none is demanded."""
+    """What a variant declares. Every field is optional; an unknown field is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    title: str = ""
-    idea: str = ""
+    title: str = Field("", description="name in the report; empty: the file's name")
+    idea: str = Field("", description="what the kernel does differently from its baseline")
     expect: str = Field("", description="effect expected of the idea, written before measuring")
-    claims: list[Claim] = Field(default_factory=list, description="what of `expect` and `check` figures can decide")
-    builds_on: str = Field("", description="variant that it is compared with; empty for a starting point")
-    combines: list[str] = Field(default_factory=list, description="variants whose ideas it joins: compared with each")
-    check: str = Field("", description="hardware counter that should move, and how")
-    reference: str = ""
-    device: Literal["cpu", "gpu"] = "gpu"
-    peer: bool = Field(False, description="a library that users would otherwise pick")
-    order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's, of x, w and y in memory; laid out untimed")
+    claims: list[Claim] = Field(default_factory=list, description="parts of `expect` that measurements can decide")
+    builds_on: str = Field("", description="its baseline; empty: a starting point, or `direct` if `idea` is empty too")
+    combines: list[str] = Field(default_factory=list, description="variants whose ideas it combines")
+    check: str = Field("", description="hardware counter that should change, and how")
+    reference: str = Field("", description="address of the source of the idea")
+    device: Literal["cpu", "gpu"] = Field("gpu", description="where it runs")
+    peer: bool = Field(False, description="calls a library that users would otherwise pick")
+    order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's layout of x, w and y; converted untimed")
     requires: str = Field("", description="Python package that the variant needs beyond the default install")
-    precision: Literal["fp32", "tf32", "fp16", "bf16"] = "fp32"
-    method: Literal["direct", "any"] = Field("direct", description="direct: does every product; any: may do fewer")
-    split: Split | None = Field(None, description="tensor cores' products that each product is made of: its bound's")
-    constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
-    launch: Launch | None = None
-    kernel: str = Field(
-        "", pattern=r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$", description="its name, where another than usual"
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] = Field(
+        "fp32", description="precision of its result, which sets the tolerance"
     )
-    arguments: list[Expression] = Field(default_factory=list, description="x, w, y and expressions, in its order")
-    threads: list[Expression] = Field(default_factory=list, max_length=3, description="of a block")
-    grid: list[Expression] = Field(default_factory=list, max_length=3, description="blocks; knows `tiles` too")
-    shared_bytes: Expression = Field(0, description="dynamic shared memory of a block")
-    constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable in constant memory that w is copied to")
-    sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, and values to try")
-    least_arch: str = Field("", pattern=r"^(sm_\d+a?)?$", description="oldest architecture that it is for, as sm_80")
-    limits: Limits = Limits()
+    method: Literal["direct", "any"] = Field(
+        "direct", description="direct: computes every multiply-add; any: may compute fewer. Sets the lower bound"
+    )
+    split: Split | None = Field(None, description="MMAs for each FP32 multiply-add: they set the lower bound")
+    constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
+    launch: Launch | None = Field(None, description="block and tile of a kernel with the usual arguments")
+    kernel: str = Field(
+        "", pattern=r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$", description="name of the kernel, where the file has several"
+    )
+    arguments: list[Expression] = Field(
+        default_factory=list, description="arguments of the kernel in order: x, w, y and expressions"
+    )
+    threads: list[Expression] = Field(default_factory=list, max_length=3, description="threads of a block")
+    grid: list[Expression] = Field(
+        default_factory=list, max_length=3, description="blocks of the grid; may use `tiles`"
+    )
+    shared_bytes: Expression = Field(0, description="dynamic shared memory of a block, in bytes")
+    constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable that w is copied to before each call")
+    sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, with the values to try")
+    least_arch: str = Field(
+        "", pattern=r"^(sm_\d+a?)?$", description="oldest architecture, as sm_80; sm_90a: that one alone"
+    )
+    limits: Limits = Field(Limits(), description="layers that it supports; others are reported as unsupported")
 
     def beyond_arch(self, arch: str) -> str:
         """Which architecture it needs in place of one such as sm_75, after its name; empty where that one will do.

@@ -50,12 +50,12 @@ def _sides(size: Any) -> Any:
 
 
 class Input(_Part):
-    """What enters: images of `channels` maps, all of them the same grey image, and of `size` pixels."""
+    """The input image. With several channels, each holds the same grey image."""
 
     channels: Count = 1
-    size: Annotated[list[Count], BeforeValidator(_sides)]
+    size: Annotated[list[Count], BeforeValidator(_sides)] = Field(description="side in pixels, or [rows, columns]")
     resizing: Literal["bilinear", "pad"] = Field("bilinear", description="pad: zeros around the 28x28 pixels")
-    scale: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="pixels are 0 to 255 times this")
+    scale: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="factor on the pixels, which are 0 to 255")
 
 
 class Convolution(_Part):
@@ -69,7 +69,7 @@ class Convolution(_Part):
 class Pooling(_Part):
     kind: Literal["max", "average"] = "max"
     size: Count
-    ceil: bool = Field(False, description="whether what is left over at an edge makes a smaller window")
+    ceil: bool = Field(False, description="keep a smaller window at the edge")
 
 
 class Connected(_Part):
@@ -78,7 +78,7 @@ class Connected(_Part):
 
 
 class Described(_Part):
-    """One layer, of one of three kinds."""
+    """One layer: exactly one of the three keys."""
 
     conv: Convolution | None = None
     pool: Pooling | None = None
@@ -104,7 +104,7 @@ def _weight_sets(names: list[str]) -> list[str]:
 
 
 class Description(_Part):
-    """A network as config.yaml says it."""
+    """A network: its input and its layers in order."""
 
     input: Input
     layers: list[Described] = Field(min_length=1)

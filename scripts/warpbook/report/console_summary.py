@@ -89,6 +89,6 @@ def _next(ev: Evidence, failed: list[str], lacking: set[str]) -> str:
             if ev.study.variants and study.network == ev.study.network and not (study.variants or study.course):
                 return f"snakemake --cores 1 report --config study={name}, which compares every kernel on this network"
         file = f"kernels/<name>.{'cu' if library.device == 'gpu' else 'cpp'}"
-        return f"a kernel that beats {library.name}'s {units.time(ms)}: {file} (README, Add a kernel), then {again}"
+        return f"a kernel that beats {library.name}'s {units.time(ms)}: {file} (docs/guides/kernels.md), then {again}"
     others = [name for name in ev.config.studies if name != ev.name]
-    return f"snakemake --cores 1 report --config study={others[0]}" if others else "add a kernel: README"
+    return f"snakemake --cores 1 report --config study={others[0]}" if others else "add a kernel (docs/guides)"

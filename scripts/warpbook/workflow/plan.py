@@ -272,7 +272,7 @@ class Plan:
             else f"{where} names no variant; say which: --config stream='{{variants: {{{device}: <name>}}}}'",
             variant.problem if variant else "",
             f"{where}: {name} runs on the {variant.device}" if variant and variant.device != device else "",
-            "" if sets else f"{network.name} has no weights here, and so labels nothing (README, I have a network)",
+            "" if sets else f"{network.name} has no weights here, and so labels nothing (docs/guides/networks.md)",
         ]
         return Stream(
             network=network,

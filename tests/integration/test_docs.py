@@ -1,0 +1,164 @@
+"""The documentation: the site builds, its links resolve, it fetches nothing, and its reference misses nothing."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+
+from warpbook.common.files import PROJECT
+from warpbook.config.settings import Config
+from warpbook.kernels.headers import Header
+from warpbook.runs import catalog, tables
+
+README = PROJECT / "README.md"
+OWN_PROGRAMS = sorted((PROJECT / "scripts").glob("*.py"))
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=PROJECT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def generator() -> ModuleType:
+    """docs/generate_reference.py as a module."""
+    specification = importlib.util.spec_from_file_location("reference", PROJECT / "docs" / "generate_reference.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def pages(generator: ModuleType) -> dict[str, str]:
+    return generator.pages()
+
+
+class Requests(HTMLParser):
+    """Addresses that a browser fetches when it opens a page."""
+
+    FETCHED: ClassVar = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name == self.FETCHED.get(tag)]
+
+
+def test_the_site_builds_and_its_pages_fetch_nothing_from_other_hosts(site):
+    built = list(site.rglob("*.html"))
+    assert len(built) > 25
+    for page in built:
+        requests = Requests()
+        requests.feed(page.read_text())
+        foreign = [address for address in requests.found if re.match(r"(https?:)?//", address)]
+        assert not foreign, f"{page.relative_to(site)}: {foreign}"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text()), style
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_every_relative_link_at_the_top_leads_to_a_file(page):
+    text = (PROJECT / page).read_text()
+    links = [*re.findall(r"\]\(([^)#\s]+)[^)]*\)", text), *re.findall(r'src="([^"]+)"', text)]
+    missing = [link for link in links if not link.startswith("http") and not (PROJECT / link).exists()]
+    assert links
+    assert not missing
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text().splitlines()) <= 130
+
+
+@pytest.mark.parametrize("path", OWN_PROGRAMS, ids=lambda path: path.stem)
+def test_every_option_of_a_program_is_in_the_reference(generator, pages, path):
+    commands = pages["reference/commands.md"]
+    its = re.search(rf"^### {path.stem}$.*?(?=^##|\Z)", commands, re.MULTILINE | re.DOTALL)[0]
+    declared = re.findall(r'add_argument\(\s*"([^"]+)"', path.read_text())
+    assert declared or "parse_args()" in path.read_text()
+    for option in set(declared) - {"--version"}:
+        assert f"`{option}`" in its
+
+
+def keys(schema: dict[str, Any]) -> Iterator[str]:
+    for model in [schema, *schema["$defs"].values()]:
+        yield from model.get("properties", ())
+
+
+@pytest.mark.parametrize(("page", "model"), [("configuration", Config), ("kernel-header", Header)])
+def test_every_key_of_a_model_is_in_the_reference(pages, page, model):
+    text = pages[f"reference/{page}.md"]
+    missing = [key for key in keys(model.model_json_schema(by_alias=True)) if f"| `{key}` |" not in text]
+    assert not missing
+
+
+def test_every_column_and_every_rule_is_in_the_reference(pages):
+    text = pages["reference/tables.md"]
+    for table in tables.RUN_TABLES:
+        its = text[text.index(f"## {table.name}") :].partition("\n## ")[0]
+        assert all(f"| `{column}` |" in its for column in table.columns)
+    named = re.findall(
+        r"^rule (\w+):",
+        "\n".join(path.read_text() for path in [PROJECT / "Snakefile", *(PROJECT / "rules").glob("*.smk")]),
+        re.MULTILINE,
+    )
+    assert all(f"| `{name}` |" in pages["reference/targets.md"] for name in named)
+
+
+def test_the_page_on_performance_names_the_newest_run_of_each_model(generator, pages):
+    gpus, cpus = generator.newest_runs()
+    assert gpus
+    for run in [*gpus, *cpus]:
+        assert f"`{run.run_id}`" in pages["performance.md"]
+
+
+# The README's one table.
+
+
+def quoted_rows() -> list[Any]:
+    """Layer, and the README's times of it: three on each GPU."""
+    text = README.read_text()
+    lines = text[text.index("| layer |") :].split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [pytest.param(layer, times, id=layer) for layer, *times in cells]
+
+
+@pytest.fixture(scope="module")
+def quoted_runs() -> list[catalog.Run]:
+    """The runs that the README names below its table, in the order of the table."""
+    names = re.search(r"^Runs: H200 `(.+?)`, H100 `(.+?)`", README.read_text(), re.MULTILINE).groups()
+    return [catalog.open_run(PROJECT / catalog.ARCHIVES / f"{name}.zip") for name in names]
+
+
+@pytest.mark.parametrize(("layer", "quoted"), quoted_rows())
+def test_the_readme_s_times_are_those_of_the_runs(generator, quoted_runs, layer, quoted):
+    network, name = layer.split()
+    expected = []
+    for run in quoted_runs:
+        frame = run.table(tables.OP_TIMES)
+        chosen = (frame.network == network) & (frame.layer == name) & (frame["size"] == generator.IMAGES)
+        chosen &= (frame.state == "cold") & (frame.kind == "gpu") & (frame.status == "ok")
+        median = frame[chosen].set_index("variant").median_ms
+        peers = [variant for variant, header in run.record["variants"].items() if header["peer"]]
+        by_precision = [median[[one for one in peers if one.startswith(f"cudnn_{p}")]].min() for p in ("fp32", "tf32")]
+        expected += [median[~median.index.isin(peers)].min(), *by_precision]
+    assert quoted == [generator.milliseconds(value) for value in expected]

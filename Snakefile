@@ -77,7 +77,7 @@ onstart:
     for left in Path("results").glob(f"{VERDICTS}*"):  # by a Snakemake that was killed
         left.unlink()
     for device in ["cpu", *(["gpu"] if PLAN.device else [])]:
-        if reason := sandbox.absent(CONFIG.sandbox, device):
+        if reason := sandbox.why_absent(CONFIG.sandbox, device):
             print(
                 f"no sandbox: the {device}'s kernels and launchers run with your rights, for {reason}",
                 file=sys.stderr,

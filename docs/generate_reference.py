@@ -471,7 +471,7 @@ def milliseconds(value: float) -> str:
 def newest_runs() -> tuple[list[Run], list[Run]]:
     """The newest archived run of each GPU model, and of each CPU model."""
     gpus, cpus = {}, {}
-    runs = [catalog.open_run(path) for path in catalog.archived(PROJECT / catalog.ARCHIVES)]
+    runs = [catalog.open_run(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
     for run in sorted(runs, key=lambda run: str(run.record["ended"])):
         if run.gpu:
             gpus[run.device_name("gpu")] = run
@@ -556,7 +556,7 @@ def fallback_sentence(run: Run) -> str:
 
 
 def stream_rows(run: Run) -> Iterator[tuple[str, ...]]:
-    rows = list(streams.summarised(run.table(tables.STREAM_SHARDS)))
+    rows = list(streams.summarize_streams(run.table(tables.STREAM_SHARDS)))
     for row in [row for row in rows if row["images"] == max(other["images"] for other in rows)]:
         shares = [row["efficiency"], row["streaming_efficiency"]]
         yield (
@@ -597,7 +597,7 @@ def performance_page() -> str:
         parts.append(markdown_table(layers, layer_rows(run, "cpu", "hot", "op")))
     streamed = [
         run
-        for path in catalog.archived(PROJECT / catalog.ARCHIVES)
+        for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)
         if not (run := catalog.open_run(path)).table(tables.STREAM_SHARDS).empty
     ]
     if streamed:

@@ -17,7 +17,7 @@ rule build_variant:
     params:
         architectures=PLAN.architectures,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.BUILDS),
+        rerun_on_columns=code_dependencies.column_types(tables.BUILDS),
     message:
         "Building {wildcards.variant}"
     shell:

@@ -24,7 +24,7 @@ rule check_variant:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.CORRECTNESS),
+        rerun_on_columns=code_dependencies.column_types(tables.CORRECTNESS),
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
         rerun_on_installing=lambda wildcards: PLAN.variants[wildcards.variant].missing,

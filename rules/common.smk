@@ -28,18 +28,18 @@ configfile: "config.yaml"
 
 
 if workflow.is_main_process:
-    console.shorten(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
+    console.install(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
 
 # The programs read the networks of config.yaml, or what the command line set over them.
 os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})
 try:
-    PLAN = plan.of(config)
+    PLAN = plan.from_config(config)
     CONFIG = PLAN.config
     PLAN.gpu_sources
     GPUS = PLAN.gpus
-    SUBMITTED = submissions.submitted(CONFIG)
+    SUBMITTED = submissions.submissions_by_name(CONFIG)
     if CONFIG.submissions:
-        sandbox.for_strangers(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
+        sandbox.require_for_untrusted(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
 except UserError as error:
     sys.exit(f"error: {error}")
 TARGETS, WHOLE = Targets(PLAN), WholeNetworks(PLAN)

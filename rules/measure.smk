@@ -56,7 +56,7 @@ rule measure_variant:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.SAMPLES),
+        rerun_on_columns=code_dependencies.column_types(tables.SAMPLES),
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
     message:
         "Timing {wildcards.variant} on {wildcards.network}"
@@ -92,7 +92,7 @@ rule measure_course:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.COURSE_SAMPLES),
+        rerun_on_columns=code_dependencies.column_types(tables.COURSE_SAMPLES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Timing {wildcards.variant} with its own host code on {wildcards.network}"
@@ -130,7 +130,7 @@ rule measure_network:
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network)[0],
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.NETWORK_SAMPLES, tables.NETWORK_CHECKS),
+        rerun_on_columns=code_dependencies.column_types(tables.NETWORK_SAMPLES, tables.NETWORK_CHECKS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Timing the whole network {wildcards.network} by {wildcards.implementation}"
@@ -168,7 +168,7 @@ rule run_program:
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.PROGRAMS),
+        rerun_on_columns=code_dependencies.column_types(tables.PROGRAMS),
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
     message:
         "Running the whole program with {wildcards.variant} on {wildcards.network}"

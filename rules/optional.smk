@@ -27,7 +27,7 @@ rule measure_aa:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.SAMPLES),
+        rerun_on_columns=code_dependencies.column_types(tables.SAMPLES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Timing {wildcards.variant} against itself on {wildcards.network} ({wildcards.numbered})"
@@ -60,7 +60,7 @@ rule sanitize_variant:
     params:
         variant=lambda wildcards: wildcards.variant,
         timeout=CONFIG.measuring.timeout_s,
-        rerun_on_columns=code_dependencies.columns(tables.SANITIZER),
+        rerun_on_columns=code_dependencies.column_types(tables.SANITIZER),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "compute-sanitizer over {params.variant}"
@@ -83,7 +83,7 @@ use rule sanitize_variant as sanitize_network with:
     params:
         variant=lambda wildcards: f"networks/{wildcards.implementation}",
         timeout=CONFIG.measuring.timeout_s,
-        rerun_on_columns=code_dependencies.columns(tables.SANITIZER),
+        rerun_on_columns=code_dependencies.column_types(tables.SANITIZER),
         rerun_on_device=PLAN.identity("gpu"),
 
 
@@ -117,7 +117,7 @@ rule attack_harness:
         gres=GRES["gpu"],
         slurm_extra=SLURM_EXTRA["gpu"],
     params:
-        rerun_on_columns=code_dependencies.columns(tables.ATTACKS),
+        rerun_on_columns=code_dependencies.column_types(tables.ATTACKS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Attacking the harness"
@@ -146,7 +146,7 @@ rule measure_precision:
     params:
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.columns(tables.PRECISION),
+        rerun_on_columns=code_dependencies.column_types(tables.PRECISION),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Errors of {wildcards.variant} beside those of direct"
@@ -176,7 +176,7 @@ rule sweep_variant:
         slurm_extra=SLURM_EXTRA["gpu"],
     params:
         network=PLAN.networks[0],
-        rerun_on_columns=code_dependencies.columns(tables.SWEEP),
+        rerun_on_columns=code_dependencies.column_types(tables.SWEEP),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Kernel Tuner over {wildcards.variant}"

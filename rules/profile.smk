@@ -27,7 +27,7 @@ rule trace_program:
         sizes=lambda wildcards: PLAN.profile_sizes(**wildcards),
         weights=lambda wildcards: PLAN.profile_weights(**wildcards),
         timeout=CONFIG.measuring.timeout_s,
-        rerun_on_columns=code_dependencies.columns(tables.ACTIVITIES, tables.PROFILES),
+        rerun_on_columns=code_dependencies.column_types(tables.ACTIVITIES, tables.PROFILES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
@@ -60,10 +60,10 @@ rule count_variant:
         slurm_extra=SLURM_EXTRA["gpu"],
     params:
         images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
-        metrics=counters.wanted(PLAN.variants.values()),
+        metrics=counters.metrics_to_read(PLAN.variants.values()),
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
-        rerun_on_columns=code_dependencies.columns(tables.COUNTERS),
+        rerun_on_columns=code_dependencies.column_types(tables.COUNTERS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Nsight Compute over {wildcards.variant} on {wildcards.network}"
@@ -100,7 +100,7 @@ rule count_network:
         metrics=[*counters.ALWAYS, counters.TENSOR],
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
-        rerun_on_columns=code_dependencies.columns(tables.COUNTERS),
+        rerun_on_columns=code_dependencies.column_types(tables.COUNTERS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Nsight Compute over the whole network {wildcards.network} by {wildcards.implementation}"

@@ -8,7 +8,7 @@ rule render_report:
         modules=code_dependencies.inputs_for("render_report.py", presenting=True),
         templates=TARGETS.templates,
         run="results/run",
-        archived=[str(path) for path in catalog.archived()],  # those cited, and the one before
+        archived=[str(path) for path in catalog.archived_paths()],  # those cited, and the one before
         imported=lambda wildcards: TARGETS.imported(wildcards.study),
     output:
         html="reports/out/{study}.html",
@@ -38,7 +38,7 @@ rule site:
         modules=code_dependencies.inputs_for("render_site.py", presenting=True),
         templates=site_templates(),
         kernels=[str(path) for variant in PLAN.variants.values() for path in variant.files],
-        archived=[str(path) for path in catalog.archived()],
+        archived=[str(path) for path in catalog.archived_paths()],
     output:
         pages=directory("reports/out/site"),
     log:
@@ -59,7 +59,7 @@ rule track:
     """Archived runs logged to MLflow, each once."""
     input:
         program="scripts/track_runs.py",
-        archived=[str(path) for path in catalog.archived()],
+        archived=[str(path) for path in catalog.archived_paths()],
     log:
         "logs/track_runs.log",
     localrule: True

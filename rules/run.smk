@@ -19,7 +19,7 @@ rule assemble_run:
     params:
         config=CONFIG.recorded,
         sizes=json.dumps({network: PLAN.sizes(network) for network in PLAN.networks}),
-        rerun_on_columns=code_dependencies.columns(*tables.RUN_TABLES),
+        rerun_on_columns=code_dependencies.column_types(*tables.RUN_TABLES),
     message:
         "Putting the run together"
     shell:

@@ -123,7 +123,7 @@ rule gather_stream:
     log:
         f"logs/gather_stream/{STREAM.name}.log",
     params:
-        rerun_on_columns=code_dependencies.columns(tables.STREAM_SHARDS),
+        rerun_on_columns=code_dependencies.column_types(tables.STREAM_SHARDS),
     message:
         "Putting the shards together"
     shell:
@@ -136,7 +136,7 @@ rule stream:
     """Images streamed through the network: results/stream/streams.csv has this and earlier streams."""
     input:
         program="scripts/report_streams.py",
-        shards=[] if STREAM.problem else sorted({STREAM.part, *streams.made()}),
+        shards=[] if STREAM.problem else sorted({STREAM.part, *streams.gather_tables()}),
     log:
         "logs/stream.log",
     params:

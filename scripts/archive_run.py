@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.runs import catalog, tables
 
 LIMIT_BYTES = 15 << 20
@@ -16,7 +16,7 @@ LIMIT_BYTES = 15 << 20
 def pack(files: dict[str, Path], target: Path) -> None:
     """Write a zip of files by their names in it, the same bytes for the same contents."""
     with (
-        written_whole(target) as temporary,
+        atomic_write(target) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed,
     ):
         for name, path in files.items():
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a list of the archives written")
     arguments = parser.parse_args()
     made = archive(arguments.run, arguments.folder)
-    with written_whole(arguments.out) as temporary:
+    with atomic_write(arguments.out) as temporary:
         temporary.write_text("".join(f"{path}\n" for path in made))
     print("archived as " + " and ".join(map(str, made)))
 

@@ -17,8 +17,8 @@ import pandas as pd
 
 from warpbook.common import version
 from warpbook.common.errors import exit_status
-from warpbook.common.files import sha256, written_whole
-from warpbook.config.settings import named
+from warpbook.common.files import atomic_write, sha256
+from warpbook.config.settings import named_studies
 from warpbook.harness import timing
 from warpbook.kernels import variants
 from warpbook.machine import gpu_pool, gpu_quarantine
@@ -72,7 +72,7 @@ def describe_variants() -> dict[str, Any]:
 def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
     """A network's identity: its shapes, the sizes measured and the SHA-256 of each weight set that is here."""
     network = networks.find(name)
-    paths = {weight_set: weights.path_of(network, weight_set) for weight_set in network.weight_sets}
+    paths = {weight_set: weights.weights_path(network, weight_set) for weight_set in network.weight_sets}
     return {
         "shapes_sha256": network.shapes_sha256,
         "sizes": sizes,
@@ -142,20 +142,20 @@ def assemble(
     ended = datetime.now(UTC)
     commit, dirty = version.commit()
     frames = {table: gather(table, paths) for table, paths in parts.items()}
-    frames[tables.OP_TIMES] = summaries.summarised(frames[tables.SAMPLES], machine)
-    with written_whole(out) as run:
+    frames[tables.OP_TIMES] = summaries.summarize_series(frames[tables.SAMPLES], machine)
+    with atomic_write(out) as run:
         run.mkdir()
         write(frames, run)
         (run / "profiles").mkdir()
         for share in summaries.gpu_shares(frames[tables.JOBS]).itertuples():
             print(f"{share.measured_on}: {share.jobs} jobs, busy {share.busy_s:.0f} s of {share.wall_s:.0f} s")
-        put_aside = gpu_quarantine.since(machine["started"])
+        put_aside = gpu_quarantine.quarantined_since(machine["started"])
         for sentence in put_aside:
             print(f"put aside: {sentence}")
         record = {
             "format": FORMAT,
             "run_id": run_id_of(machine, ended, run / tables.SAMPLES.name),
-            "studies": named(config["study"], config["studies"]),
+            "studies": named_studies(config["study"], config["studies"]),
             "networks": {name: describe_network(name, sizes[name]) for name in sizes},
             "variants": describe_variants(),
             "started": machine["started"],
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--reports", type=Path, nargs="*", default=[], help="folders of profilers' files")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    notes = [note for part in arguments.parts if (note := gpu_pool.note_of(part)) and note.exists()]
+    notes = [note for part in arguments.parts if (note := gpu_pool.note_path(part)) and note.exists()]
     assemble(
         machine=json.loads(arguments.machine.read_text()),
         parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.parts, *notes]),

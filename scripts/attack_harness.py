@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.harness.attacks import catalog
 from warpbook.machine.host import require_target
 from warpbook.runs import tables
@@ -17,12 +17,12 @@ AT_ONCE = 4
 BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 
 
-def attacked(name: str, device: str) -> dict[str, Any]:
+def attack_row(name: str, device: str) -> dict[str, Any]:
     """A row of ATTACKS."""
     with tempfile.TemporaryDirectory() as folder:
-        failure = catalog.failure_of(catalog.ATTACKS[name], device, Path(folder))
+        failure = catalog.first_failure(catalog.ATTACKS[name], device, Path(folder))
     outcome = failure or {"status": "ok", "reason": ""}
-    caught_by = catalog.check_of(outcome["reason"])
+    caught_by = catalog.check_behind(outcome["reason"])
     return {"attack": name, "device": device, "caught": failure is not None, **outcome, "caught_by": caught_by}
 
 
@@ -46,19 +46,19 @@ def main() -> int | None:
         if attack.words(device) is not None
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        rows = list(pool.map(lambda place: attacked(*place), tried))
+        rows = list(pool.map(lambda place: attack_row(*place), tried))
     tables.ATTACKS.write(rows, arguments.out)
     wrong = 0
     for row in rows:
         expected = catalog.ATTACKS[row["attack"]].words(row["device"]) or ""
         if not row["caught"]:
             print(f"MISSED: a kernel that {row['attack']} ({row['device']})")
-        elif row["caught_by"] != catalog.check_of(expected):
+        elif row["caught_by"] != catalog.check_behind(expected):
             wrong += 1
             print(f"a kernel that {row['attack']} ({row['device']}) was to be told {expected!r}: {row['reason']}")
     if not arguments.page:
         return None
-    with written_whole(arguments.page) as temporary:
+    with atomic_write(arguments.page) as temporary:
         temporary.write_text(with_table(arguments.page.read_text()))
     return int(wrong > 0 or not all(row["caught"] for row in rows))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import scratch_folder
-from warpbook.common.supervision import Failed, supervised
+from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.harness import building, checking, ece408_check, ece408_gpu, inference, preload, reference, sandbox
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
@@ -29,28 +29,28 @@ MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kerne
 
 
 def bench_for(device: str, variant: Variant, sandboxed: bool) -> Bench:
-    """The bench of a device, cpu or gpu, for a variant. Raises Failed where the device does not answer."""
+    """The bench of a device, cpu or gpu, for a variant. Raises VariantFailure where the device does not answer."""
     if device == "cpu":
         return IsolatedBench(variant, sandboxed)
-    from warpbook.harness.gpu_bench import ExplainedKernels, opened
+    from warpbook.harness.gpu_bench import ExplainedKernels, open_bench
 
-    return opened(variant, ExplainedKernels)
+    return open_bench(variant, ExplainedKernels)
 
 
-def enclosed(arguments: argparse.Namespace, shared: Row) -> Iterator[list[Row]]:
+def check_in_sandbox(arguments: argparse.Namespace, shared: Row) -> Iterator[list[Row]]:
     """What `check` yields on a GPU in the sandbox. A stranger may have said it: what does not fit is refused.
 
-    Raises Failed where the process inside dies or says what no check does.
+    Raises VariantFailure where the process inside dies or says what no check does.
     """
     readable = [
         arguments.kernels,
         arguments.labels,
-        fashion_mnist.cached(networks.find(arguments.network)),
+        fashion_mnist.cache_path(networks.find(arguments.network)),
         weights.FOLDER,
     ]
     readable += [building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.answers([*sys.argv, "--enclosed"], filter(None, readable), gpu=True):
-        with sandbox.doubted("check"):
+    for rows in sandbox.results([*sys.argv, "--enclosed"], filter(None, readable), gpu=True):
+        with sandbox.untrusted("check"):
             tables.CORRECTNESS.text(({**shared, **row} for row in rows), "its checks")
         yield rows
 
@@ -65,14 +65,14 @@ def check_labels(
 ) -> list[Row]:
     """A row for each size: how many images are labelled differently from the float64 reference."""
     try:
-        with checking.faults_named(variant, "inferring"):
+        with checking.fault_context(variant, "inferring"):
             images, _ = fashion_mnist.load(network)
             parameters = weights.load(network, network.weight_sets[0])
             if isinstance(bench, IsolatedBench):
                 predicted = bench.labels(network, parameters, images[: max(sizes)])
             else:
                 predicted, _ = inference.load(variant, network, parameters)(images[: max(sizes)])
-    except Failed as failure:
+    except VariantFailure as failure:
         return [row_of("", size, "labels", ok=False, **failure.columns) for size in sizes]
     rows = []
     for size in sizes:
@@ -103,14 +103,14 @@ def check_places(
 def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
     """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
     the threads reversed."""
-    if reason := emulation.beyond(variant):
+    if reason := emulation.unsupported_reason(variant):
         yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
     if variant.course and not variant.problem:
         yield from ece408_check.check(variant, sandboxed, folder)
         return
     bench = IsolatedBench(variant, sandboxed, folder)
-    ragged = checking.ragged_places(variant)
+    ragged = checking.ragged_cases(variant)
     yield from check_places(bench, variant, ragged)
     bench.reversed_order = True
     # Ragged shapes come in several images. Who is tried on none is tried on as many here that a block takes several.
@@ -124,7 +124,7 @@ def check(
     # A CPU variant gets one chunk at a time: a larger size would only repeat the call.
     tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
-    places = [*checking.ragged_places(variant), *((conv, size) for conv in network.convs for size in tested)]
+    places = [*checking.ragged_cases(variant), *((conv, size) for conv in network.convs for size in tested)]
     for rows in check_places(bench, variant, places):
         yield rows
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
@@ -153,17 +153,17 @@ def main() -> None:
     variant = variants.read(arguments.variant, arguments.kernels)
     if arguments.enclosed:
         bench = bench_for(arguments.device, variant, sandboxed=False)
-        return sandbox.say(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
-    sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
+        return sandbox.emit(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
+    sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
     shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
     if arguments.device == "gpu" and not sandboxed and not variant.course:
         preload.import_packages(variant.header.requires)
 
     try:
-        with gpu_pool.held(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
-            if arguments.device == "emulator" and not emulation.beyond(variant):
+        with gpu_pool.acquire(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
+            if arguments.device == "emulator" and not emulation.unsupported_reason(variant):
                 with suppress(UserError):  # raised again where the variant needs it
-                    emulation.itself(folder)  # first, because the time that it takes is not the variant's
+                    emulation.build_emulator(folder)  # first, because the time that it takes is not the variant's
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":
@@ -171,13 +171,13 @@ def main() -> None:
                 if variant.course and not variant.problem:
                     return ece408_gpu.check(variant, network, sandboxed)
                 if arguments.device == "gpu" and sandboxed:
-                    return enclosed(arguments, shared)
+                    return check_in_sandbox(arguments, shared)
                 bench = bench_for(arguments.device, variant, sandboxed)
                 return check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels)
 
-            for checked in supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
+            for checked in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
                 rows += checked
-    except Failed as failure:
+    except VariantFailure as failure:
         rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))
     tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
     if variant.written:

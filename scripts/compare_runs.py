@@ -11,7 +11,7 @@ from pathlib import Path
 
 from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.report import comparison, rendering
 from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
@@ -21,7 +21,7 @@ from warpbook.runs import catalog
 FOLDER = Path("reports/out")
 
 
-def named(side: str, name: str) -> catalog.Run:
+def open_named_run(side: str, name: str) -> catalog.Run:
     """The run that `base` or `head` names, by path or by the id of an archived run; every table is read."""
     if not name:
         raise UserError(f"compare needs two runs, base=<run> and head=<run>, ids or paths: {side} is missing")
@@ -39,12 +39,14 @@ def main() -> int:
     parser.add_argument("--notes", action="store_true", help="print the worst of it alone, a few lines of Markdown")
     parser.add_argument("--pdf", type=Path, default=FOLDER / "compare.pdf")
     arguments = parser.parse_args()
-    compared = Comparison(named("base", arguments.base), named("head", arguments.head), arguments.tolerance)
+    compared = Comparison(
+        open_named_run("base", arguments.base), open_named_run("head", arguments.head), arguments.tolerance
+    )
     if arguments.notes:
         print(notes(compared), end="")
         return compared.outcome
     markdown, document = rendering.comparison_text(compared), rendering.comparison_html(compared)
-    with written_whole(arguments.markdown) as text, written_whole(arguments.pdf) as pdf:
+    with atomic_write(arguments.markdown) as text, atomic_write(arguments.pdf) as pdf:
         text.write_text(markdown)
         write_pdf(document, pdf)
     print(f"{comparison.OUTCOMES[compared.outcome]}: see {arguments.markdown} and {arguments.pdf}")

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import preload
 from warpbook.kernels import whole_networks
 from warpbook.kernels.whole_networks import Implementation
@@ -34,12 +34,12 @@ def call_network(implementation: Implementation, network: Network, weight_set: s
     from warpbook.harness import gpu_bench, network_bench
 
     arch = arch or gpu_bench.require().arch  # which says why there is none
-    network_bench.cubin_of(implementation, arch)  # compiled, and kept
+    network_bench.compile_cubin(implementation, arch)  # compiled, and kept
     loaded = weights.load(network, weight_set)
-    entering = fashion_mnist.entering(fashion_mnist.load(network)[0][:images], network, np.float32)
+    entering = fashion_mnist.normalize(fashion_mnist.load(network)[0][:images], network, np.float32)
 
     gpu_wait.wait()
-    kernels = network_bench.kernels_of(implementation, arch)
+    kernels = network_bench.load_kernels(implementation, arch)
     parameters = {name: cupy.asarray(array) for name, array in loaded.items()}
     x = cupy.asarray(entering)
     scores = cupy.empty((images, networks.CLASSES), np.float32)
@@ -79,9 +79,9 @@ def count(
             report = Path(scratch) / "counted.ncu-rep"
             counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
         if counted and not failure:
-            return counting.rows_of(place, counted, metrics, len({row["launch"] for row in counted}))
+            return counting.counter_rows(place, counted, metrics, len({row["launch"] for row in counted}))
     assert failure
-    return [{**place, **counting.NOTHING, **Failed(*failure).columns}]
+    return [{**place, **counting.NOTHING, **VariantFailure(*failure).columns}]
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def main() -> None:
         return call_network(implementation, network, arguments.weights, arguments.images, arguments.arch)
     require_target(tool="ncu")
     of = (implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout)
-    with gpu_turn.turn(arguments.out) as turn:
+    with gpu_turn.hold_turn(arguments.out) as turn:
         rows = count(turn.run, *of)
         turn.keep(rows)
     tables.COUNTERS.write(rows, arguments.out)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import exit_status
-from warpbook.common.files import written_whole
-from warpbook.common.supervision import Failed
+from warpbook.common.files import atomic_write
+from warpbook.common.supervision import VariantFailure
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
@@ -77,7 +77,7 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
     drawn = [[generator.random(shape, np.float32) for shape in of_layer] for of_layer in shapes]
 
     gpu_wait.wait()
-    loaded = gpu_bench.kernels_of(variant, arch)
+    loaded = gpu_bench.load_kernels(variant, arch)
     kernels = Counting(loaded) if loaded else None
     launches: dict[str, int] = {}
     for layer, arrays in zip(layers, drawn, strict=True):
@@ -90,11 +90,11 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
         cupy.cuda.runtime.deviceSynchronize()
         if kernels:
             launches[layer.name] = kernels.launches
-            with written_whole(launches_file) as temporary:
+            with atomic_write(launches_file) as temporary:
                 temporary.write_text(json.dumps(launches))
             kernels.restart(LAUNCHES_KEPT if kernels.launches > LAUNCHES_MAX else LAUNCHES_MAX)
         profiler.start()
-        with gpu_bench.marked(f"{RANGE} {layer.name}"):
+        with gpu_bench.nvtx_range(f"{RANGE} {layer.name}"):
             call(x, w, y)
             cupy.cuda.runtime.deviceSynchronize()
         profiler.stop()
@@ -113,7 +113,7 @@ def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list
 
 def counted_by_ncu(
     run: counting.Run, calling: list[str], layers: list[str], metrics: list[str], timeout_s: float, report: Path
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], Failed | None]:
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], VariantFailure | None]:
     """(ncu's rows by layer, launches of each layer's call where known, the failure if any); `calling` is what this
     program is started with to call the variant.
 
@@ -124,7 +124,7 @@ def counted_by_ncu(
         inside = [sys.executable, __file__, *calling, "--launches", str(launches_file), "--inside", *layers]
         counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
         launches = json.loads(launches_file.read_text()) if launches_file.exists() else {}
-    return by_layer(counted, layers), launches, Failed(*failure) if failure else None
+    return by_layer(counted, layers), launches, VariantFailure(*failure) if failure else None
 
 
 def count(
@@ -139,17 +139,17 @@ def count(
     """Rows of COUNTERS for every layer of a network: its counters, or why there are none."""
     layers = networks.find(network).convs
     place = {"tool": "ncu", "variant": variant.name, "network": network, "size": images}
-    failures: dict[str, Failed] = {}
+    failures: dict[str, VariantFailure] = {}
     device = host.gpu()
     arch = device.arch if isinstance(device, cuda_devices.Device) else ""
     for layer in layers:
         if variant.problem:
-            failures[layer.name] = Failed("compile_failed", variant.problem)
+            failures[layer.name] = VariantFailure("compile_failed", variant.problem)
         elif arch and not variant.made_for(arch):
             reason = f"{variant.name} {variant.header.beyond_arch(arch)}"
-            failures[layer.name] = Failed("unsupported", reason)
+            failures[layer.name] = VariantFailure("unsupported", reason)
         elif reason := variant.unsupported(layer, images):
-            failures[layer.name] = Failed("unsupported", reason)
+            failures[layer.name] = VariantFailure("unsupported", reason)
     names = [layer.name for layer in layers if layer.name not in failures]
     calling = ["--variant", variant.name, "--network", network, "--images", str(images), "--arch", arch]
     readings: dict[str, list[dict[str, Any]]] = {}
@@ -163,11 +163,13 @@ def count(
             counted, made, failure = counted_by_ncu(run, calling, left, metrics, timeout_s, report)
             readings |= counted
             launches |= made
-            failures |= {name: failure or Failed("launch_failed", "ncu counted no launch of it") for name in left}
+            failures |= {
+                name: failure or VariantFailure("launch_failed", "ncu counted no launch of it") for name in left
+            }
     rows: list[dict[str, Any]] = []
     for layer in layers:
         place["layer"] = layer.name
-        rows += counting.rows_of(place, readings.get(layer.name, []), metrics, launches.get(layer.name))
+        rows += counting.counter_rows(place, readings.get(layer.name, []), metrics, launches.get(layer.name))
         if layer.name not in readings:
             rows.append({**place, **counting.NOTHING, **failures[layer.name].columns})
     return rows
@@ -194,7 +196,7 @@ def main() -> None:
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
     of = (variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
-    with gpu_turn.turn(arguments.out) as turn:
+    with gpu_turn.hold_turn(arguments.out) as turn:
         rows = count(turn.run, *of)
         turn.keep(rows)
     tables.COUNTERS.write(rows, arguments.out)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.config.course_term import Term
 from warpbook.course.grades_table import GRADES
 from warpbook.report import rendering
@@ -22,8 +22,8 @@ def main() -> None:
     rows = [row for folder in arguments.reports for row in _rows(folder)]
     (study,) = arguments.config["studies"].values()
     term = Term.model_validate(study["course"])
-    document = rendering.of_grades(study["title"], term, max(study["sizes"]), rows)
-    with written_whole(arguments.out) as out:
+    document = rendering.grades_html(study["title"], term, max(study["sizes"]), rows)
+    with atomic_write(arguments.out) as out:
         out.mkdir()
         GRADES.write(rows, out / GRADES.name)
         (out / "grades.html").write_text(rendering.standalone(document))

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from warpbook.common import version
-from warpbook.common.errors import UserError, exit_status, nearest
+from warpbook.common.errors import UserError, exit_status, nearest_name
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.problems import fashion_mnist, networks
@@ -45,30 +45,30 @@ def main() -> None:
     known = variants.discover()
     studies = settings.read(list(known)).studies
     if arguments.study not in studies:
-        raise UserError(f"no study is called {arguments.study!r}: {nearest(arguments.study, list(studies))}")
+        raise UserError(f"no study is called {arguments.study!r}: {nearest_name(arguments.study, list(studies))}")
     variant = variants.find(arguments.variant, known)
     network = networks.find(arguments.network or studies[arguments.study].network)
     if not 1 <= arguments.size <= fashion_mnist.IMAGES:
         raise UserError(f"--size {arguments.size} is outside 1 to {fashion_mnist.IMAGES}, the images that there are")
     layers = [conv.name for conv in network.convs]
     if arguments.layer and arguments.layer not in layers:
-        raise UserError(f"{network.name} has no layer {arguments.layer!r}: {nearest(arguments.layer, layers)}")
+        raise UserError(f"{network.name} has no layer {arguments.layer!r}: {nearest_name(arguments.layer, layers)}")
     if arguments.lines and len(arguments.files) > 1:
         raise UserError("--lines is of one file; import the files one by one")
 
     read = {str(path): importing.read(path, arguments.lines) for path in arguments.files}
     for name, profile in read.items():
-        reason = attribution.mistaken(profile, variant, known)
+        reason = attribution.wrong_variant_reason(profile, variant, known)
         if reason and not arguments.anyway:
             raise UserError(f"{name}: {reason}: give --variant, or --anyway where it is {variant.name}'s all the same")
         if reason:
             print(f"warning: {name}: {reason}", file=sys.stderr)
-    rows_of = importing.combined(read, variant.name, network.name, arguments.size, arguments.layer)
+    rows_of = importing.combine(read, variant.name, network.name, arguments.size, arguments.layer)
     folder = arguments.out / arguments.study / f"{variant.name}-{arguments.size}"
-    files = [imported_tables.described(Path(path), profile) for path, profile in read.items()]
+    files = [imported_tables.describe_file(Path(path), profile) for path, profile in read.items()]
     device = arguments.device or ", ".join(dict.fromkeys(file.device for file in files if file.device))
     place = {"variant": variant.name, "network": network.name, "size": arguments.size}
-    imported_tables.keep(folder, imported_tables.Record(**place, device=device, files=files), rows_of)
+    imported_tables.write(folder, imported_tables.Record(**place, device=device, files=files), rows_of)
     for path, profile in read.items():
         kinds = {"events": profile.events, "summary rows": profile.summaries, "counters": profile.counters}
         counts = ", ".join(f"{len(rows):,} {kind}" for kind, rows in kinds.items() if rows)

@@ -56,9 +56,9 @@ def main() -> None:
 
         gpu_wait.wait()
         gpu_bench.require()
-        marked = gpu_bench.marked
+        marked = gpu_bench.nvtx_range
 
-    weight_set = weights.chosen(network, arguments.weights)
+    weight_set = weights.choose_set(network, arguments.weights)
     parameters = weights.load(network, weight_set)
 
     print("Loading fashion-mnist data...", end=" ", flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from warpbook.common.errors import exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.harness import reference
 from warpbook.problems import fashion_mnist, networks, weights
 
@@ -24,7 +24,7 @@ def main() -> None:
     images, _ = fashion_mnist.load(network)
     scores = reference.scores(network, weights.load(network, arguments.weights), images)
     for path, array in ((arguments.labels, scores.argmax(axis=1).astype(np.uint8)), (arguments.scores, scores)):
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             np.save(content := io.BytesIO(), array)  # to a file it would not say why it cannot write
             temporary.write_bytes(content.getvalue())
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from warpbook.common import statistics
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import Failed, supervised
+from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.harness import ece408_gpu, sandbox, timing
 from warpbook.harness.checking import Row
 from warpbook.harness.clocks import Clock
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
-from warpbook.machine.host import measured_on, require_target
+from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import networks
 from warpbook.problems.networks import ConvLayer
 from warpbook.runs import tables
@@ -25,52 +25,54 @@ Place = tuple[ConvLayer, int]
 MEMORY_BYTES = 24 << 30  # host memory of a timing: a layer of 10,000 images is 1.3 GB, held several times
 
 
-def failed_row(layer: ConvLayer, images: int, failure: Failed) -> Row:
+def failed_row(layer: ConvLayer, images: int, failure: VariantFailure) -> Row:
     """One row in place of a layer's samples."""
     return {"layer": layer.name, "size": images, **timing.NOT_TIMED, **failure.columns}
 
 
 def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[tuple[Place, list[Row]]]:
-    """The samples of each layer and size in turn, or a row that says why there are none. Raises Failed where the file
+    """The samples of each layer and size in turn, or a row that says why there are none. Raises VariantFailure where the file
     does not compile."""
     clock = Clock(ece408_gpu.device())
-    built = ece408_gpu.linked(variant, sandboxed)
+    built = ece408_gpu.link(variant, sandboxed)
     elsewhere: dict[str, str] = {}
     for layer, images in places:
         if layer.name not in elsewhere:
-            elsewhere[layer.name] = ece408_gpu.works_elsewhere(variant, sandboxed, built, layer)
+            elsewhere[layer.name] = ece408_gpu.misplaced_work(variant, sandboxed, built, layer)
         try:
             if reason := clock.distrusted():
-                raise Failed("refused", reason)
+                raise VariantFailure("refused", reason)
             rows = ece408_gpu.time_layer(variant, sandboxed, built, layer, images, clock.read, elsewhere[layer.name])
             if reason := clock.distrusted():
-                raise Failed("refused", reason)
-        except Failed as failure:
+                raise VariantFailure("refused", reason)
+        except VariantFailure as failure:
             rows = [failed_row(layer, images, failure)]
         yield (layer, images), rows
 
 
-def timed(
+def time_all(
     variant: Variant, places: list[Place], failure: dict[str, str] | None, sandboxed: bool, timeout_s: float
 ) -> list[Row]:
     """The rows of all places, those that nothing was heard of with the reason."""
     remaining = [place for place in places if not variant.unsupported(*place)]
     rows = [
-        failed_row(*place, Failed("unsupported", reason)) for place in places if (reason := variant.unsupported(*place))
+        failed_row(*place, VariantFailure("unsupported", reason))
+        for place in places
+        if (reason := variant.unsupported(*place))
     ]
     try:
         if failure:
-            raise Failed(**failure)
+            raise VariantFailure(**failure)
         produce = lambda: measure(variant, list(remaining), sandboxed)  # noqa: E731
-        for place, samples in supervised(produce, timeout_s, MEMORY_BYTES, apart=True):
+        for place, samples in run_supervised(produce, timeout_s, MEMORY_BYTES, apart=True):
             remaining.remove(place)
             rows += samples
-    except Failed as failed:
+    except VariantFailure as failed:
         rows += [failed_row(*place, failed) for place in remaining]
     return rows
 
 
-def told(variant: Variant, rows: list[Row]) -> Iterator[str]:
+def summary_lines(variant: Variant, rows: list[Row]) -> Iterator[str]:
     """A line for each layer, size and kind of time: its median, 95 % interval and number of samples; or the reason."""
     series: dict[tuple[str, int, str], list[float]] = {}
     for row in rows:
@@ -99,17 +101,17 @@ def main() -> None:
     arguments = parser.parse_args()
     require_target()
     network = networks.find(arguments.network)
-    sandboxed = sandbox.chosen(arguments.sandbox, "gpu")
+    sandboxed = sandbox.is_chosen(arguments.sandbox, "gpu")
     places = [(layer, size) for layer in network.convs for size in arguments.sizes]
     checked = tables.CORRECTNESS.rows(arguments.correctness) if arguments.correctness else []
     every: list[Row] = []
     for name in arguments.variant:
         variant = variants.read(name, arguments.kernels)
-        with gpu_pool.held("gpu", arguments.out) as rows:
-            rows += timed(variant, places, tables.first_failure(checked), sandboxed, arguments.timeout)
-            shared = {"variant": name, "network": network.name, "measured_on": measured_on("gpu")}
+        with gpu_pool.acquire("gpu", arguments.out) as rows:
+            rows += time_all(variant, places, tables.first_failure(checked), sandboxed, arguments.timeout)
+            shared = {"variant": name, "network": network.name, "measured_on": node_and_gpu("gpu")}
         every += [{**shared, **row} for row in rows]
-        for line in told(variant, rows):
+        for line in summary_lines(variant, rows):
             print(line, flush=True)
     tables.COURSE_SAMPLES.write(every, arguments.out)
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.supervision import Failed, supervised
+from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.config.settings import Measuring
 from warpbook.harness import building, checking, preload, sandbox, timing
 from warpbook.harness.checking import Row
 from warpbook.kernels import whole_networks
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import gpu_pool
-from warpbook.machine.host import measured_on, require_same, require_target
+from warpbook.machine.host import node_and_gpu, require_same, require_target
 from warpbook.problems import fashion_mnist, networks, weights
 from warpbook.problems.networks import Network
 from warpbook.runs import tables
@@ -32,9 +32,9 @@ Measured = tuple[int, list[Row], Row]
 """Images, rows of NETWORK_SAMPLES from `variant` on, and the columns of NETWORK_CHECKS from `rel_l2_err` on."""
 
 
-def failed(implementation: Implementation, images: int, failure: Failed) -> Measured:
+def failure_rows(implementation: Implementation, images: int, failure: VariantFailure) -> Measured:
     """What stands for the samples and the check that there are not."""
-    row = {"variant": implementation.name, **timing.not_timed(failure)}
+    row = {"variant": implementation.name, **timing.failure_columns(failure)}
     return images, [row], {**NOT_CHECKED, **failure.columns}
 
 
@@ -46,7 +46,9 @@ def least_ms(network: Network, images: int, machine: dict[str, Any]) -> float:
 
 
 @cache
-def tried_on(network: str, weight_set: str, scores: Path) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+def compilable_network(
+    network: str, weight_set: str, scores: Path
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """The weights by name, the images (count, height, width) and their scores."""
     one = networks.find(network)
     images = np.ascontiguousarray(fashion_mnist.load(one)[0][:, 0])  # every channel is the same
@@ -63,36 +65,36 @@ def measure(
     measuring: Measuring,
     machine: dict[str, Any],
 ) -> Iterator[Measured]:
-    """Each size in turn. Raises Failed where nothing can be measured."""
+    """Each size in turn. Raises VariantFailure where nothing can be measured."""
     import cupy
 
     from warpbook.harness import network_bench
-    from warpbook.harness.gpu_bench import opened
+    from warpbook.harness.gpu_bench import open_bench
 
-    bench = opened(implementation)
-    on_host, images, expected = tried_on(network.name, weight_set, scores)
+    bench = open_bench(implementation)
+    on_host, images, expected = compilable_network(network.name, weight_set, scores)
     parameters = {name: cupy.asarray(array) for name, array in on_host.items()}
-    held = network_bench.Bench(bench, network_bench.Data(network, images, expected, parameters))
+    held = network_bench.NetworkBench(bench, network_bench.Data(network, images, expected, parameters))
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     for size in sizes:
-        with checking.faults_named(implementation, "imported"):
+        with checking.fault_context(implementation, "imported"):
             reason = implementation.unsupported(network, size)
         if reason:
-            yield failed(implementation, size, Failed("unsupported", reason))
+            yield failure_rows(implementation, size, VariantFailure("unsupported", reason))
             continue
         paired = [baseline] if baseline and not baseline.unsupported(network, size) else []
         try:
             rows, check = held.measure([implementation, *paired], size, measuring.gpu, measuring)
             fastest = min(row["time_ms"] for row in rows if row["variant"] == implementation.name)
             if fastest < (least := least_ms(network, size, machine)):
-                raise Failed(
+                raise VariantFailure(
                     "refused",
                     f"{implementation.name}, {size} images: a sample of {fastest:.4g} ms is below the {least:.4g} ms "
                     "in which the device can read them; the call cannot have done its work",
                 )
             yield size, rows, check
-        except Failed as failure:
-            yield failed(implementation, size, failure)
+        except VariantFailure as failure:
+            yield failure_rows(implementation, size, failure)
 
 
 def compile_ahead(every: list[Implementation], machine: dict[str, Any]) -> None:
@@ -100,11 +102,11 @@ def compile_ahead(every: list[Implementation], machine: dict[str, Any]) -> None:
     from warpbook.harness import network_bench
 
     for one in every:
-        with suppress(UserError, Failed):  # whoever loads it says what is wrong with it
-            network_bench.cubin_of(one, machine["gpu"]["arch"])
+        with suppress(UserError, VariantFailure):  # whoever loads it says what is wrong with it
+            network_bench.compile_cubin(one, machine["gpu"]["arch"])
 
 
-def enclosed(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[Measured]:
+def measure_in_sandbox(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[Measured]:
     """What `measure` yields in the sandbox. A stranger may have said it: what does not fit is refused."""
     readable = [
         whole_networks.FOLDER.parent,
@@ -113,8 +115,8 @@ def enclosed(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[Measur
         arguments.machine,
         building.PROJECT_CUBINS,
     ]
-    for answer in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=True):
-        with sandbox.doubted("measurement"):
+    for answer in sandbox.results([*sys.argv, "--enclosed"], readable, gpu=True):
+        with sandbox.untrusted("measurement"):
             images, rows, check = answer
             if images not in sizes:
                 raise ValueError
@@ -141,33 +143,33 @@ def main() -> None:
     baseline = whole_networks.read(below) if below else None
     measuring = Measuring.model_validate_json(arguments.measuring)
     machine = json.loads(arguments.machine.read_text())
-    sandboxed = not arguments.enclosed and sandbox.chosen(arguments.sandbox, "gpu")
+    sandboxed = not arguments.enclosed and sandbox.is_chosen(arguments.sandbox, "gpu")
     sizes = list(arguments.sizes)
 
     def produce() -> Iterator[Measured]:
         if sandboxed:
-            return enclosed(arguments, sizes)
+            return measure_in_sandbox(arguments, sizes)
         given = (network, arguments.weights, arguments.scores)
         return measure(implementation, baseline, *given, sizes, measuring, machine)
 
     if arguments.enclosed:
-        return sandbox.say(produce())
+        return sandbox.emit(produce())
     require_target("gpu")
     if not sandboxed:
         preload.import_packages(implementation.header.requires, baseline.header.requires if baseline else "")
         compile_ahead([implementation, *([baseline] if baseline else [])], machine)
-        tried_on(network.name, arguments.weights, arguments.scores)
-    with gpu_pool.held("gpu", arguments.samples) as rows:
+        compilable_network(network.name, arguments.weights, arguments.scores)
+    with gpu_pool.acquire("gpu", arguments.samples) as rows:
         require_same(machine, "gpu")
         measured: list[Measured] = []
         try:
             if implementation.problem:
-                raise Failed("compile_failed", f"{implementation.name}: {implementation.problem}")
-            measured.extend(supervised(produce, measuring.timeout_s, apart=sandboxed))
-        except Failed as failure:
+                raise VariantFailure("compile_failed", f"{implementation.name}: {implementation.problem}")
+            measured.extend(run_supervised(produce, measuring.timeout_s, apart=sandboxed))
+        except VariantFailure as failure:
             done = {images for images, _, _ in measured}
-            measured += [failed(implementation, images, failure) for images in sizes if images not in done]
-        shared = {"network": network.name, "measured_on": measured_on("gpu"), "job": implementation.name}
+            measured += [failure_rows(implementation, images, failure) for images in sizes if images not in done]
+        shared = {"network": network.name, "measured_on": node_and_gpu("gpu"), "job": implementation.name}
         rows += [{**shared, "size": images, **row} for images, samples, _ in measured for row in samples]
     place = {"variant": implementation.name, "network": network.name, "weights": arguments.weights}
     identity = {**place, "source_sha256": implementation.source_sha256}

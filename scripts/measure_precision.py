@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import Failed, supervised
+from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.harness import building, checking, precision, preload, sandbox
 from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
@@ -21,23 +21,23 @@ MEMORY_BYTES = 8 << 30  # host memory, as of a check
 
 
 def bench_for(variant: Variant) -> Bench:
-    """The bench of the GPU. Raises Failed where the device does not answer, or a peer's library does not load."""
-    from warpbook.harness.gpu_bench import ExplainedKernels, opened
+    """The bench of the GPU. Raises VariantFailure where the device does not answer, or a peer's library does not load."""
+    from warpbook.harness.gpu_bench import ExplainedKernels, open_bench
 
     if variant.cuda_source is None and not (variant.problem or variant.missing):
-        with checking.faults_named(variant, "imported"):
+        with checking.fault_context(variant, "imported"):
             _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
-    return opened(variant, ExplainedKernels)
+    return open_bench(variant, ExplainedKernels)
 
 
-def enclosed(arguments: argparse.Namespace, variant: Variant) -> Iterator[list[Row]]:
+def measure_in_sandbox(arguments: argparse.Namespace, variant: Variant) -> Iterator[list[Row]]:
     """What `precision.measure` yields in the sandbox. A stranger may have said it: what does not fit is refused.
 
-    Raises Failed where the process inside dies or says what no measurement does.
+    Raises VariantFailure where the process inside dies or says what no measurement does.
     """
     readable = [arguments.kernels, building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=True):
-        with sandbox.doubted("measurement"):
+    for rows in sandbox.results([*sys.argv, "--enclosed"], readable, gpu=True):
+        with sandbox.untrusted("measurement"):
             tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
         yield rows
 
@@ -59,20 +59,20 @@ def main() -> None:
         return precision.measure(bench_for(variant), variant, direct)
 
     if arguments.enclosed:
-        return sandbox.say(measured())
-    sandboxed = sandbox.chosen(arguments.sandbox, "gpu")
+        return sandbox.emit(measured())
+    sandboxed = sandbox.is_chosen(arguments.sandbox, "gpu")
     if not sandboxed:
         preload.import_packages(variant.header.requires)
     try:
-        with gpu_pool.held("gpu", arguments.out, shared=True) as rows:
+        with gpu_pool.acquire("gpu", arguments.out, shared=True) as rows:
 
             def produce() -> Iterator[list[Row]]:
-                return enclosed(arguments, variant) if sandboxed else measured()
+                return measure_in_sandbox(arguments, variant) if sandboxed else measured()
 
-            for of_layer in supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
+            for of_layer in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
                 rows += of_layer
-    except Failed as failure:
-        rows.append(precision.row_of(variant, None, "", failure.columns))
+    except VariantFailure as failure:
+        rows.append(precision.precision_row(variant, None, "", failure.columns))
     tables.PRECISION.write(({"variant": variant.name, **row} for row in rows), arguments.out)
     for row in rows:
         if row["status"] != "ok":

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import Failed, supervised
+from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.config.settings import Measuring
 from warpbook.harness import building, checking, cpp_compiler, preload, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
 from warpbook.kernels import lower_bounds, variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
-from warpbook.machine.host import measured_on, require_same, require_target
+from warpbook.machine.host import node_and_gpu, require_same, require_target
 from warpbook.problems import networks
 from warpbook.problems.networks import ConvLayer, Network
 from warpbook.runs import tables
@@ -55,9 +55,9 @@ def measure(
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
     bench: Bench
     if device == "gpu":
-        from warpbook.harness.gpu_bench import opened
+        from warpbook.harness.gpu_bench import open_bench
 
-        bench = opened(variant)
+        bench = open_bench(variant)
     else:
         bench = CpuBench()
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
@@ -65,7 +65,7 @@ def measure(
     last_ms: dict[str, float] = {}  # the baseline's last time an image, by layer
     for layer, images in places:
         if reason := variant.unsupported(layer, images):
-            yield (layer, images), [failed_row(variant, layer, images, Failed("unsupported", reason))]
+            yield (layer, images), [failed_row(variant, layer, images, VariantFailure("unsupported", reason))]
             continue
         paired = []
         # With a slow baseline, patience_s would end before there are enough pairs, and the variant would have too few
@@ -74,11 +74,11 @@ def measure(
         if baseline and not baseline.unsupported(layer, images) and series.min_samples * expected_s < series.patience_s:
             paired = [baseline]
         try:
-            with checking.device_faults_named(variant):
+            with checking.device_fault_context(variant):
                 rows = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
             if device == "gpu" and (reason := below_bound(rows, variant, layer, images, machine)):
-                raise Failed("refused", reason)
-        except Failed as failure:
+                raise VariantFailure("refused", reason)
+        except VariantFailure as failure:
             rows = [failed_row(variant, layer, images, failure)]
         for row in rows:
             if paired and row["variant"] == paired[0].name:
@@ -86,23 +86,23 @@ def measure(
         yield (layer, images), rows
 
 
-def enclosed(
+def measure_in_sandbox(
     arguments: argparse.Namespace, timed: list[Variant], places: list[Place], shared: dict[str, str]
 ) -> Iterator[tuple[Place, list[timing.Row]]]:
     """What `measure` yields for these places in the sandbox. A stranger may have said it: what does not fit is refused.
 
-    Raises Failed where the process inside dies or says what no measurement does.
+    Raises VariantFailure where the process inside dies or says what no measurement does.
     """
     for variant in timed:
         if variant.cpp_source:
-            with checking.faults_named(variant, "compiled"):
+            with checking.fault_context(variant, "compiled"):
                 cpp_compiler.library(variant, sandboxed=True)  # what is not kept yet cannot be kept inside
     by_name = {layer.name: layer for layer, _ in places}
     names = {variant.name for variant in timed}
     given = [arguments.kernels, arguments.machine, arguments.baseline_correctness]
     readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
-    for answer in sandbox.answers([*sys.argv, "--enclosed"], readable, gpu=arguments.device == "gpu"):
-        with sandbox.doubted("measurement"):
+    for answer in sandbox.results([*sys.argv, "--enclosed"], readable, gpu=arguments.device == "gpu"):
+        with sandbox.untrusted("measurement"):
             layer, images, rows = answer
             place = (by_name[layer], images)
             places.remove(place)
@@ -113,13 +113,13 @@ def enclosed(
         yield place, rows
 
 
-def failed_row(variant: Variant, layer: ConvLayer, images: int, failure: Failed) -> timing.Row:
+def failed_row(variant: Variant, layer: ConvLayer, images: int, failure: VariantFailure) -> timing.Row:
     """One row in place of a layer's samples."""
     place = {"variant": variant.name, "layer": layer.name, "size": images}
-    return {**place, **timing.not_timed(failure)}
+    return {**place, **timing.failure_columns(failure)}
 
 
-def timed(
+def time_all(
     arguments: argparse.Namespace,
     network: Network,
     variant: Variant,
@@ -131,7 +131,7 @@ def timed(
     measuring = Measuring.model_validate_json(arguments.measuring)
     times_at: Counter[Place] = Counter()
     rows: list[timing.Row] = []
-    shared = {"network": network.name, "device": arguments.device, "measured_on": measured_on(arguments.device)}
+    shared = {"network": network.name, "device": arguments.device, "measured_on": node_and_gpu(arguments.device)}
 
     def keep(place: Place, samples: list[timing.Row]) -> None:
         remaining.remove(place)
@@ -140,19 +140,19 @@ def timed(
         job = f"aa:{variant.name}:{number}" if arguments.aa else variant.name
         rows.extend({**shared, "job": job, **row} for row in samples)
 
-    sandboxed = sandbox.chosen(arguments.sandbox, arguments.device)
+    sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 
     def produce() -> Iterator[tuple[Place, list[timing.Row]]]:
         if sandboxed:
-            return enclosed(arguments, [variant, *([baseline] if baseline else [])], list(remaining), shared)
+            return measure_in_sandbox(arguments, [variant, *([baseline] if baseline else [])], list(remaining), shared)
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
 
     try:
         if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
-            raise Failed(**failure)
-        for place, samples in supervised(produce, measuring.timeout_s, apart=sandboxed):
+            raise VariantFailure(**failure)
+        for place, samples in run_supervised(produce, measuring.timeout_s, apart=sandboxed):
             keep(place, samples)
-    except Failed as failure:
+    except VariantFailure as failure:
         for layer, images in list(remaining):
             keep((layer, images), [failed_row(variant, layer, images, failure)])
     return rows
@@ -191,13 +191,13 @@ def main() -> None:
     if arguments.enclosed:
         measuring = Measuring.model_validate_json(arguments.measuring)
         measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
-        return sandbox.say([layer.name, images, samples] for (layer, images), samples in measured)
+        return sandbox.emit([layer.name, images, samples] for (layer, images), samples in measured)
     require_target(arguments.device)
-    if arguments.device == "gpu" and not sandbox.chosen(arguments.sandbox, "gpu"):
+    if arguments.device == "gpu" and not sandbox.is_chosen(arguments.sandbox, "gpu"):
         preload.import_packages(variant.header.requires, baseline.header.requires if baseline else "")
-    with gpu_pool.held(arguments.device, arguments.out, number=arguments.gpu) as rows:
+    with gpu_pool.acquire(arguments.device, arguments.out, number=arguments.gpu) as rows:
         require_same(machine, arguments.device)
-        rows += timed(arguments, network, variant, baseline, remaining, machine)
+        rows += time_all(arguments, network, variant, baseline, remaining, machine)
     tables.SAMPLES.write(rows, arguments.out)
 
 

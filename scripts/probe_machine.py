@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from warpbook.common.errors import exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.harness import building
 from warpbook.kernels import occupancy
 from warpbook.machine import available_profilers, cuda_devices, gpu_pool, host
@@ -65,7 +65,7 @@ def gpu(device: cuda_devices.Device) -> dict[str, Any]:
     multiplied = timed(lambda: bench.multiply_add(MULTIPLY_ADD_ROUNDS))
     facts = bench.clock.facts()
     clock_ghz = (facts["sm_clock_max_mhz"] or cupy.cuda.runtime.deviceGetAttribute(13, 0) / 1e3) / 1e3
-    limits = occupancy.LIMITS.get(device.arch)
+    limits = occupancy.SM_LIMITS.get(device.arch)
     rates = {
         "fp32": limits and limits.fp32_flop_per_cycle,
         "tf32": limits and limits.tf32_flop_per_cycle,
@@ -112,10 +112,10 @@ def main() -> None:
     if arguments.gpu == "yes":
         from warpbook.harness.gpu_bench import require
 
-        with gpu_pool.held("gpu", arguments.out, whole=True):
+        with gpu_pool.acquire("gpu", arguments.out, whole=True):
             described["gpu"] = gpu(require())
         described["profilers"] = available_profilers.describe(require())
-    with written_whole(arguments.out) as temporary:
+    with atomic_write(arguments.out) as temporary:
         temporary.write_text(json.dumps(described, indent=1) + "\n")
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from warpbook.common import version
 from warpbook.common.errors import exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.profiling import imported_tables
 from warpbook.report import console_summary, evidence, rendering
-from warpbook.report.background_process import meanwhile
+from warpbook.report.background_process import run_in_background
 from warpbook.report.pdf import weasyprint, write_pdf
 from warpbook.runs import catalog
 from warpbook.workflow import plan
@@ -35,8 +35,10 @@ def render(
     profiles: the folder of the profiles that were imported for the study. said: a file for what the console is told of
     the report. The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it.
     """
-    planned = plan.of(values)
-    ev = evidence.load(planned, study, catalog.open_run(run), imported_tables.of_study(profiles) if profiles else ())
+    planned = plan.from_config(values)
+    ev = evidence.load(
+        planned, study, catalog.open_run(run), imported_tables.imported_for_study(profiles) if profiles else ()
+    )
     commit, dirty = version.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
@@ -44,16 +46,16 @@ def render(
     supplement = pdf.with_name(f"{pdf.stem}-supplement.pdf")
     weasyprint()  # once for both processes
     with (
-        written_whole(html) as temporary_html,
-        written_whole(pdf) as temporary_pdf,
-        written_whole(supplement) as temporary_supplement,
-        meanwhile(write_pdf, documents.supplement, temporary_supplement),
+        atomic_write(html) as temporary_html,
+        atomic_write(pdf) as temporary_pdf,
+        atomic_write(supplement) as temporary_supplement,
+        run_in_background(write_pdf, documents.supplement, temporary_supplement),
     ):
         temporary_html.write_text(rendering.standalone(documents.whole))
         write_pdf(documents.report, temporary_pdf, ev.cited)
-    words = "\n".join(console_summary.lines(ev, pdf, html))
+    words = "\n".join(console_summary.summary_lines(ev, pdf, html))
     if said:
-        with written_whole(said) as temporary:
+        with atomic_write(said) as temporary:
             temporary.write_text(f"{words}\n")
     print(words)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.profiling import perfetto
@@ -25,7 +25,7 @@ PLAIN = r"\w[\w.:-]{0,60}"
 """A word of a stranger's that may be part of a file's name."""
 
 
-def opened(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
+def open_archived_runs(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
     """Archived runs that are in order, and why others are not."""
     sound, refused = [], []
     for path in paths:
@@ -56,10 +56,10 @@ def render(archived: Iterable[Path], reports: Path, values: dict[str, Any], out:
     """Write the folder of pages over runs at those paths, with copies of the reports that are rendered."""
     kernels = variants.discover()
     configured = settings.load(values, list(kernels))
-    sound, refused = opened(archived)
+    sound, refused = open_archived_runs(archived)
     history = History(sound, configured.tolerance)
     links = run_archive.report_links(reports, {name: study.title for name, study in configured.studies.items()})
-    with written_whole(out) as folder:
+    with atomic_write(out) as folder:
         folder.mkdir()
         traces = write_traces(history, folder)
         for path in sorted((rendering.FOLDER / "fonts").glob("*.*")):
@@ -68,7 +68,7 @@ def render(archived: Iterable[Path], reports: Path, values: dict[str, Any], out:
         for link in links:
             shutil.copyfile(reports / link.file, folder / link.file)
         shown = run_archive.overview(history, kernels, refused, links, traces)
-        for name, page in rendering.of_site(configured.report.title, shown).items():
+        for name, page in rendering.site_pages(configured.report.title, shown).items():
             (folder / name).write_text(page)
     print(f"Pages over {len(sound)} archived runs: {out / 'index.html'}")
     for problem in refused:

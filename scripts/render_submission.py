@@ -10,22 +10,22 @@ from typing import Any
 
 from warpbook.common import version
 from warpbook.common.errors import exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.course.grades_table import GRADES
 from warpbook.report import class_report, evidence, rendering
-from warpbook.report.pdf import paged, write_strangers_pdf
+from warpbook.report.pdf import add_page_numbers, write_strangers_pdf
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 
 
 def render(values: dict[str, Any], run: Path, out: Path) -> None:
     """Write report.pdf, report.html and report.csv into the folder `out`."""
-    planned = plan.of(values)
+    planned = plan.from_config(values)
     ev = evidence.load(planned, planned.config.study, catalog.open_run(run))
     commit, dirty = version.commit()
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
-    document = paged(rendering.of_submission(ev, ended, commit, dirty))
-    with written_whole(out) as folder:
+    document = add_page_numbers(rendering.submission_html(ev, ended, commit, dirty))
+    with atomic_write(out) as folder:
         folder.mkdir()
         (folder / "report.html").write_text(rendering.standalone(document))
         write_strangers_pdf(document, folder / "report.pdf", ev.cited)

@@ -20,11 +20,11 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.problem:
         raise UserError(arguments.problem)
-    rows = list(streams.summarised(pd.concat([tables.STREAM_SHARDS.read(path) for path in arguments.shards])))
+    rows = list(streams.summarize_streams(pd.concat([tables.STREAM_SHARDS.read(path) for path in arguments.shards])))
     tables.STREAMS.write(rows, arguments.out)
     for row in rows:
         efficiency = "" if row["efficiency"] is None else f", efficiency {units.percent(row['efficiency'])}"
-        over = streams.devices_of(row)
+        over = streams.device_words(row)
         print(
             f"{row['network']} {row['variant']}: {row['images']:,} images over {over} in {row['wall_s']:.2f} s: "
             f"{row['images_per_s']:,.0f} a second{efficiency}; past its start {row['streaming_s']:.2f} s: "

@@ -11,7 +11,7 @@ from typing import Any
 
 from warpbook.common import files
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.supervision import leave_with, run_to_end
+from warpbook.common.supervision import end_with_parent, run_to_end
 from warpbook.course import submissions
 from warpbook.course.grades_table import GRADES
 from warpbook.report import class_report
@@ -31,12 +31,12 @@ def limit_s(room: Path, timeout_s: float) -> float:
 def work(room: Path, cores: int) -> None:
     """Have the project's own Snakemake make the report. Raises UserError where it fails."""
     parent = os.getpid()
-    done = subprocess.run(command(cores), cwd=room, env=environment(room), preexec_fn=lambda: leave_with(parent))
+    done = subprocess.run(command(cores), cwd=room, env=environment(room), preexec_fn=lambda: end_with_parent(parent))
     if done.returncode:
         raise UserError(f"the Snakemake of {room} failed with exit status {done.returncode}; its words stand above")
 
 
-def work_within(room: Path, limit_s: float) -> None:
+def work_with_limit(room: Path, limit_s: float) -> None:
     """The same within a time, its words in a log. Raises UserError where that is not enough; all that it started ends
     with it."""
     log = room / "logs" / "snakemake.log"
@@ -58,7 +58,7 @@ def environment(room: Path) -> dict[str, str]:
     return {**os.environ, files.GIVEN: str(room.absolute())}
 
 
-def strangers(shared: dict[str, Any]) -> dict[str, Any]:
+def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:
     """The configuration for a stranger's submission: everything of it in the sandbox, unless none is asked for, where
     no profiler is."""
     return {**shared, "sandbox": "none" if shared["sandbox"] == "none" else "all", "profilers": []}
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--strangers", action="store_true", help="a stranger's, one of many: a failure is its row")
     parser.add_argument("--out", type=Path, required=True, help="folder of the reports")
     arguments = parser.parse_args()
-    shared = strangers(arguments.config) if arguments.strangers else arguments.config
+    shared = run_untrusted(arguments.config) if arguments.strangers else arguments.config
     study, timeout_s = shared["study"], shared["measuring"]["timeout_s"]
     room = submissions.ROOMS / study / arguments.name
     named = f"ECE408_{study.upper()}_{arguments.name}_m3_report"  # as the course wants it called
@@ -81,17 +81,17 @@ def main() -> None:
     try:
         submissions.open_room(room, arguments.name, arguments.folder, shared)
         if arguments.strangers:
-            work_within(room, limit_s(room, timeout_s))
+            work_with_limit(room, limit_s(room, timeout_s))
         else:
             work(room, arguments.cores)
     except (UserError, OSError, ValueError) as error:  # a file that went away, a name that is no text
         if not arguments.strangers:
             raise
         problem = str(error)
-    with files.written_whole(arguments.out) as out:
+    with files.atomic_write(arguments.out) as out:
         out.mkdir()
         if problem:
-            GRADES.write([class_report.failed(arguments.name, study, problem)], out / f"{named}.csv")
+            GRADES.write([class_report.failure_row(arguments.name, study, problem)], out / f"{named}.csv")
         for ending in () if problem else (".pdf", ".html", ".csv"):
             shutil.copyfile(room / REPORT / f"report{ending}", out / f"{named}{ending}")
     print(f"{arguments.name}: {problem}" if problem else f"Report of {arguments.name}: {arguments.out / named}.pdf")

@@ -15,13 +15,13 @@ from typing import Any
 
 from warpbook.common import supervision
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import Measuring
 from warpbook.harness import building, checking, cpp_compiler, sandbox
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
-from warpbook.machine.host import measured_on, require_target
+from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import fashion_mnist, networks, weights
 from warpbook.problems.networks import Network
 from warpbook.runs import tables
@@ -44,7 +44,7 @@ def run_once(command: list[str], timeout_s: float) -> dict[str, Any]:
     with open(os.memfd_create("stdout"), "w+") as out, open(os.memfd_create("stderr"), "w+") as err:
         with supervision.ending_descendants():
             began = time.perf_counter()
-            leave = partial(supervision.leave_with, os.getpid())
+            leave = partial(supervision.end_with_parent, os.getpid())
             process = subprocess.Popen(command, stdout=out, stderr=err, preexec_fn=leave)
             killer = threading.Timer(timeout_s, process.kill)
             killer.start()
@@ -109,21 +109,21 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
                     break
 
 
-def enclosed(arguments: argparse.Namespace, variant: Variant, network: Network, shared: Row) -> Iterator[Row]:
+def run_in_sandbox(arguments: argparse.Namespace, variant: Variant, network: Network, shared: Row) -> Iterator[Row]:
     """What `run_all` yields in the sandbox. A stranger may have said it: what does not fit is refused.
 
-    Raises Failed where the process inside dies or says what no run does.
+    Raises VariantFailure where the process inside dies or says what no run does.
     """
     fashion_mnist.load(network)  # what is not there yet cannot be written inside
     if variant.cpp_source:
-        with checking.faults_named(variant, "compiled"):
+        with checking.fault_context(variant, "compiled"):
             cpp_compiler.library(variant, sandboxed=True)
     places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
-    readable = [variants.FOLDER, weights.FOLDER, fashion_mnist.cached(network), arguments.correctness]
+    readable = [variants.FOLDER, weights.FOLDER, fashion_mnist.cache_path(network), arguments.correctness]
     readable += [building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
-    said = sandbox.answers([*sys.argv, "--enclosed"], readable, variant.device == "gpu")
+    said = sandbox.results([*sys.argv, "--enclosed"], readable, variant.device == "gpu")
     for row in said:
-        with sandbox.doubted("run of a program"):
+        with sandbox.untrusted("run of a program"):
             tables.PROGRAMS.text([{**shared, **row}], "its runs")
             if (row["weights"], row["size"]) not in places:
                 raise ValueError
@@ -146,21 +146,21 @@ def main() -> None:
     network, variant = networks.find(arguments.network), variants.read(arguments.variant)
     shared = {"variant": variant.name, "network": network.name, "device": variant.device}
     if arguments.enclosed:
-        return sandbox.say(run_all(arguments, variant, network))
+        return sandbox.emit(run_all(arguments, variant, network))
     require_target(variant.device)
     failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
-    with gpu_pool.held(variant.device, arguments.out) as rows:
-        shared |= {"measured_on": measured_on(variant.device)}
+    with gpu_pool.acquire(variant.device, arguments.out) as rows:
+        shared |= {"measured_on": node_and_gpu(variant.device)}
         try:
-            if not failure and sandbox.chosen(arguments.sandbox, variant.device):
+            if not failure and sandbox.is_chosen(arguments.sandbox, variant.device):
                 # Each run ends at its time limit by itself, unless the variant stops who looks.
                 patience_s = RUNS_WITHIN * Measuring.model_validate_json(arguments.measuring).timeout_s
-                inside = enclosed(arguments, variant, network, shared)
-                said = supervision.supervised(lambda: inside, patience_s, apart=True)
+                inside = run_in_sandbox(arguments, variant, network, shared)
+                said = supervision.run_supervised(lambda: inside, patience_s, apart=True)
             else:
                 said = run_all(arguments, variant, network)
             rows.extend({**shared, **row} for row in said)
-        except Failed as failed:
+        except VariantFailure as failed:
             ran = {(row["weights"], row["size"]) for row in rows}
             for weight_set in arguments.weights:
                 for size in arguments.sizes:

@@ -46,7 +46,7 @@ _NO_FINDING = ("COMPUTE-SANITIZER", "Program hit", "Target application")
 """How lines of a tool begin that say no more than that something is wrong."""
 
 
-def watched_device() -> Any:
+def device_under_tool() -> Any:
     """CuPy's Device from now on: `asked` is whether somebody asked for its attributes, `processors` how many
     multiprocessors it says that it has, where that is not None."""
     import cupy
@@ -72,10 +72,10 @@ def call_everywhere(variant: Variant, tool: str) -> None:
     from warpbook.harness import gpu_bench
 
     cupy.cuda.set_allocator(None)
-    kernels = gpu_bench.kernels_of(variant, gpu_bench.require().arch)
-    device = watched_device()
-    layers = [conv for network in networks.known().values() for conv in network.convs]
-    for layer in [*(layer for layer, _ in checking.ragged_places(variant)), *layers]:
+    kernels = gpu_bench.load_kernels(variant, gpu_bench.require().arch)
+    device = device_under_tool()
+    layers = [conv for network in networks.all_networks().values() for conv in network.convs]
+    for layer in [*(layer for layer, _ in checking.ragged_cases(variant)), *layers]:
         device.asked = False
         for images, device.processors in ((IMAGES, None), (IN_TURN, 1)):
             if variant.unsupported(layer, images) or (images > IMAGES and not device.asked):
@@ -100,10 +100,10 @@ def call_networks(implementation: Implementation, tool: str) -> None:
     from warpbook.harness import gpu_bench, network_bench
 
     cupy.cuda.set_allocator(None)
-    kernels = network_bench.kernels_of(implementation, gpu_bench.require().arch)
-    device = watched_device()
-    for network in networks.known().values():
-        if not (here := weights.here(network)):
+    kernels = network_bench.load_kernels(implementation, gpu_bench.require().arch)
+    device = device_under_tool()
+    for network in networks.all_networks().values():
+        if not (here := weights.available_sets(network)):
             continue
         parameters = {name: cupy.asarray(array) for name, array in weights.load(network, here[0]).items()}
         for images, device.processors in ((IMAGES, None), (IN_TURN, 1)):
@@ -120,7 +120,7 @@ def call_networks(implementation: Implementation, tool: str) -> None:
 
 
 @contextmanager
-def products_left_out() -> Iterator[None]:
+def without_library_gemm() -> Iterator[None]:
     """Meanwhile, cuBLAS's gemmEx as CuPy has it multiplies nothing: its result, float32, is zeros."""
     from cupy.cuda import runtime
 
@@ -188,11 +188,11 @@ def main() -> None:
     of_networks = arguments.variant.removeprefix(WHOLE)
     if arguments.inside:
         if of_networks != arguments.variant:
-            with products_left_out():
+            with without_library_gemm():
                 return call_networks(whole_networks.read(of_networks), arguments.inside)
         return call_everywhere(variants.read(arguments.variant, arguments.kernels), arguments.inside)
     require_target()
-    with gpu_pool.held("gpu", arguments.out, shared=True) as rows:
+    with gpu_pool.acquire("gpu", arguments.out, shared=True) as rows:
         rows += [sanitize(arguments.variant, arguments.kernels, tool, arguments.timeout) for tool in TOOLS]
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from warpbook.common.errors import exit_status
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.workflow import streams
 
 
@@ -17,7 +17,7 @@ def main() -> None:
     arguments = parser.parse_args()
     stream = arguments.stream
     for number, (first, end) in enumerate(streams.split(stream["images"], len(arguments.out)), start=1):
-        with written_whole(arguments.out[number - 1]) as temporary:
+        with atomic_write(arguments.out[number - 1]) as temporary:
             temporary.write_text(json.dumps({**stream, "shard": number, "first": first, "end": end}, indent=1) + "\n")
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import written_whole
-from warpbook.common.supervision import Failed
+from warpbook.common.files import atomic_write
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import streaming
 from warpbook.kernels import variants
 from warpbook.machine import gpu_pool
-from warpbook.machine.host import measured_on, require_target
+from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import networks
 from warpbook.workflow.streams import Images
 
@@ -37,19 +37,19 @@ def main() -> None:
     images, expected = Images(arguments.images, network), np.load(arguments.program)
     require_target(variant.device)
     ready = time.time()
-    with gpu_pool.held(variant.device, arguments.out):
+    with gpu_pool.acquire(variant.device, arguments.out):
         held = time.time()
-        shard["measured_on"] = measured_on(variant.device)
+        shard["measured_on"] = node_and_gpu(variant.device)
         try:
-            lanes = streaming.opened(variant, network, shard["weights"], shard["end"] - shard["first"])
-        except Failed as failed:
+            lanes = streaming.open_lanes(variant, network, shard["weights"], shard["end"] - shard["first"])
+        except VariantFailure as failed:
             raise UserError(str(failed)) from failed
         measured = streaming.run(lanes, images, shard["first"], shard["end"], expected, arguments.labels)
         shard |= {"device_bytes": streaming.device_bytes(variant.device), "chunk": len(lanes[0].images)}
     waited_s = held - ready
     shard |= {"began_s": arguments.began, "waited_s": waited_s, **measured}
     shard["start_s"] = shard["first_read_s"] - shard["began_s"] - waited_s
-    with written_whole(arguments.out) as temporary:
+    with atomic_write(arguments.out) as temporary:
         temporary.write_text(json.dumps(shard, indent=1) + "\n")
 
 

@@ -91,7 +91,7 @@ def main() -> None:
     layer = networks.find(arguments.network).convs[-1]
     place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
     try:
-        with gpu_pool.held("gpu", arguments.out) as rows:
+        with gpu_pool.acquire("gpu", arguments.out) as rows:
             rows += tune(variant, layer)
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"

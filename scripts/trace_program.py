@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.machine import gpu_turn
 from warpbook.machine.host import require_target
 from warpbook.profiling import cupti_sqlite, importing, nsight
@@ -24,7 +24,7 @@ SCRIPTS = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Watched:
+class ProfilerCapture:
     """A program that a profiler watched: its events as rows of ACTIVITIES, how many there were (kept or not), and the
     profiler's own files."""
 
@@ -35,7 +35,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Program:
+class TracedProgram:
     """The inference program with one variant at one size, and a folder to work in. weights: empty for the network's
     first."""
 
@@ -45,7 +45,7 @@ class Program:
     weights: str
     timeout_s: float
     scratch: Path
-    turn: gpu_turn.Turn
+    turn: gpu_turn.GpuTurn
 
     @property
     def command(self) -> list[str]:
@@ -58,30 +58,30 @@ class Program:
         return "-".join(filter(None, [self.network, self.variant, str(self.size), self.weights]))
 
     def run(self, *command: str | Path) -> str:
-        """A command's output. Raises Failed, with its last words, where it hangs or fails."""
+        """A command's output. Raises VariantFailure, with its last words, where it hangs or fails."""
         try:
             status, out, err = self.turn.run(command, self.timeout_s)
         except subprocess.TimeoutExpired:
             reason = f"still running after {self.timeout_s:g} s (timeout_s in config.yaml)"
-            raise Failed("timed_out", reason) from None
+            raise VariantFailure("timed_out", reason) from None
         except OSError as error:
-            raise Failed("unsupported", f"{command[0]} cannot be started: {error.strerror}") from None
+            raise VariantFailure("unsupported", f"{command[0]} cannot be started: {error.strerror}") from None
         if status:
             words = (err.strip() or out.strip()).splitlines()
             reason = words[-1] if words else f"exit status {status}"
-            raise Failed("launch_failed", f"profiling failed: {reason.removeprefix('error: ')}")
+            raise VariantFailure("launch_failed", f"profiling failed: {reason.removeprefix('error: ')}")
         return out
 
 
-def by_cupti(program: Program) -> Watched:
+def by_cupti(program: TracedProgram) -> ProfilerCapture:
     out, count = program.scratch / "events.csv", program.scratch / "count.txt"
     place = ["--variant", program.variant, "--network", program.network, "--size", str(program.size)]
     limits: list[str | Path] = ["--at-most", str(EVENTS_MAX), "--out", out, "--count", count]
     output = program.run(sys.executable, SCRIPTS / "trace_with_cupti.py", *place, *limits, *program.command[1:])
-    return Watched(tables.ACTIVITIES.rows(out), int(count.read_text()), output, [])
+    return ProfilerCapture(tables.ACTIVITIES.rows(out), int(count.read_text()), output, [])
 
 
-def by_nsys(program: Program) -> Watched:
+def by_nsys(program: TracedProgram) -> ProfilerCapture:
     report, exported = program.scratch / "report.nsys-rep", program.scratch / "exported.sqlite"
     options = ["--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true"]
     output = program.run("nsys", "profile", *options, "--output", report.with_suffix(""), *program.command)
@@ -89,15 +89,15 @@ def by_nsys(program: Program) -> Watched:
     profile = cupti_sqlite.read(exported, report.name)
     kept = program.scratch / f"{program.name}.nsys.sqlite"
     nsight.keep_events(exported, kept)
-    return watched(program, profile, output, [kept])
+    return read_capture(program, profile, output, [kept])
 
 
-def by_nvprof(program: Program) -> Watched:
+def by_nvprof(program: TracedProgram) -> ProfilerCapture:
     """A trace, and the analysis metrics of the variant's own kernel that takes longest, as the visual profiler reads
     them."""
     kept = [program.scratch / f"{program.name}.nvvp", program.scratch / f"{program.name}-analysis.nvvp"]
     output = program.run("nvprof", "--force-overwrite", "--export-profile", kept[0], *program.command)
-    seen = watched(program, cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])
+    seen = read_capture(program, cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])
     spans: dict[str, int] = {}
     for event in seen.events:
         if event["kind"] == "kernel":
@@ -108,16 +108,16 @@ def by_nvprof(program: Program) -> Watched:
         try:
             program.run("nvprof", *options, kept[1], *program.command)
             seen.reports.append(kept[1])
-        except Failed as failed:
+        except VariantFailure as failed:
             print(f"no analysis metrics of {longest} with {program.variant}: {failed}")
     return seen
 
 
-def watched(program: Program, profile: Profile, output: str, reports: list[Path]) -> Watched:
+def read_capture(program: TracedProgram, profile: Profile, output: str, reports: list[Path]) -> ProfilerCapture:
     """What a profiler's file holds."""
-    rows_of = importing.combined({reports[0].name: profile}, program.variant, program.network, program.size)
+    rows_of = importing.combine({reports[0].name: profile}, program.variant, program.network, program.size)
     count = len(profile.events) or sum(row["calls"] or 0 for row in profile.summaries)
-    return Watched(rows_of.get(tables.ACTIVITIES, []), count, program_output(output), reports)
+    return ProfilerCapture(rows_of.get(tables.ACTIVITIES, []), count, program_output(output), reports)
 
 
 def program_output(text: str) -> str:
@@ -129,7 +129,7 @@ def program_output(text: str) -> str:
     return "".join(f"{line}\n" for line in lines[first : last + 1])
 
 
-BY: dict[str, Callable[[Program], Watched]] = {"cupti": by_cupti, "nsys": by_nsys, "nvprof": by_nvprof}
+BY: dict[str, Callable[[TracedProgram], ProfilerCapture]] = {"cupti": by_cupti, "nsys": by_nsys, "nvprof": by_nvprof}
 
 
 def main() -> None:
@@ -153,26 +153,26 @@ def main() -> None:
 
     watched_rows: list[dict[str, Any]] = []
 
-    def watch(turn: gpu_turn.Turn, size: int, weights: str = "") -> int:
+    def watch(turn: gpu_turn.GpuTurn, size: int, weights: str = "") -> int:
         """Profile the program at one size and keep its events and files; return the number of events."""
         place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network}
         place |= {"size": size, "weights": weights}
-        seen, state = Watched([], 0, "", []), {"status": "ok", "reason": ""}
+        seen, state = ProfilerCapture([], 0, "", []), {"status": "ok", "reason": ""}
         began = time.perf_counter() - turn.waited_s
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 if failure:
-                    raise Failed(**failure)
+                    raise VariantFailure(**failure)
                 of = (arguments.network, arguments.variant, size, weights)
-                program = Program(*of, arguments.timeout, Path(scratch), turn)
+                program = TracedProgram(*of, arguments.timeout, Path(scratch), turn)
                 seen = BY[arguments.tool](program)
                 if seen.count > EVENTS_MAX:
                     reason = f"{seen.count} events, more than the {EVENTS_MAX} that a run keeps"
-                    raise Failed("refused", f"{reason}; see {fewer(size)} images")
+                    raise VariantFailure("refused", f"{reason}; see {reduce_events(size)} images")
                 events.extend({**event, **place} for event in seen.events)
                 for report in seen.reports:
                     shutil.copyfile(report, arguments.reports / report.name)
-            except Failed as failed:
+            except VariantFailure as failed:
                 state = failed.columns
             except UserError as error:
                 state = {"status": "launch_failed", "reason": str(error)}
@@ -187,11 +187,11 @@ def main() -> None:
         theirs = [row["size"] for row in tables.PROFILES.rows(arguments.baseline) if row["status"] == "ok"]
         if theirs and max(remaining) not in theirs:
             remaining.append(max(theirs))
-    with gpu_turn.turn(arguments.out) as turn:
+    with gpu_turn.hold_turn(arguments.out) as turn:
         while remaining:
             size = remaining.pop(0)
-            if watch(turn, size) > EVENTS_MAX and fewer(size) not in [*arguments.sizes, *remaining, size]:
-                remaining.append(fewer(size))
+            if watch(turn, size) > EVENTS_MAX and reduce_events(size) not in [*arguments.sizes, *remaining, size]:
+                remaining.append(reduce_events(size))
         for weights in arguments.weights:
             watch(turn, max(arguments.sizes), weights)
         turn.keep(watched_rows)
@@ -202,7 +202,7 @@ def main() -> None:
             print(f"no profile of {row['variant']} at {row['size']} images: {row['reason']}")
 
 
-def fewer(size: int) -> int:
+def reduce_events(size: int) -> int:
     """The size to profile instead of one at which there are too many events."""
     return max(1, size // 10)
 

@@ -18,7 +18,7 @@ from cupti import cupti
 
 from warpbook.harness import preload
 from warpbook.machine import gpu_wait
-from warpbook.profiling.cupti_sqlite import demangled
+from warpbook.profiling.cupti_sqlite import demangle
 from warpbook.runs import tables
 
 KINDS = (
@@ -69,7 +69,7 @@ def _row(activity: Any) -> dict[str, Any] | None:
         return {
             **row,
             "kind": "kernel",
-            "name": demangled(activity.name),
+            "name": demangle(activity.name),
             "grid": f"{activity.grid_x}x{activity.grid_y}x{activity.grid_z}",
             "block": f"{activity.block_x}x{activity.block_y}x{activity.block_z}",
             "registers": activity.registers_per_thread,

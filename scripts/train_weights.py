@@ -26,7 +26,7 @@ MANTISSA_BITS = 6
 LOW_ACCURACY = 0.63
 
 
-class Trained(nn.Module):
+class TrainableNetwork(nn.Module):
     """A network fed 0 to 255: training divides by 255, which is folded into its first weights when they are written."""
 
     def __init__(self, network: networks.Network):
@@ -66,7 +66,7 @@ class Trained(nn.Module):
                 into[name].copy_(torch.from_numpy(parameters[name].astype(np.float32)) * folded)
 
 
-def accuracy(model: Trained, images: np.ndarray, labels: np.ndarray) -> float:
+def accuracy(model: TrainableNetwork, images: np.ndarray, labels: np.ndarray) -> float:
     """Share of images (count, channels, height, width), uint8, whose label the model predicts."""
     model.eval()
     right = 0
@@ -77,7 +77,7 @@ def accuracy(model: Trained, images: np.ndarray, labels: np.ndarray) -> float:
     return right / len(images)
 
 
-def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple[Trained, dict[str, Any]]:
+def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple[TrainableNetwork, dict[str, Any]]:
     """A trained model, and how it was trained."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
@@ -86,9 +86,9 @@ def train(network: networks.Network, low: bool, seed: int, epochs: int) -> tuple
         fashion_mnist.read_idx("train-labels-idx1-ubyte.gz"),
     )
     images = np.broadcast_to(
-        fashion_mnist.fitted(images, network)[:, None], (len(images), network.input.channels, *network.image)
+        fashion_mnist.fit(images, network)[:, None], (len(images), network.input.channels, *network.image)
     )
-    model = Trained(network)
+    model = TrainableNetwork(network)
     batch = 100
     steps = epochs * len(images) // batch
     if low:
@@ -147,12 +147,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
-    weight_set = weights.chosen(network, arguments.weights)
-    path = weights.path_of(network, weight_set)
+    weight_set = weights.choose_set(network, arguments.weights)
+    path = weights.weights_path(network, weight_set)
     torch.set_num_threads(arguments.threads)
     model, story = train(network, weight_set == "low", arguments.seed, arguments.epochs)
 
-    parameters = {name: weights.rounded(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()}
+    parameters = {
+        name: weights.round_mantissa(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()
+    }
     model.take(parameters)  # the stored weights are judged, which are rounded
     images, labels = fashion_mnist.load(network)
     story["accuracy"] = {str(size): accuracy(model, images[:size], labels[:size]) for size in (10, 100, 1000, 10000)}

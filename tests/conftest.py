@@ -204,7 +204,7 @@ def cuda_variant(tmp_path):
 @pytest.fixture(scope="session")
 def newest_archive() -> Path:
     """The newest archived run with a GPU that holds every network measured so far: committed, not to be changed."""
-    archived = catalog.on_gpus(PROJECT / catalog.ARCHIVES)
+    archived = catalog.gpu_runs(PROJECT / catalog.ARCHIVES)
     every = {network for run in archived for network in run.record["networks"]}
     return [run for run in archived if every == set(run.record["networks"])][-1].path
 
@@ -238,7 +238,7 @@ def planned() -> Callable[..., Plan]:
 
     def make(**changes) -> Plan:
         content = yaml.safe_load(settings.FILE.read_text()) | changes
-        return plan.make(settings.load(content, list(variants.discover())))
+        return plan.build(settings.load(content, list(variants.discover())))
 
     return make
 
@@ -321,7 +321,7 @@ def chapter(ev):
     """Its chapter on optimizations."""
     from warpbook.report.views import milestone_4
 
-    return milestone_4.view(ev)
+    return milestone_4.milestone_4_view(ev)
 
 
 @pytest.fixture(scope="session")
@@ -329,7 +329,7 @@ def sections(ev, chapter):
     """The sections of all its optimizations: the chapter's, and those in the supplement."""
     from warpbook.report.views import milestone_4
 
-    return [*chapter.optimizations, *milestone_4.others(ev)]
+    return [*chapter.optimizations, *milestone_4.remaining_optimizations(ev)]
 
 
 def _indented(code: str, levels: int) -> str:

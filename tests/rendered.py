@@ -45,7 +45,7 @@ def documents_with(newest_archive, opened) -> Callable[..., rendering.Documents]
 
     def make(study: str, local: catalog.Run = run, **changes) -> rendering.Documents:
         values = yaml.safe_load(settings.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
-        ev = Evidence(plan.make(settings.load(values | changes, list(variants.discover()))), study, local)
+        ev = Evidence(plan.build(settings.load(values | changes, list(variants.discover()))), study, local)
         if ev.gpu_run:
             ev.gpu_run = run  # whose tables are read once for all studies
         return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)

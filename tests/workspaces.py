@@ -197,12 +197,12 @@ import sys
 import numpy as np
 from warpbook.harness.emulator import emulation
 
-emulation.CuPy.install()
+emulation.EmulatedCuPy.install()
 library, arrays, out, *arguments = sys.argv[1:]
 given = np.load(arrays)
 
 def on_device(array):
-    placed = emulation.allocated(array.shape, array.dtype)
+    placed = emulation.allocate(array.shape, array.dtype)
     placed[...] = array
     return placed
 """

@@ -10,7 +10,7 @@ from warpbook.problems.layers import DenseLayer, PoolLayer
 
 def prepare(kernels, network, images, parameters):
     around = inference.Around(kernels.function, cupy.empty)
-    steps = list(inference.fused(network))
+    steps = list(inference.fused_steps(network))
     operations = {conv: fp16x3_mma.prepare(kernels, conv, images, None) for conv in network.convs}
     outputs = {conv: kernels.empty(conv.y_shape(images)) for conv in network.convs}
 

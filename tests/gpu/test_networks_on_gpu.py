@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.config import settings
 from warpbook.harness import reference
 from warpbook.kernels import whole_networks
@@ -15,7 +15,7 @@ from warpbook.problems import fashion_mnist, networks, weights
 
 pytestmark = pytest.mark.gpu
 
-SERIES = settings.Series(warmup=1, min_samples=3, max_samples=5, budget_s=0.05, patience_s=1)
+SERIES = settings.SeriesPolicy(warmup=1, min_samples=3, max_samples=5, budget_s=0.05, patience_s=1)
 MEASURING = settings.Measuring(
     relative_noise=0.01, same_within=0.01, gpu=SERIES, cpu=SERIES, programs={"runs": 1, "patience_s": 1}, timeout_s=60
 )
@@ -38,7 +38,7 @@ def bench_of():
             images = np.ascontiguousarray(fashion_mnist.load(network)[0][:IMAGES])
             scores = reference.scores(network, parameters, images)
             on_device = {key: cupy.asarray(array) for key, array in parameters.items()}
-            made[name] = network_bench.Bench(
+            made[name] = network_bench.NetworkBench(
                 gpu_bench.GpuBench(), network_bench.Data(network, images[:, 0], scores, on_device)
             )
         return made[name]
@@ -73,7 +73,7 @@ def test_an_implementation_orders_all_on_the_current_stream(name, network):
         if reason := one.unsupported(of, images):
             pytest.skip(reason)
         parameters = {key: cupy.asarray(array) for key, array in weights.load(of, of.weight_sets[0]).items()}
-        kernels = network_bench.kernels_of(one, gpu_bench.GpuBench().device.arch)
+        kernels = network_bench.load_kernels(one, gpu_bench.GpuBench().device.arch)
         call = one.prepare(kernels, of, images, parameters, False)
         x = cupy.zeros((images, of.input.channels, *of.image), np.float32)
         scores, labels = cupy.empty((images, 10), np.float32), cupy.empty(images, np.int32)
@@ -159,7 +159,7 @@ def test_a_cheat_is_caught(bench_of, monkeypatch, launcher, reason):
     exec(launcher, module.__dict__)
     cheat = whole_networks.Implementation("cheat", honest.launcher, honest.header)
     monkeypatch.setattr(whole_networks.Implementation, "module", module)
-    with pytest.raises(Failed, match=reason):
+    with pytest.raises(VariantFailure, match=reason):
         bench_of("fa18").measure([cheat], IMAGES, SERIES, MEASURING)
 
 
@@ -170,7 +170,7 @@ def test_tf32_is_refused_where_single_precision_is_claimed(bench_of):
     false = whole_networks.Implementation("false", rounding.launcher, claimed.header)
     monkeyed = rounding.module
     object.__setattr__(false, "module", monkeyed)
-    with pytest.raises(Failed, match="differ from float64"):
+    with pytest.raises(VariantFailure, match="differ from float64"):
         bench_of("fa18").measure([false], IMAGES, SERIES, MEASURING)
 
 
@@ -194,7 +194,9 @@ def test_an_implementation_that_takes_bytes_is_judged_by_its_scores_from_the_hos
 
     monkeypatch.setattr(one.module, "prepare_bytes", prepare_bytes, raising=False)
     expected = (
-        pytest.raises(Failed, match=r"differ from float64 .* from the host in chunks") if refused else nullcontext()
+        pytest.raises(VariantFailure, match=r"differ from float64 .* from the host in chunks")
+        if refused
+        else nullcontext()
     )
     with expected:
         bench_of("fa18").measure([one], IMAGES, SERIES, MEASURING)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
 from warpbook.harness.attacks import catalog
 from warpbook.harness.attacks.catalog import ATTACKS, Attack
@@ -25,10 +25,10 @@ def shown(device):
 
 
 def assert_caught(name, device, folder):
-    failure = catalog.failure_of(ATTACKS[name], device, folder)
+    failure = catalog.first_failure(ATTACKS[name], device, folder)
     assert failure, "it passed"
     assert ATTACKS[name].words(device) in failure["reason"]
-    assert catalog.check_of(failure["reason"]) == catalog.check_of(ATTACKS[name].words(device)) != ""
+    assert catalog.check_behind(failure["reason"]) == catalog.check_behind(ATTACKS[name].words(device)) != ""
 
 
 @needs_compiler
@@ -48,7 +48,7 @@ def test_a_replay_is_caught_though_its_calls_are_so_slow_that_a_usual_series_wou
     slow = f"import time; time.sleep(0.5 if len(x) == {images} else 0)"
     attack = ATTACKS[name]
     attack = replace(attack, launcher=attack.launcher.replace("    launch(", f"    {slow}; launch("))
-    failure = catalog.failure_of(attack, "cpu", tmp_path)
+    failure = catalog.first_failure(attack, "cpu", tmp_path)
     assert failure and attack.cpu in failure["reason"]
 
 
@@ -60,7 +60,7 @@ def test_on_a_gpu_the_harness_catches_a_kernel_that(attack, tmp_path):
 
 def test_a_sound_variant_passes_what_the_attacks_fail(tmp_path):
     sound = Attack(None, None, on_cpu="launch(x, w, y)", timed=True)
-    assert catalog.failure_of(sound, "cpu", tmp_path) is None
+    assert catalog.first_failure(sound, "cpu", tmp_path) is None
 
 
 @pytest.mark.parametrize(("device", "at_least"), [("gpu", 24), ("emulator", 20), ("cpu", 20)])
@@ -81,7 +81,7 @@ def test_a_run_from_before_the_check_was_named_is_read(tmp_path):
     assert (row["caught"], row["caught_by"]) == (True, "")
 
 
-FOUND = {name: variant for name, variant in variants.discover().items() if not emulation.beyond(variant)}
+FOUND = {name: variant for name, variant in variants.discover().items() if not emulation.unsupported_reason(variant)}
 PLAIN = [name for name, variant in FOUND.items() if not variant.header.limits.layers]  # for layers of any shape
 
 
@@ -90,7 +90,7 @@ PLAIN = [name for name, variant in FOUND.items() if not variant.header.limits.la
 def test_a_variant_s_own_source_is_right_under_the_sanitizers_whatever_the_order_of_threads(name, tmp_path):
     for file in variants.read(name).files:
         shutil.copy(file, tmp_path)
-    rows = catalog.checked(tmp_path, name, "emulator")
+    rows = catalog.check_rows(tmp_path, name, "emulator")
     failed = [row["reason"] for row in rows if not row["ok"] and row["status"] != "unsupported"]
     assert not failed
     assert sum(row["ok"] for row in rows) >= 2 * (len(checking.RAGGED_LAYERS) - 1)
@@ -118,7 +118,7 @@ def test_ptx_becomes_calls_with_each_instruction_s_operands_in_their_order():
 def test_ptx_that_is_not_emulated_is_named_with_its_line(known, lacking):
     source = (variants.FOLDER / "tensor_cores.cu").read_text()
     line = source.count("\n", 0, source.index(f'asm volatile("{known}' if "mma" in known else known)) + 1
-    with pytest.raises(Failed, match=rf"beyond the emulator: inline PTX \(.*\), line {line}") as refused:
+    with pytest.raises(VariantFailure, match=rf"beyond the emulator: inline PTX \(.*\), line {line}") as refused:
         translation.to_host(source.replace(known, lacking), "tensor_cores.cu", {})
     assert refused.value.status == "unsupported"
 
@@ -128,7 +128,7 @@ def test_ptx_that_is_not_emulated_is_named_with_its_line(known, lacking):
 def test_products_of_halves_are_right_on_every_network_s_layers_where_tensor_cores_are_emulated(network, tmp_path):
     for file in variants.read("fp16x3_mma").files:
         shutil.copy(file, tmp_path)
-    rows = catalog.checked(tmp_path, "fp16x3_mma", "emulator", network)
+    rows = catalog.check_rows(tmp_path, "fp16x3_mma", "emulator", network)
     assert all(row["ok"] for row in rows)
     of_layers = [row for row in rows if row["layer"].startswith("conv")]
     assert len(of_layers) == 4  # of integers and of real numbers
@@ -182,7 +182,7 @@ extern "C" __global__ void conv_forward(
 )
 def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, new, words, tmp_path):
     (tmp_path / "staged.cu").write_text(STAGED.replace(old, new))
-    failed = [row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    failed = [row["reason"] for row in catalog.check_rows(tmp_path, "staged", "emulator") if not row["ok"]]
     assert words in failed[-1] if words else not failed
 
 
@@ -207,7 +207,7 @@ def test_a_warp_that_only_arrives_at_a_barrier_is_waited_for_by_the_others(old, 
     one_warp = "i = threadIdx.y == 0 ? threadIdx.x : count; i < count; i += 32"
     source = STAGED.replace("i = thread; i < count; i += 128", one_warp).replace("__syncthreads();", NAMED)
     (tmp_path / "staged.cu").write_text(source.replace(old, new))
-    failed = [row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    failed = [row["reason"] for row in catalog.check_rows(tmp_path, "staged", "emulator") if not row["ok"]]
     assert words in failed[-1] if words else not failed
 
 
@@ -220,7 +220,7 @@ def test_a_product_of_a_warpgroup_in_a_block_of_no_whole_ones_is_told(tmp_path):
 """
     source = STAGED.replace("__syncthreads();", f"__syncthreads();\n{product}").replace("[32, 4, 1]", "[32, 3, 1]")
     (tmp_path / "staged.cu").write_text(source)
-    failed = [row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if not row["ok"]]
+    failed = [row["reason"] for row in catalog.check_rows(tmp_path, "staged", "emulator") if not row["ok"]]
     assert "no whole number of warpgroups" in failed[-1]
 
 
@@ -229,7 +229,9 @@ def test_an_address_of_a_fixed_array_in_shared_memory_is_beyond_the_emulator_wit
     source = STAGED.replace("extern __shared__ float4 taps[]", "__shared__ float4 taps[512]")
     (tmp_path / "staged.cu").write_text(source)
     line = source.count("\n", 0, source.index("__cvta_generic")) + 1
-    told = {row["reason"] for row in catalog.checked(tmp_path, "staged", "emulator") if row["status"] == "unsupported"}
+    told = {
+        row["reason"] for row in catalog.check_rows(tmp_path, "staged", "emulator") if row["status"] == "unsupported"
+    }
     assert any(f"an address of no dynamic shared memory, line {line}" in reason for reason in told)
 
 
@@ -241,7 +243,7 @@ def test_an_address_of_a_fixed_array_in_shared_memory_is_beyond_the_emulator_wit
 def test_products_of_warpgroups_are_right_on_every_layer_that_they_are_for(network, layers, tmp_path):
     for file in variants.read("fp16x3_wgmma").files:
         shutil.copy(file, tmp_path)
-    checked = catalog.checked(tmp_path, "fp16x3_wgmma", "emulator", network)
+    checked = catalog.check_rows(tmp_path, "fp16x3_wgmma", "emulator", network)
     assert {row["layer"] for row in checked} == {"conv1", "conv2"}  # it names its layers, and is tried on no others
     rows = {(row["layer"], row["test"]): row for row in checked if row["status"] != "unsupported"}
     assert sorted(rows) == [(layer, test) for layer in layers for test in ("integers", "reals")]
@@ -291,7 +293,7 @@ def test_the_emulator_sees_a_fault_in_a_kernel_on_tensor_cores(name, old, new, w
     for file in files:
         (tmp_path / file.name).write_text(file.read_text().replace(old, new))
     network = "fa18" if name == "fp16x3_wgmma" else "fa17"  # it is for no first layer
-    rows = [row for row in catalog.checked(tmp_path, name, "emulator", network) if row["status"] != "unsupported"]
+    rows = [row for row in catalog.check_rows(tmp_path, name, "emulator", network) if row["status"] != "unsupported"]
     failed = [row for row in rows if not row["ok"]]
     assert failed and words in failed[-1]["reason"]
     assert {row["status"] for row in failed} == {"wrong_result"}

@@ -11,7 +11,7 @@ import pytest
 from cuda.pathfinder import find_nvidia_header_directory
 
 from warpbook.common.errors import UserError
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, sandbox
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import occupancy, variants
@@ -20,7 +20,7 @@ from warpbook.runs import tables
 FOUND = {name: variant for name, variant in variants.discover().items() if variant.cuda_source}
 # What the installed CUDA targets: 13 begins at Turing; 12 reaches back to Maxwell.
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100"]
-ARCHITECTURES += [arch for arch in ("sm_52", "sm_60", "sm_61", "sm_70") if building.supported(arch)]
+ARCHITECTURES += [arch for arch in ("sm_52", "sm_60", "sm_61", "sm_70") if building.supports(arch)]
 
 RIGHT = """
     extern "C" __global__ void conv_forward(
@@ -67,7 +67,7 @@ def test_the_project_s_own_kernels_build(name):
     source = (variants.FOLDER.parent / "scripts" / "warpbook" / "harness" / f"{name}.cu").read_text()
     cubin, log = building.compile_source(source, f"{name}.cu", building.compiler_options("sm_80", []))
     assert cubin is not None, log
-    assert building.resources(log)
+    assert building.resource_usage(log)
 
 
 def test_shared_memory_and_registers_are_the_compiler_s_own(cuda_variant):
@@ -214,7 +214,7 @@ extern "C" int blocks(int major, int minor, int warps, int shared, int reserved,
 """
 
 
-@pytest.mark.parametrize("arch", occupancy.LIMITS)
+@pytest.mark.parametrize("arch", occupancy.SM_LIMITS)
 def test_occupancy_is_what_cuda_s_own_calculator_gives(arch, tmp_path):
     compiler, headers = shutil.which("g++"), find_nvidia_header_directory("cudart")
     if not compiler or not Path(headers, "cuda_occupancy.h").exists():
@@ -225,7 +225,7 @@ def test_occupancy_is_what_cuda_s_own_calculator_gives(arch, tmp_path):
         [compiler, "-shared", "-fPIC", f"-I{headers}", tmp_path / "calculator.cpp", "-o", library], check=True
     )
     calculator = ctypes.CDLL(library)
-    limits, number = occupancy.LIMITS[arch], int(arch.removeprefix("sm_"))
+    limits, number = occupancy.SM_LIMITS[arch], int(arch.removeprefix("sm_"))
     drawn = random.Random(arch)
     for _ in range(500):
         threads, registers = 32 * drawn.randint(1, 32), drawn.choice([16, 31, 34, 40, 48, 64, 72, 96, 128, 255])
@@ -307,7 +307,7 @@ def test_a_fault_in_what_a_kernel_includes_is_told_with_its_own_file_and_line(cu
 
 def test_what_the_emulator_lacks_in_an_included_file_is_told_with_that_file_and_line(cuda_variant, tmp_path):
     (tmp_path / "twice.cuh").write_text(TWICE.replace("return", 'asm volatile("trap;"); return'))
-    with pytest.raises(Failed, match=r"inline PTX \(trap\), line 2 of twice\.cuh"):
+    with pytest.raises(VariantFailure, match=r"inline PTX \(trap\), line 2 of twice\.cuh"):
         emulation.compile_host(cuda_variant(INCLUDING), tmp_path, sandboxed=False)
 
 

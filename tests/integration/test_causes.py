@@ -33,7 +33,7 @@ def evidence(calls: dict[tuple[str, str], CountedCall]) -> SimpleNamespace:
 
 
 def said(ev: SimpleNamespace, best: SimpleNamespace = BEST) -> str:
-    return causes.sentences(ev, best).replace("\u202f", " ")
+    return causes.cause_sentences(ev, best).replace("\u202f", " ")
 
 
 ISSUING = {("direct", layer): call(SM=85, ISSUE=share, fma=5e7) for layer, share in (("conv1", 84), ("conv2", 82))}

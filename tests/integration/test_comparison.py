@@ -8,7 +8,7 @@ import pytest
 
 from warpbook.common.files import PROJECT
 from warpbook.report import comparison, rendering
-from warpbook.report.comparison import Comparison, Place
+from warpbook.report.comparison import ComparedPlace, Comparison
 from warpbook.report.views import runs_compared
 from warpbook.report.views.components import numbers, words
 from warpbook.runs import catalog, tables
@@ -158,7 +158,7 @@ def test_variants_of_one_run_alone_are_named_and_not_judged(base):
     compared = Comparison(base, catalog.Run(base.path, record, read), TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
     assert compared.left_out == ["variants of base alone: fft"]
-    assert Place("fft", "fa18", "gpu", 10_000) not in compared.places
+    assert ComparedPlace("fft", "fa18", "gpu", 10_000) not in compared.places
 
 
 def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_architecture_that_both_built(base):
@@ -180,7 +180,7 @@ def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_archit
 def test_the_view_counts_changed_variants_places_and_verdicts_by_device(base):
     head = changed(base, sources=("coarsened", "fft"), slower={"coarsened": 1.1})
     compared = Comparison(base, head, TOLERANCE)
-    (device,) = runs_compared.view(compared).devices
+    (device,) = runs_compared.runs_compared_view(compared).devices
     sizes = len(compared.drifts)
     assert (device.name, device.variants, device.places) == ("NVIDIA H200", 2, 2 * sizes)
     assert dict(device.verdicts) == {"slower": sizes, "ambiguous": 0, "same": sizes, "faster": 0}
@@ -188,7 +188,7 @@ def test_the_view_counts_changed_variants_places_and_verdicts_by_device(base):
 
 def test_the_view_shows_what_lost_most_first_and_stresses_slower(base):
     head = changed(base, sources=("coarsened", "fft"), slower={"coarsened": 1.1})
-    view = runs_compared.view(Comparison(base, head, TOLERANCE))
+    view = runs_compared.runs_compared_view(Comparison(base, head, TOLERANCE))
     assert view.changed == (("coarsened", "sources"), ("fft", "sources"))
     assert view.moved.rows[0][0] == "`coarsened`" and view.moved.rows[0][-1] == "**slower**"
     assert view.moved.rows[-1][0] == "`fft`" and view.moved.rows[-1][-1] == "same"
@@ -196,7 +196,7 @@ def test_the_view_shows_what_lost_most_first_and_stresses_slower(base):
 
 
 def test_the_view_of_equal_runs_has_the_drift_alone(base):
-    view = runs_compared.view(Comparison(base, base, TOLERANCE))
+    view = runs_compared.runs_compared_view(Comparison(base, base, TOLERANCE))
     assert view.moved is None and view.lost is None and view.resources is None and view.changed == ()
     assert {row[3] for row in view.drifts.rows} == {"1.000×"}
     assert [row[0] for row in view.differences.rows] == ["run", "measured"]
@@ -207,7 +207,7 @@ def test_the_furthest_strays_alone_are_told(base):
         ("coarsened", "fft", "fp16", "unroll_gemm"), 1.1
     )
     compared = Comparison(base, changed(base, slower=slower), TOLERANCE)
-    view = runs_compared.view(compared)
+    view = runs_compared.runs_compared_view(compared)
     assert view.strays == len(compared.strays) > runs_compared.MOST_STRAYS
     assert view.furthest.count(" on fa18 at ") == runs_compared.MOST_STRAYS
     assert view.furthest.endswith(" images 0.909×")
@@ -226,7 +226,7 @@ def test_a_cell_of_a_markdown_table_breaks_neither_row_nor_column():
 
 
 def test_a_paragraph_is_one_line_however_its_template_is_wrapped():
-    assert rendering.unwrapped("one\n  two \nthree\u202f%") == "one two three\u202f%"
+    assert rendering.join_lines("one\n  two \nthree\u202f%") == "one two three\u202f%"
 
 
 def test_every_table_of_the_markdown_page_follows_a_blank_line_and_ends_with_one(base):

@@ -17,7 +17,7 @@ SNAKEFILE = f"""
 import sys
 sys.path.insert(0, {str(PROJECT / "scripts")!r})
 from warpbook.workflow import console
-console.shorten()
+console.install()
 
 rule all:
     input: expand("{{n}}.txt", n=range({JOBS})), "bad.txt", "after.txt"

@@ -33,14 +33,14 @@ KNOWN = variants.discover()
 
 def test_every_counter_that_a_header_names_is_read():
     named = {check.split()[0] for check in (variant.header.check for variant in KNOWN.values()) if "__" in check}
-    wanted = counters.wanted(KNOWN.values())
+    wanted = counters.metrics_to_read(KNOWN.values())
     assert named <= set(wanted)
     assert len(wanted) == len(set(wanted))
     assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in wanted
 
 
 def test_a_check_without_a_counter_names_none():
-    assert counters.metric_of("no counter, as ncu runs kernels one by one") == ""
+    assert counters.named_metric("no counter, as ncu runs kernels one by one") == ""
 
 
 @pytest.mark.parametrize(
@@ -532,7 +532,7 @@ def measured(newest_archive, few_variants) -> list[str]:
 
 def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
     """Synthetic counters of one launch that takes `factor` of a millisecond."""
-    values = dict.fromkeys(counters.wanted(KNOWN.values()), 100.0 * factor)
+    values = dict.fromkeys(counters.metrics_to_read(KNOWN.values()), 100.0 * factor)
     values |= {
         counters.SM: 30 * factor,
         counters.MEMORY: 50 * factor,

@@ -176,7 +176,7 @@ def test_a_fault_is_named_with_its_line(verdict, fault):
     assert words in verdict(name, *changes, layer=SECOND, images=1)
 
 
-@pytest.mark.skipif(nvcc.found() is None, reason=nvcc.MISSING)
+@pytest.mark.skipif(nvcc.find_compiler() is None, reason=nvcc.MISSING)
 def test_a_file_builds_for_a_gpu_where_nvcc_is(tmp_path):
     (built,) = building.build_all(variants.read("fused_wmma", FILES), ["sm_86"], tmp_path / "built")
     assert built.ok, built.log
@@ -237,7 +237,7 @@ def counted_compiler(tmp_path, monkeypatch):
 
 def test_what_the_emulator_does_itself_is_compiled_once_though_several_ask_at_a_time(tmp_path, counted_compiler):
     with ThreadPoolExecutor(4) as pool:
-        (place,) = set(pool.map(emulation.itself, [tmp_path / "scratch"] * 4))
+        (place,) = set(pool.map(emulation.build_emulator, [tmp_path / "scratch"] * 4))
     assert place.parent == tmp_path / "code" / "results" / "libraries"
     assert len(counted_compiler()) == 1 + len(emulation.OWN)
     assert (place / "emulator_host.h.gch").exists()
@@ -246,15 +246,15 @@ def test_what_the_emulator_does_itself_is_compiled_once_though_several_ask_at_a_
 def test_where_nothing_can_be_kept_the_emulator_is_compiled_beside_the_source(tmp_path, counted_compiler):
     for place in ("code", "libraries"):
         (tmp_path / place).write_text("no folder")
-    assert emulation.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
-    assert emulation.itself(tmp_path / "scratch").parent == tmp_path / "scratch"
+    assert emulation.build_emulator(tmp_path / "scratch").parent == tmp_path / "scratch"
+    assert emulation.build_emulator(tmp_path / "scratch").parent == tmp_path / "scratch"
     assert len(counted_compiler()) == 1 + len(emulation.OWN)
 
 
 def test_a_compiler_that_fails_leaves_nothing_of_the_emulator(tmp_path, counted_compiler):
     (tmp_path / "compiler").write_text("#!/bin/sh\necho 'error: no more memory' >&2; exit 1\n")
     with pytest.raises(UserError, match="the emulator does not compile: error: no more memory"):
-        emulation.itself(tmp_path / "scratch")
+        emulation.build_emulator(tmp_path / "scratch")
     assert [path for path in (tmp_path / "code").rglob("*") if path.name.startswith("emulator-")] == []
 
 
@@ -274,9 +274,9 @@ def test_compiling_what_the_emulator_does_itself_is_not_a_variant_s_time(tmp_pat
 
 
 def test_with_another_option_the_emulator_is_compiled_anew(tmp_path, counted_compiler, monkeypatch):
-    before = emulation.itself(tmp_path / "scratch")
+    before = emulation.build_emulator(tmp_path / "scratch")
     monkeypatch.setattr(emulation, "FLAGS", (*emulation.FLAGS, "-O2"))
-    assert emulation.itself(tmp_path / "scratch") != before
+    assert emulation.build_emulator(tmp_path / "scratch") != before
 
 
 def test_the_process_of_an_emulated_file_loads_nothing_but_the_standard_library():
@@ -310,7 +310,7 @@ def test_a_function_that_a_file_calls_and_nobody_defines_is_named(verdict):
 def test_a_reason_asks_for_the_usual_mistake_behind_it(reason, noted, asked):
     bench = IsolatedBench(variants.read("one_call", FILES), False)
     bench.noted = noted
-    (row,) = ece408_check.noting(bench, [{"ok": False, "reason": reason}])
+    (row,) = ece408_check.note(bench, [{"ok": False, "reason": reason}])
     told, _, question = row["reason"].partition("; is ")
     assert told == (f"{reason}; {noted}" if noted else reason)
     assert question.startswith(asked) and bool(question) == bool(asked)

@@ -6,7 +6,7 @@ import pytest
 
 import measure_course
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import cpp_compiler, ece408_gpu, nvcc
 from warpbook.kernels import ece408, variants
 from warpbook.problems import networks
@@ -17,7 +17,7 @@ NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
 FIRST, SECOND = ece408.LAYERS
 ECE408 = networks.find("ece408")
 
-needs_nvcc = pytest.mark.skipif(nvcc.found() is None, reason=nvcc.MISSING)
+needs_nvcc = pytest.mark.skipif(nvcc.find_compiler() is None, reason=nvcc.MISSING)
 needs_compiler = pytest.mark.skipif(cpp_compiler.compiler() is None, reason="there is no C++ compiler here")
 
 # What a driver and its file are to the harness, on the host: a right convolution.
@@ -81,7 +81,7 @@ def stand_in(monkeypatch, tmp_path):
         source, library = tmp_path / "stand_in.cpp", tmp_path / "stand_in.so"
         source.write_text(STAND_IN % (elsewhere, fault))
         subprocess.run([cpp_compiler.compiler(), "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
-        monkeypatch.setattr(ece408_gpu, "linked", lambda variant, sandboxed: library)
+        monkeypatch.setattr(ece408_gpu, "link", lambda variant, sandboxed: library)
 
     return make
 
@@ -92,14 +92,14 @@ def test_a_file_and_its_driver_compile_for_a_gpu(name, monkeypatch, tmp_path):
     monkeypatch.setattr(cpp_compiler, "LIBRARIES", tmp_path)
     variant = variants.read(name, FILES)
     try:
-        library = nvcc.linked(variant, "sm_86", sandboxed=False)
-    except Failed as failure:
+        library = nvcc.link(variant, "sm_86", sandboxed=False)
+    except VariantFailure as failure:
         if name != "unrolled_blas":
             raise
         pytest.skip(str(failure))
     assert {"warpbook_course", "warpbook_device", "warpbook_said"} <= _exported(library)
     made = library.stat().st_mtime_ns
-    assert nvcc.linked(variant, "sm_86", sandboxed=False) == library
+    assert nvcc.link(variant, "sm_86", sandboxed=False) == library
     assert library.stat().st_mtime_ns == made  # kept, not compiled again
 
 
@@ -186,7 +186,7 @@ def test_a_layer_is_timed_as_the_course_does_and_by_events(stand_in):
     stand_in()
     variant = variants.read("fused_wmma", FILES)
     for images, hot in ((4, [("hot", "gpu")]), (60, [])):
-        built = ece408_gpu.linked(variant, False)
+        built = ece408_gpu.link(variant, False)
         rows = ece408_gpu.time_layer(variant, False, built, SECOND, images, lambda: (1980.0, False))
         kinds = {(row["state"], row["kind"]): row["time_ms"] for row in rows}
         assert kinds == {("", "op"): 1.5, ("", "layer"): 2.5, ("cold", "gpu"): 1.25} | dict.fromkeys(hot, 1.0)
@@ -199,7 +199,7 @@ def test_a_layer_is_timed_as_the_course_does_and_by_events(stand_in):
 def test_a_file_of_one_call_has_no_device_time(stand_in):
     stand_in()
     variant = variants.read("one_call", FILES)
-    rows = ece408_gpu.time_layer(variant, False, ece408_gpu.linked(variant, False), FIRST, 2, lambda: (None, False))
+    rows = ece408_gpu.time_layer(variant, False, ece408_gpu.link(variant, False), FIRST, 2, lambda: (None, False))
     assert {row["kind"] for row in rows} == {"op", "layer"}
 
 
@@ -208,8 +208,8 @@ def test_a_file_of_one_call_has_no_device_time(stand_in):
 def test_only_the_layer_time_stands_of_a_file_that_works_outside_its_convolution(stand_in, elsewhere):
     stand_in(elsewhere=elsewhere)
     variant = variants.read("fused_wmma", FILES)
-    built = ece408_gpu.linked(variant, False)
-    why = ece408_gpu.works_elsewhere(variant, False, built, SECOND)
+    built = ece408_gpu.link(variant, False)
+    why = ece408_gpu.misplaced_work(variant, False, built, SECOND)
     assert ("although conv_forward_gpu is not called" in why) == elsewhere == bool(why)
     rows = ece408_gpu.time_layer(variant, False, built, SECOND, 2, lambda: (None, False), why)
     status = {row["kind"]: (row["status"], row["reason"]) for row in rows}
@@ -221,13 +221,13 @@ def test_only_the_layer_time_stands_of_a_file_that_works_outside_its_convolution
 def test_a_file_that_is_wrong_at_the_timed_size_has_no_time(stand_in):
     stand_in("if (B > 100) return 0;")
     variant = variants.read("fused_wmma", FILES)
-    with pytest.raises(Failed, match=r"leaves .* outputs unwritten"):
-        ece408_gpu.time_layer(variant, False, ece408_gpu.linked(variant, False), FIRST, 101, lambda: (None, False))
+    with pytest.raises(VariantFailure, match=r"leaves .* outputs unwritten"):
+        ece408_gpu.time_layer(variant, False, ece408_gpu.link(variant, False), FIRST, 101, lambda: (None, False))
 
 
 def test_a_file_that_failed_its_check_is_not_timed():
     failure = {"status": "wrong_result", "reason": "one_call is wrong"}
-    rows = measure_course.timed(variants.read("one_call", FILES), [(FIRST, 10), (SECOND, 20)], failure, False, 60)
+    rows = measure_course.time_all(variants.read("one_call", FILES), [(FIRST, 10), (SECOND, 20)], failure, False, 60)
     expected = [("conv1", 10, "wrong_result", None), ("conv2", 20, "wrong_result", None)]
     assert [(row["layer"], row["size"], row["status"], row["time_ms"]) for row in rows] == expected
 
@@ -240,8 +240,8 @@ def test_a_right_file_passes_on_the_gpu_and_is_timed(name, tmp_path):
     rows = [row for rows in ece408_gpu.check(variant, ECE408, False) for row in rows]
     assert [row["reason"] for row in rows if not row["ok"]] == []
     assert len(rows) == 8
-    samples = measure_course.timed(variant, [(FIRST, 100), (SECOND, 1000)], None, False, 120)
-    for line in measure_course.told(variant, samples):
+    samples = measure_course.time_all(variant, [(FIRST, 100), (SECOND, 1000)], None, False, 120)
+    for line in measure_course.summary_lines(variant, samples):
         print(line)
     expected = {"layer": "ok"} | dict.fromkeys(("op", "gpu"), "refused" if name == "streams_half2" else "ok")
     assert {row["status"] == expected[row["kind"]] for row in samples} == {True}

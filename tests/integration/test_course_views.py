@@ -41,7 +41,7 @@ def evidence(newest_archive):
     def make(*rows: list[dict], files: tuple[str, ...] = ("fused_wmma", "one_call")) -> Evidence:
         run = catalog.open_run(newest_archive)
         values = yaml.safe_load(settings.FILE.read_text()) | {"study": "ece408", "measuring": run.record["measuring"]}
-        planned = plan.make(settings.load(values, list(variants.discover())))
+        planned = plan.build(settings.load(values, list(variants.discover())))
         dropped = {name: variants.read(name, FILES) for name in files}
         planned = replace(planned, variants=planned.variants | dropped, probed=Device("a GPU", "sm_90", "", ""))
         timed = run.table(tables.SAMPLES)
@@ -65,12 +65,12 @@ def every(variant: str, scale: float = 1.0, **columns) -> list[dict]:
 
 
 def test_without_files_of_the_course_there_is_no_section(evidence):
-    assert course_files.view(evidence(files=())) is None
+    assert course_files.course_files_view(evidence(files=())) is None
 
 
 def test_files_stand_beside_the_built_in_variants_by_the_sum_of_their_op_times(evidence):
     ev = evidence(every("fused_wmma"), every("one_call", 1000))
-    view = course_files.view(ev)
+    view = course_files.course_files_view(ev)
     names = [row[0] for row in view.beside.rows]
     assert {"fused_wmma", "one_call", "direct", "cudnn_fp32"} <= set(names)
     assert names[-1] == "one_call"
@@ -89,7 +89,7 @@ def test_where_op_times_are_refused_the_layer_time_stands(evidence):
         for row in every("fused_wmma")
     ]
     ev = evidence(rows, files=("fused_wmma",))
-    view = course_files.view(ev)
+    view = course_files.course_files_view(ev)
     *_, ops, layers = view.beside.rows[-1]
     assert (view.beside.rows[-1][0], ops) == ("fused_wmma", "–")
     assert "20.90\u202fms" in layers
@@ -99,7 +99,7 @@ def test_where_op_times_are_refused_the_layer_time_stands(evidence):
 def test_a_time_below_the_hardware_s_bound_is_no_figure(evidence):
     ev = evidence(every("fused_wmma", 0.001), files=("fused_wmma",))
     assert ev.course.time("fused_wmma", "conv1", 10_000, OP) is None
-    ((_, reason),) = course_files.view(ev).problems
+    ((_, reason),) = course_files.course_files_view(ev).problems
     assert "conv1, 10000 images; " in reason and "below the hardware's lower bound" in reason
 
 
@@ -112,6 +112,6 @@ def test_a_throttled_sample_is_left_out(evidence):
 def test_a_file_without_a_figure_says_why(evidence):
     failed = samples("one_call", "conv1", 100)[:1]
     failed[0] |= {"kind": "", "state": "", "time_ms": None, "status": "launch_failed", "reason": "its process died"}
-    problems = dict(course_files.view(evidence(failed)).problems)
+    problems = dict(course_files.course_files_view(evidence(failed)).problems)
     assert problems["one_call"] == "its process died"
     assert "holds no figure of it" in problems["fused_wmma"]

@@ -134,7 +134,7 @@ def test_every_data_file_beside_the_code_is_somebody_s_dependency():
 
 
 def test_columns_are_names_and_types_without_meanings():
-    decided = code_dependencies.columns(tables.SANITIZER)[tables.SANITIZER.name]
+    decided = code_dependencies.column_types(tables.SANITIZER)[tables.SANITIZER.name]
     assert decided["variant"] == "string"
     assert list(decided) == list(tables.SANITIZER.columns)
     assert not any("stem of" in str(value) for value in decided.values())

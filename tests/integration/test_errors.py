@@ -65,7 +65,7 @@ def cell(table, row, label):
 def test_the_largest_ratio_to_direct_stands_by_range_with_how_many_are_in_the_class(with_errors, frame):
     worst = (frame.variant == "fp16x3_mma") & (frame.inputs == "subnormal") & (frame.products == 1)
     frame.loc[worst, ["rel_l2_err", "fp32_class"]] = [6e-8 * 2, False]
-    table = correctness.view(with_errors(frame)).errors.ranges
+    table = correctness.correctness_view(with_errors(frame)).errors.ranges
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == [*RATIOS, "register_tiled_gemm"]
     cases = len(precision.layers()) * len(precision.EXPONENTS)
@@ -83,7 +83,7 @@ def test_outputs_that_are_no_numbers_have_no_ratio(with_errors, frame):
     large = (frame.variant == "fp16") & (frame.inputs == "large")
     frame.loc[large, "rel_l2_err"] = float("nan")
     frame.loc[large, "status"] = "wrong_result"
-    table = correctness.view(with_errors(frame)).errors.ranges
+    table = correctness.correctness_view(with_errors(frame)).errors.ranges
     (row,) = (row for row in table.rows if row[0] == "fp16")
     assert cell(table, row, "large") == "NaN or ∞"
     assert cell(table, row, "small") == "2\u202f000×"
@@ -106,20 +106,20 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
 
 def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
     assert ev.ranking.best.name == "fp16x3_mma"
-    assert executive.view(with_errors(frame.iloc[:0])).tests.beside_direct == ""
+    assert executive.executive_view(with_errors(frame.iloc[:0])).tests.beside_direct == ""
     cases = len(precision.layers()) * len(precision.EXPONENTS)
-    assert f"in {cases} of {cases} cases" in executive.view(with_errors(frame)).tests.beside_direct
+    assert f"in {cases} of {cases} cases" in executive.executive_view(with_errors(frame)).tests.beside_direct
     frame.loc[(frame.variant == "fp16x3_mma") & (frame.products <= 9), "fp32_class"] = False
-    assert "; the others add up at most 9." in executive.view(with_errors(frame)).tests.beside_direct
+    assert "; the others add up at most 9." in executive.executive_view(with_errors(frame)).tests.beside_direct
     without = frame[frame.variant != "fp16x3_mma"]
-    assert executive.view(with_errors(without)).tests.beside_direct == ""
+    assert executive.executive_view(with_errors(without)).tests.beside_direct == ""
 
 
 def test_without_the_measurement_the_supplement_says_how_to_ask_for_it(with_errors, frame):
-    assert correctness.view(with_errors(frame.iloc[:0])).errors is None
+    assert correctness.correctness_view(with_errors(frame.iloc[:0])).errors is None
 
 
 def test_where_nothing_could_be_compared_there_is_a_table_and_no_chart(with_errors, frame):
-    found = correctness.view(with_errors(frame[frame.status != "ok"])).errors
+    found = correctness.correctness_view(with_errors(frame[frame.status != "ok"])).errors
     assert found.figure is None
     assert len(found.ranges.rows) == 1

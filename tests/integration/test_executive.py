@@ -20,20 +20,20 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
     compared = SimpleNamespace(obstacles={}, moved=moved)
     monkeypatch.setattr(
         catalog,
-        "of_its_model_before",
+        "earlier_runs_of_model",
         lambda run, network: [earlier] if run is ev.gpu_run and network == "fa18" else [],
     )
     monkeypatch.setattr(
         executive, "Comparison", lambda base, head, _: compared if base is earlier and head is ev.gpu_run else None
     )
-    assert executive.view(ev).since == f"against run {newest_archive.stem}: direct 2.00×, faster"
+    assert executive.executive_view(ev).since == f"against run {newest_archive.stem}: direct 2.00×, faster"
     moved.pop(0)
-    assert executive.view(ev).since == ""
+    assert executive.executive_view(ev).since == ""
 
 
 def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkeypatch, opened):
     model, ended = ev.gpu_run.gpu["name"], ev.gpu_run.record["ended"]
-    before = [run for run in map(opened, catalog.archived()) if run.gpu and run.record["ended"] < ended]
+    before = [run for run in map(opened, catalog.archived_paths()) if run.gpu and run.record["ended"] < ended]
     assert any(run.gpu["name"] != model for run in before)
     compared = []
 
@@ -42,18 +42,18 @@ def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkey
         return SimpleNamespace(obstacles={}, moved=[])
 
     monkeypatch.setattr(executive, "Comparison", compare)
-    executive.view(ev)
+    executive.executive_view(ev)
     assert set(compared) <= {model}
 
 
 def test_a_kernel_that_is_ahead_of_the_best_on_one_layer_is_named_with_it(ev, evidence_of, newest_archive):
-    (ahead,) = executive.view(ev).ahead
+    (ahead,) = executive.executive_view(ev).ahead
     assert (ahead.layer, ahead.name, ev.ranking.best.name) == ("conv2", "fp16x3_wgmma", "fp16x3_mma")
     assert units.time(ev.times.op("fp16x3_wgmma", "conv2", ev.largest).value) in str(ahead.time)
     assert "fp16x3_wgmma" in figures.time_plots.op_times(ev)
     changed = evidence_of(newest_archive)
     changed.ranking.ahead = {}
-    assert executive.view(changed).ahead == ()
+    assert executive.executive_view(changed).ahead == ()
     assert "fp16x3_wgmma" not in figures.time_plots.op_times(changed)
 
 
@@ -64,14 +64,14 @@ def test_a_library_that_takes_less_on_one_layer_than_the_fastest_of_all_is_named
     }
     assert times["cudnn_fp32_nhwc"]["conv1"] < 0.99 * times["cudnn_fp32"]["conv1"]
     assert times["cudnn_fp32_nhwc"]["conv2"] > times["cudnn_fp32"]["conv2"]
-    (ahead,) = executive.view(ev).peers_ahead
+    (ahead,) = executive.executive_view(ev).peers_ahead
     assert (ahead.layer, ahead.name, ev.ranking.best_peer.name) == ("conv1", "cudnn_fp32_nhwc", "cudnn_fp32")
     over = ev.times.speedup(ev.ranking.best.name, "conv1", ev.largest, over=ahead.name)
     assert units.time(times[ahead.name]["conv1"]) in ahead.time
-    assert units.ratio_within(over.ratio) in ahead.speedup
+    assert units.ratio_beside_interval(over.ratio) in ahead.speedup
     without = evidence_of(newest_archive)
     without.ranking.peers_ahead = {}
-    assert executive.view(without).peers_ahead == ()
+    assert executive.executive_view(without).peers_ahead == ()
 
 
 def test_a_library_is_not_named_on_a_layer_for_less_than_is_called_the_same(ev, evidence_of, newest_archive):
@@ -87,4 +87,4 @@ def test_beside_a_framework_that_rounds_the_fastest_in_fp32_is_told(ev):
     said = (
         f"; the fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}."
     )
-    assert said in executive.view(ev).network
+    assert said in executive.executive_view(ev).network

@@ -22,8 +22,8 @@ def speedup(value, low, high, paired=True, verdict="faster"):
 
 
 def test_spans_too_close_to_tell_apart_become_one():
-    assert intervals.merged([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
-    assert intervals.merged([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
+    assert intervals.merge([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
+    assert intervals.merge([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
 
 
 def test_an_interval_s_axis_holds_every_interval_and_1():

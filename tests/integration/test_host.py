@@ -111,7 +111,7 @@ def test_a_build_is_a_row_with_compiler_options_and_no_registers(cpp_variant, tm
     (row,) = tables.BUILDS.rows(tmp_path / "built" / "builds.csv")
     assert (row["ok"], row["arch"], row["kernel"]) == (True, cpp_compiler.architecture(), "conv_forward")
     assert row["compiler"] == cpp_compiler.compiler_version() != ""
-    assert row["options"] == building.options_of(variant, row["arch"])
+    assert row["options"] == building.recorded_options(variant, row["arch"])
     assert row["options"].endswith(" -DTILE=7")
     assert row["source_sha256"] == variant.source_sha256
 

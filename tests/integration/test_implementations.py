@@ -186,7 +186,7 @@ def single_precision(network, parameters, images, rounded):
     """Scores in float32, every operand of a product passed through `rounded`."""
     from warpbook.harness import inference
 
-    x = fashion_mnist.entering(images, network, np.float32)
+    x = fashion_mnist.normalize(images, network, np.float32)
     for step in network.steps:
         layer = step.layer
         if isinstance(layer, ConvLayer):

@@ -67,8 +67,8 @@ def ev(folder, newest_archive, opened) -> Evidence:
     """A machine without a GPU that cites no archived run: nothing is there but what was imported."""
     run = opened(newest_archive)
     values = yaml.safe_load(settings.FILE.read_text()) | {"gpu": "none"}
-    planned = plan.make(settings.load(values, list(variants.discover())))
-    return Evidence(planned, "fa18", run, imported_tables.of_study(folder))
+    planned = plan.build(settings.load(values, list(variants.discover())))
+    return Evidence(planned, "fa18", run, imported_tables.imported_for_study(folder))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def document(ev) -> str:
 
 
 def test_an_imported_profile_is_named_as_such_with_its_device_and_the_hashes_of_its_files(folder, ev):
-    of_100, of_10000 = view.view(ev)
+    of_100, of_10000 = view.imported_profiles_view(ev)
     assert of_100.title == "Imported: direct at 100 images"
     log = folder.parent / "student.log"
     assert of_100.source.rows == (("student.log", "nvprof console text", hashlib.sha256(log.read_bytes()).hexdigest()),)
@@ -87,7 +87,7 @@ def test_an_imported_profile_is_named_as_such_with_its_device_and_the_hashes_of_
 
 
 def test_sums_of_an_nvprof_log_make_the_tables_that_our_own_profiles_make(ev):
-    kernels, calls = view.view(ev)[0].tables
+    kernels, calls = view.imported_profiles_view(ev)[0].tables
     assert [column.label for column in kernels.head] == ["Name", "Share", "Time", "Calls", "Avg", "Min", "Max"]
     times = [f"{time}\u202fms" for time in ("980.0", "490.0", "330.0", "650.0")]
     assert kernels.rows[0] == ("conv_forward", "98.00\u202f%", times[0], "2", *times[1:])
@@ -96,7 +96,7 @@ def test_sums_of_an_nvprof_log_make_the_tables_that_our_own_profiles_make(ev):
 
 
 def test_events_make_tables_a_timeline_and_launches_and_counters_are_listed(ev):
-    profile = view.view(ev)[1]
+    profile = view.imported_profiles_view(ev)[1]
     assert [table.id.rpartition("-")[2] for table in profile.tables] == ["gpu", "api"]
     assert "conv_forward" in [row[0] for row in profile.tables[0].rows]
     (timeline,) = profile.timelines
@@ -120,14 +120,14 @@ def test_with_nothing_but_imported_profiles_the_report_has_their_sections_and_th
 
 
 def test_a_report_without_imported_profiles_does_not_speak_of_them(ev):
-    assert view.view(Evidence(ev.plan, "fa18", ev.local)) == ()
-    assert imported_tables.of_study(Path("no/such/folder")) == ()
+    assert view.imported_profiles_view(Evidence(ev.plan, "fa18", ev.local)) == ()
+    assert imported_tables.imported_for_study(Path("no/such/folder")) == ()
 
 
 def test_an_import_replaces_what_was_imported_there_before(tmp_path):
     run_import(tmp_path, 10, CAPTURED / "nvprof_metrics.txt", device="")
     run_import(tmp_path, 10, CAPTURED / "nsys_stats.csv", device="")
-    (one,) = imported_tables.of_study(tmp_path / "fa18")
+    (one,) = imported_tables.imported_for_study(tmp_path / "fa18")
     assert [file.name for file in one.record.files] == ["nsys_stats.csv"]
     assert one.table(tables.COUNTERS).empty and not one.table(tables.SUMMARIES).empty
     assert one.record.device == ""
@@ -149,4 +149,4 @@ def test_a_damaged_record_is_named(tmp_path):
     (record,) = tmp_path.glob("fa18/*/imported.json")
     record.write_text(record.read_text().replace('"size":10', '"size":"ten"').replace('"size": 10', '"size": "ten"'))
     with pytest.raises(UserError, match=r"imported\.json is damaged: import the profile again"):
-        imported_tables.of_study(tmp_path / "fa18")
+        imported_tables.imported_for_study(tmp_path / "fa18")

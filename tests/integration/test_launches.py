@@ -51,8 +51,8 @@ def test_a_layer_whose_grid_is_too_large_is_unsupported(cuda_variant):
     [((1, 1, 65_536), (1,)), ((2**31,), (1,)), ((0,), (1,)), ((-1,), (1,)), ((1,), (33, 32)), ((1, 1, 1, 1), (1,))],
 )
 def test_a_launch_outside_cuda_s_limits_is_told(grid, threads):
-    assert "CUDA" in occupancy.beyond_launch(grid, threads)
-    assert occupancy.beyond_launch((2**31 - 1, 65_535, 65_535), (32, 32)) == ""
+    assert "CUDA" in occupancy.launch_limit_reason(grid, threads)
+    assert occupancy.launch_limit_reason((2**31 - 1, 65_535, 65_535), (32, 32)) == ""
 
 
 @needs_compiler
@@ -70,7 +70,7 @@ def test_a_launcher_s_launch_that_cuda_refuses_fails_in_the_emulator_too(cuda_va
         "def prepare(kernels, layer, images, launch):\n"
         f"    return lambda x, w, y: kernels.function('conv_forward')({launch}, ())\n"
     )
-    failure = next(row for row in catalog.checked(tmp_path, "mine", "emulator") if not row["ok"])
+    failure = next(row for row in catalog.check_rows(tmp_path, "mine", "emulator") if not row["ok"])
     assert failure["status"] == "launch_failed"
     assert words in failure["reason"]
 
@@ -81,7 +81,7 @@ def test_shared_arrays_beyond_what_a_block_gets_fail_in_the_emulator_too(tmp_pat
     (tmp_path / "mine.cu").write_text(
         text.replace("\n{\n", "\n{\n    __shared__ float held[1 << 30]; held[K] = 0;\n", 1)
     )
-    failure = next(row for row in catalog.checked(tmp_path, "mine", "emulator") if not row["ok"])
+    failure = next(row for row in catalog.check_rows(tmp_path, "mine", "emulator") if not row["ok"])
     assert "shared arrays of 4294967296 bytes a block, and CUDA allows 49152; take smaller tiles" in failure["reason"]
 
 
@@ -125,7 +125,7 @@ def test_a_refused_launch_is_explained_on_a_gpu(tmp_path):
         "def prepare(kernels, layer, images, launch):\n"
         "    return lambda x, w, y: kernels.function('conv_forward')((1, 1, 70000), (16,), ())\n"
     )
-    failure = next(row for row in catalog.checked(tmp_path, "mine", "gpu") if not row["ok"])
+    failure = next(row for row in catalog.check_rows(tmp_path, "mine", "gpu") if not row["ok"])
     assert "conv_forward: grid: z = 70000 is outside 1 to 65535" in failure["reason"]
 
 
@@ -148,7 +148,7 @@ def test_a_launcher_learns_its_kernel_s_constants_and_kernels(tmp_path, device):
     text = (variants.FOLDER / "direct.cu").read_text()
     (tmp_path / "mine.cu").write_text(text.replace("TILE: 16", "TILE: 8"))
     (tmp_path / "mine.py").write_text(READS_ITS_HEADER)
-    rows = catalog.checked(tmp_path, "mine", device)
+    rows = catalog.check_rows(tmp_path, "mine", device)
     assert rows and all(row["ok"] for row in rows), next(row["reason"] for row in rows if not row["ok"])
 
 

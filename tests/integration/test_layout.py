@@ -22,7 +22,7 @@ OF_KERNELS = [name for name in ("fa18", *OTHERS) if "milestone_3" in VALUES["stu
 def pages_of(report, documents) -> Callable[[str], list[Any]]:
     """The pages of a study's report."""
     return cache(
-        lambda study: (report.laid_out["report"] if study == "fa18" else pdf.laid_out(documents(study).report)).pages
+        lambda study: (report.laid_out["report"] if study == "fa18" else pdf.lay_out(documents(study).report)).pages
     )
 
 
@@ -51,9 +51,9 @@ def test_the_summary_and_its_chart_are_one_page(study, pages_of, seen):
 
 
 def test_the_summary_and_its_chart_are_one_page_with_a_cpu_s_figures_too(documents_with, opened, seen):
-    archived = [opened(path) for path in catalog.archived(PROJECT / catalog.ARCHIVES)]
+    archived = [opened(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
     measured = [run for run in archived if run.gpu is None][-1]
-    words = words_on(pdf.laid_out(documents_with("fa18", measured).report).pages[1], seen)
+    words = words_on(pdf.lay_out(documents_with("fa18", measured).report).pages[1], seen)
     assert "two machines" in words and "Figure 1. " in words
 
 
@@ -72,7 +72,7 @@ def test_no_page_after_the_contents_is_laid_out_again_once_their_numbers_are_kno
     contents = f'<nav class="contents"><div class="columns"><ol>{entries}</ol></div></nav>'
     body = f'{contents}{"<p>Row</p>" * 500}<h1 id="end">End</h1>'
     with caplog.at_level(logging.INFO, "weasyprint.progress"):
-        pages = pdf.laid_out(f'<html lang="en"><title>T</title><style>{sheets}</style><body>{body}').pages
+        pages = pdf.lay_out(f'<html lang="en"><title>T</title><style>{sheets}</style><body>{body}').pages
     layouts = [line for line in caplog.messages if "Page" in line and "up-to-date" not in line]
     assert len(layouts) >= len(pages) > 9
     assert {line for line in layouts if layouts.count(line) > 1} == {"Step 5 - Creating layout - Page 1"}
@@ -80,7 +80,7 @@ def test_no_page_after_the_contents_is_laid_out_again_once_their_numbers_are_kno
 
 def page_of(body: str) -> Any:
     text = f'<html lang="en"><title>T</title><style>@page {{ size: A4; margin: 20mm }}</style><body>{body}'
-    return pdf.laid_out(text).pages[0]
+    return pdf.lay_out(text).pages[0]
 
 
 def test_a_listing_wider_than_its_page_is_seen(seen):
@@ -100,6 +100,6 @@ def test_of_a_table_that_is_broken_no_page_has_the_head_with_a_row_or_two_or_the
     table = f'<table class="data"><thead><tr><th>Head</th><th>Place</th></tr></thead><tbody>{rows}</tbody></table>'
     body = f'<div style="height: {259 - room_mm}mm"></div>{table}'
     document = f'<html lang="en"><title>T</title><style>{sheet}</style><body style="margin: 0">{body}'
-    held = [sum(getattr(box, "text", "") == "Row" for box in seen.shown(page)) for page in pdf.laid_out(document).pages]
+    held = [sum(getattr(box, "text", "") == "Row" for box in seen.shown(page)) for page in pdf.lay_out(document).pages]
     assert sum(held) == 43
     assert not {1, 2} & set(held), held

@@ -9,7 +9,7 @@ import pytest
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import ece408_gpu
 from warpbook.machine import host
 from warpbook.machine.cuda_devices import Device
@@ -52,7 +52,9 @@ def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, mo
     monkeypatch.setattr("warpbook.machine.cuda_devices.visible", lambda: f"asked in {os.getpid()}")
     assert host.gpu().startswith("asked in ")
     assert host.gpu() != f"asked in {os.getpid()}"
-    with pytest.raises(Failed, match="asked in ") as refused:  # a course file's check asks, and forks a timing after it
+    with pytest.raises(
+        VariantFailure, match="asked in "
+    ) as refused:  # a course file's check asks, and forks a timing after it
         ece408_gpu.device()
     assert f"asked in {os.getpid()}" not in str(refused.value)
 
@@ -126,5 +128,5 @@ def test_a_run_is_measured_on_one_model_whichever_nodes_have_it(on):
 
 def test_a_figure_names_its_node_and_on_a_gpu_its_device(on):
     on(H200)
-    assert host.measured_on("cpu") == host.node()
-    assert host.measured_on("gpu") == f"{host.node()}/abababababab"
+    assert host.node_and_gpu("cpu") == host.node()
+    assert host.node_and_gpu("gpu") == f"{host.node()}/abababababab"

@@ -70,7 +70,7 @@ def within_a_gibibyte():
 @pytest.fixture(scope="module")
 def members():
     """The files of a run with few rows in each table."""
-    path = catalog.archived(PROJECT / "tests/data/runs")[0]
+    path = catalog.archived_paths(PROJECT / "tests/data/runs")[0]
     with zipfile.ZipFile(path) as packed:
         found = {name: packed.read(name) for name in packed.namelist()}
     for name, content in found.items():

@@ -9,7 +9,7 @@ from warpbook.report import narrative
 
 def rendered(folder, ev, text):
     (folder / f"{ev.name}.md").write_text(text)
-    return str(narrative.rendered(ev, folder))
+    return str(narrative.render_narrative(ev, folder))
 
 
 def test_markdown_becomes_html_with_the_report_s_own_figures(ev, tmp_path):
@@ -19,7 +19,7 @@ def test_markdown_becomes_html_with_the_report_s_own_figures(ev, tmp_path):
     document = rendered(tmp_path, ev, text)
     expected = ev.times.total_speedup("constant_weights", ev.largest)
     assert "<h2>Weights</h2>" in document
-    assert f"<strong>{units.ratio_within(expected.ratio)} [" in document
+    assert f"<strong>{units.ratio_beside_interval(expected.ratio)} [" in document
     assert ev.times.total_speedup("constant_weights", 10).verdict in document
 
 
@@ -83,7 +83,7 @@ def test_a_figure_that_is_not_there_is_said_to_be_missing(ev, tmp_path):
 
 
 def test_a_study_without_a_text_says_so(ev, tmp_path):
-    assert "fa18.md" in str(narrative.rendered(ev, tmp_path))
+    assert "fa18.md" in str(narrative.render_narrative(ev, tmp_path))
 
 
 def test_every_text_that_ships_belongs_to_a_study(ev):

@@ -104,28 +104,32 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one(evidence, ev):
 
 def test_captions_name_the_older_run_that_they_are_of(evidence):
     shown = evidence()
-    counts, in_full, harness = analysis.view(shown).counts, analysis.in_full(shown), validity.view(shown)
-    errors = correctness.view(shown).errors
+    counts, in_full, harness = (
+        analysis.analysis_view(shown).counts,
+        analysis.full_analysis(shown),
+        validity.validity_view(shown),
+    )
+    errors = correctness.correctness_view(shown).errors
     told = [counts.few, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
     for one in [*told, errors.figure, errors.ranges]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
     assert f"They are of the run {OLDER} and the network fa18" in counts.of
     assert f"The run {OWN}, which the times are of, holds none." in counts.of
-    assert f"Counters are of the older run {OLDER}." in claim_table.in_full(shown).caption
-    assert f" in the run {OLDER}: " in header_counter.watched(shown, shown.plan.variants["shared_input"])
-    page = executive.view(shown)
+    assert f"Counters are of the older run {OLDER}." in claim_table.full_claim_table(shown).caption
+    assert f" in the run {OLDER}: " in header_counter.counter_sentence(shown, shown.plan.variants["shared_input"])
+    page = executive.executive_view(shown)
     assert page.cause.endswith(f", as counted in the run {OLDER}")
     assert f" cases in the run {OLDER}" in page.tests.beside_direct
     loads = ("constant_weights", "smsp__inst_executed_op_global_ld.sum", "conv1")
     assert narrative.Figures(shown).counter_fall(*loads).endswith(f" (run {OLDER})")
-    (counted,) = (row for row in profiler_tables.view(shown).table.rows if row[0] == "Nsight Compute")
+    (counted,) = (row for row in profiler_tables.profiler_tables_view(shown).table.rows if row[0] == "Nsight Compute")
     assert counted[-1].endswith(f"; {len(shown.counters.counted)} calls in the run {OLDER}")
 
 
 def test_the_older_run_is_cited_with_what_it_is_cited_for(evidence):
     shown = evidence()
     assert [run.run_id for run in shown.cited] == [OWN, OLDER]
-    facts = dict(provenance.view(shown).runs[1].table.rows)
+    facts = dict(provenance.provenance_view(shown).runs[1].table.rows)
     assert facts["Cited for"].startswith("What the run of the GPU figures holds none of: hardware counters, ")
 
 
@@ -134,7 +138,7 @@ def test_shares_of_a_peak_are_of_the_older_run_s_machine(evidence, older, rewrit
         record["machine"]["gpu"] |= {"copy_gb_per_s": 1234.0, "peak_gflop_per_s": {"fp32": 43210.0}}
 
     rerecorded(rewritten, older, change)
-    counts = analysis.view(evidence()).counts
+    counts = analysis.analysis_view(evidence()).counts
     assert "1.23\u202fTB/s" in counts.few.caption
     assert (
         "copy bandwidth as measured, 1.23 TB/s, and the FP32 peak by specification, 43.2 TFLOP/s"
@@ -165,9 +169,9 @@ def test_a_variant_whose_sources_changed_since_has_no_counters_of_the_older_run(
     assert said.verdict == "not testable"
     assert said.reason == f"counters are of the older run {OLDER}, but its sources changed after it was measured"
     assert "none are of shared_input, whose programs were not watched on this network there, or whose sources are" in (
-        analysis.view(shown).counts.of
+        analysis.analysis_view(shown).counts.of
     )
-    assert f"not among those watched in the run {OLDER}, or of other sources there" in header_counter.watched(
+    assert f"not among those watched in the run {OLDER}, or of other sources there" in header_counter.counter_sentence(
         shown, shown.plan.variants["shared_input"]
     )
 
@@ -209,7 +213,7 @@ def test_nothing_comes_from_a_run(evidence, older, rewritten, change):
     assert shown.counters.table.empty
     assert shown.trust.attacks.empty
     assert [run.run_id for run in shown.cited] == [OWN]
-    assert analysis.view(shown) is None
+    assert analysis.analysis_view(shown) is None
 
 
 def test_whole_networks_of_an_older_run_are_shown_where_all_its_variants_are_of_other_sources(
@@ -245,7 +249,7 @@ def test_where_the_newest_run_holds_a_table_nothing_comes_from_an_older_one(ev, 
     assert shown.selection.borrowed == {}
     assert [run.run_id for run in shown.cited] == [newest_archive.stem]
     assert {*shown.counters.table.run_id} == {newest_archive.stem}
-    assert analysis.view(shown) == analysis.view(ev)
+    assert analysis.analysis_view(shown) == analysis.analysis_view(ev)
 
 
 def test_times_and_checks_are_never_an_older_run_s(evidence):
@@ -272,7 +276,7 @@ def test_kernels_of_a_whole_network_are_told_with_the_run_that_they_were_counted
     shown = evidence()
     fastest = shown.networks.fastest(shown.largest, peers=False)
     assert fastest.name in shown.networks.calls
-    view = whole_network.view(shown)
+    view = whole_network.whole_network_view(shown)
     assert f"Of the older run {OLDER}" in view.kernels.caption
     assert view.bound.startswith(f"What bounds {fastest.name} in the run {OLDER}: ")
 

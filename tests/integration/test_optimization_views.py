@@ -15,7 +15,7 @@ from warpbook.common import units
 from warpbook.config import settings
 from warpbook.report import figures, trace_layout
 from warpbook.report.views import combinations, kernel_resources, launch_overhead, launch_resources, milestone_4
-from warpbook.report.views.header_counter import watched
+from warpbook.report.views.header_counter import counter_sentence
 from warpbook.report.views.supplement import time_kinds
 from warpbook.runs import tables
 
@@ -59,7 +59,7 @@ def test_the_chapter_tells_in_full_what_is_asked_for_leads_to_the_best_or_went_a
 
 
 def test_what_the_chapter_does_not_tell_in_full_has_its_section_in_the_supplement_and_a_link_there(ev, chapter, report):
-    others = [one.name for one in milestone_4.others(ev)]
+    others = [one.name for one in milestone_4.remaining_optimizations(ev)]
     assert len(others) == chapter.others
     supplement = report.html.index('<h1 id="supplement-builds"')
     glance = {str(row[0]) for row in chapter.glance.rows}
@@ -74,16 +74,16 @@ def test_what_the_chapter_does_not_tell_in_full_has_its_section_in_the_supplemen
 def test_a_kernel_that_no_run_holds_or_the_run_before_did_not_is_told_in_full(
     ev, evidence_of, newest_archive, monkeypatch
 ):
-    fresh = milestone_4.others(ev)[0].name
+    fresh = milestone_4.remaining_optimizations(ev)[0].name
     before = SimpleNamespace(record={"variants": [name for name in ev.gpu_run.record["variants"] if name != fresh]})
     monkeypatch.setattr(milestone_4.runs, "archived_before", lambda *_: before)
-    assert fresh not in {one.name for one in milestone_4.others(ev)}
+    assert fresh not in {one.name for one in milestone_4.remaining_optimizations(ev)}
     monkeypatch.undo()
     lacking = evidence_of(newest_archive)
     lacking.problems.table = pd.DataFrame(
         [[fresh, "gpu", (), (), (), "not_measured", "the run holds no figure of it"]], columns=ev.problems.table.columns
     )
-    assert fresh not in {one.name for one in milestone_4.others(lacking)}
+    assert fresh not in {one.name for one in milestone_4.remaining_optimizations(lacking)}
 
 
 @pytest.mark.parametrize(("kind", "factor"), [("op", 1.05), ("gpu", 1.05), ("op", 1.01), ("gpu", 1.01)])
@@ -94,7 +94,7 @@ def test_a_gain_in_turn_stands_beside_that_by_two_jobs_where_the_baseline_s_own_
     samples = ev.times.samples.copy()
     own = (samples.job == "direct") & (samples.kind == kind)
     ev.times.samples = samples.assign(time_ms=samples.time_ms.where(~own, samples.time_ms * factor))
-    (one,) = (each for each in milestone_4.view(ev).optimizations if each.name == "constant_weights")
+    (one,) = (each for each in milestone_4.milestone_4_view(ev).optimizations if each.name == "constant_weights")
     paired, shown = ev.times.total_speedup("constant_weights", ev.largest, kind=kind).ratio, one.outcome
     other = {"op": shown.on_gpu_apart, "gpu": shown.apart}[kind]
     apart = {"op": shown.apart, "gpu": shown.on_gpu_apart}[kind]
@@ -192,7 +192,7 @@ def test_ideas_tried_alone_and_together_stand_in_a_matrix_of_pairs(ev, chapter):
 
 
 def test_the_four_kinds_of_every_measured_variant_stand_in_one_table(ev):
-    table = time_kinds.view(ev)
+    table = time_kinds.time_kinds_view(ev)
     assert [row[0] for row in table.rows] == sorted(variant.name for variant in ev.ranking.measured("gpu"))
     assert len(table.head) == 1 + 3 * len(ev.layers) + 1
 
@@ -201,17 +201,17 @@ def test_an_optimization_whose_figures_are_stale_says_so_and_has_neither_chart_n
     archive, evidence_of, rewritten, few_variants
 ):
     other = evidence_of(rewritten(archive, "run.json", without(["constant_weights"])), **few_variants)
-    found = milestone_4.view(other)
+    found = milestone_4.milestone_4_view(other)
     (one,) = (one for one in found.optimizations if one.name == "constant_weights")
     assert one.problems[0].startswith("stale: recorded in ")
     assert (one.outcome, one.figure, one.kernels) == (None, None, None)
-    assert "constant_weights" not in [row[0] for row in time_kinds.view(other).rows]
+    assert "constant_weights" not in [row[0] for row in time_kinds.time_kinds_view(other).rows]
 
 
 def test_without_a_gpu_s_figures_the_chapter_keeps_its_ideas_alone(archive, evidence_of):
     ev = evidence_of(archive)
     ev.gpu_run = None
-    found = milestone_4.view(ev)
+    found = milestone_4.milestone_4_view(ev)
     assert found.optimizations
     assert (found.glance, found.chains, found.pairs, found.left_out, found.hardware) == (None, (), None, None, None)
 
@@ -264,7 +264,7 @@ def test_a_kernel_has_one_colour_in_every_chart_and_the_commonest_shares_its_own
 
 
 def test_no_two_gpu_variants_look_alike(ev):
-    looks = [figures.style.look_of(ev, variant) for variant in ev.wanted("gpu") if not variant.header.peer]
+    looks = [figures.style.variant_look(ev, variant) for variant in ev.wanted("gpu") if not variant.header.peer]
     assert len(set(looks)) == len(looks) > 20
 
 
@@ -272,35 +272,35 @@ def test_kernels_before_and_after_share_one_axis_and_a_key_where_there_are_sever
     for variant in ev.ranking.measured("gpu", peers=False):
         shown = kernel_resources.before_and_after(ev, variant)
         if shown:
-            names = trace_layout.kernel_names(trace_layout.sides(ev, variant))
+            names = trace_layout.kernel_names(trace_layout.comparison_sides(ev, variant))
             assert len(shown.key) == (len(names) if len(names) > 1 else 0)
             assert len(shown.table.rows) == 2 * len(ev.layers)
             assert (shown.streams is not None) == ("a lane for each stream" in shown.table.caption)
 
 
 def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_peers_have_none(ev):
-    found = launch_resources.of_main_kernel(ev, "direct")
+    found = launch_resources.main_kernel_resources(ev, "direct")
     assert (found.kernel, found.arch) == ("conv_forward", ev.gpu_run.gpu["arch"])
     assert 0 < found.occupancy <= 1
-    assert launch_resources.of_main_kernel(ev, "cudnn_fp32") is None
+    assert launch_resources.main_kernel_resources(ev, "cudnn_fp32") is None
 
 
 def test_a_variant_whose_main_kernel_was_not_built_has_no_resources(evidence_of, newest_archive):
     ev = evidence_of(newest_archive)
     ev.builds.table = ev.builds.table.replace({"kernel": {"conv_forward": "another"}})
-    assert launch_resources.of_main_kernel(ev, "direct") is None
+    assert launch_resources.main_kernel_resources(ev, "direct") is None
 
 
 def test_what_became_of_a_counter_is_told_with_its_readings_or_why_there_are_none(ev, evidence_of, newest_archive):
     variants = ev.plan.variants
-    assert " before and " in watched(ev, variants["constant_weights"])
+    assert " before and " in counter_sentence(ev, variants["constant_weights"])
     other = evidence_of(newest_archive)
     other.counters.calls = {place: call for place, call in ev.counters.calls.items() if place[0] != "constant_weights"}
-    assert watched(other, variants["constant_weights"]).endswith(
+    assert counter_sentence(other, variants["constant_weights"]).endswith(
         "not read for constant_weights, whose program is not among those watched here"
     )
     other.counters.table = tables.COUNTERS.empty()
-    assert watched(other, variants["constant_weights"]) == "; hardware counters were not read in this run"
+    assert counter_sentence(other, variants["constant_weights"]) == "; hardware counters were not read in this run"
 
 
 def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
@@ -310,7 +310,7 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     silent = ev.plan.variants["constant_weights"]
     header = silent.header.model_copy(update={"title": "", "expect": " "})
     monkeypatch.setitem(ev.plan.variants, silent.name, dataclasses.replace(silent, header=header))
-    shown = next(one for one in milestone_4.view(ev).optimizations if one.name == silent.name)
+    shown = next(one for one in milestone_4.milestone_4_view(ev).optimizations if one.name == silent.name)
     assert (shown.title, shown.idea) == (silent.name, silent.header.idea)
     assert (
         shown.remarks

@@ -46,7 +46,7 @@ def failing(status: str, reason: str, **where) -> Callable[[pd.DataFrame], None]
 
 def told(ev: Evidence, variant: str) -> list[dict[str, str]]:
     """The rows of the last chapter's table that name a variant, by their columns' heads."""
-    table = last_page.view(ev).aside
+    table = last_page.last_page_view(ev).aside
     labels = [column.label for column in table.head]
     return [dict(zip(labels, row, strict=True)) for row in table.rows if variant in row[0].split(", ")]
 
@@ -103,7 +103,7 @@ def test_a_program_that_failed_is_told_and_its_kernel_s_section_keeps_its_outcom
     ev = changed(tables.PROGRAMS, failing("crashed", "its process died", variant=["unroll_gemm"]))
     (row,) = told(ev, "unroll_gemm")
     assert (row["Times"], row["Reason"]) == ("program", "its process died")
-    (section,) = [one for one in milestone_4.view(ev).optimizations if one.name == "unroll_gemm"]
+    (section,) = [one for one in milestone_4.milestone_4_view(ev).optimizations if one.name == "unroll_gemm"]
     assert section.outcome and not section.problems
 
 
@@ -117,8 +117,8 @@ def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and
     ev = changed(tables.NETWORK_CHECKS, failing("wrong_result", "off by 3", variant=["fused_mma"], size=[10, 10000]))
     (row,) = told(ev, "networks/fused_mma")
     assert (row["Device"], row["Images"], row["Reason"]) == ("gpu", "10, 10\u202f000", "off by 3")
-    assert "fused: off by 3" in whole_network.view(ev).problems
-    assert not any("N = 10 " in problem for problem in whole_network.view(ev).problems)
+    assert "fused: off by 3" in whole_network.whole_network_view(ev).problems
+    assert not any("N = 10 " in problem for problem in whole_network.whole_network_view(ev).problems)
 
 
 @pytest.mark.parametrize("slowed", [False, True])
@@ -148,5 +148,5 @@ def test_what_is_said_of_variants_says_nothing_of_whole_networks(changed):
     ev = changed(tables.NETWORK_SAMPLES, failing("launch_failed", "an error", job=["unfused"]))
     names = {*ev.problems.of_networks.variant}
     assert "networks/unfused" in names
-    assert not names & {*summary.view(ev).broken}
-    assert not any("unfused" in line for line in console_summary.lines(ev, Path("a.pdf"), Path("a.html")))
+    assert not names & {*summary.summary_view(ev).broken}
+    assert not any("unfused" in line for line in console_summary.summary_lines(ev, Path("a.pdf"), Path("a.html")))

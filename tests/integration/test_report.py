@@ -348,7 +348,7 @@ def test_a_study_of_one_milestone_has_that_milestone_alone(copies):
 
 def test_a_name_that_the_templates_do_not_know_fails_the_rendering(newest_archive, opened):
     values = yaml.safe_load(settings.FILE.read_text())
-    made = plan.make(settings.load(values, list(KNOWN)))
+    made = plan.build(settings.load(values, list(KNOWN)))
     env = rendering.environment(evidence.load(made, "fa18", opened(newest_archive)), rendering.Headings())
     with pytest.raises(Exception, match="'speedpu' is undefined"):
         env.from_string("{{ speedpu }}").render()

@@ -20,7 +20,7 @@ from warpbook.machine import cuda_devices
 from warpbook.runs import catalog, tables
 from warpbook.workflow import plan
 
-ARCHIVES = catalog.archived(PROJECT / catalog.ARCHIVES)
+ARCHIVES = catalog.archived_paths(PROJECT / catalog.ARCHIVES)
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
@@ -33,7 +33,7 @@ def test_every_archived_run_is_sound_and_small(path):
 
 EARLIER = [
     path
-    for path in [*ARCHIVES, *catalog.archived(PROJECT / "tests/data/runs")]
+    for path in [*ARCHIVES, *catalog.archived_paths(PROJECT / "tests/data/runs")]
     if catalog.open_run(path).record["format"] == 1
 ]
 
@@ -254,7 +254,7 @@ def test_no_recorded_time_is_below_the_hardware_s_bound(archive):
 
 
 def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_of_the_archived_run():
-    opened = map(catalog.open_run, reversed(catalog.archived()))
+    opened = map(catalog.open_run, reversed(catalog.archived_paths()))
     # The newest on a machine that had the reference's weights.
     run = next(one for one in opened if "labels" in set(one.table(tables.CORRECTNESS).query("network == 'sp19'").test))
     precision = {name: variant["precision"] for name, variant in run.record["variants"].items()}

@@ -43,7 +43,7 @@ def failure(rows) -> dict[str, str]:
 @needs_sandbox
 def test_a_folder_that_is_a_link_among_the_system_s_can_be_named_as_readable():
     link = next(path for path in Path("/usr").glob("*/*") if path.is_symlink() and path.is_dir())
-    done = subprocess.run(sandbox.wrapped(["ls", link], readable=[link]), capture_output=True, text=True, env={})
+    done = subprocess.run(sandbox.wrap(["ls", link], readable=[link]), capture_output=True, text=True, env={})
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -186,8 +186,8 @@ JUDGES = """
 from warpbook.harness import reference
 from warpbook.harness import checking
 row = dict(max_abs_err=0.0, rel_l2_err=0.0, tolerance=0.0, worst_ratio=0.0, mismatched_labels=None)
-checking.judged = lambda *_: {**row, "ok": True, "status": "ok", "reason": ""}
-checking.refuse_replacements = lambda *_: None
+checking.comparison_columns = lambda *_: {**row, "ok": True, "status": "ok", "reason": ""}
+checking.reject_replaced_functions = lambda *_: None
 checking.checked_call = lambda *arguments: arguments[-1].values
 reference.difference = lambda *_: reference.Difference(0, 0, 0, 0, 0)
 """
@@ -239,10 +239,10 @@ def test_a_source_includes_no_file_of_its_user(setting, tmp_path):
 def test_code_of_strangers_is_refused_without_a_sandbox_unless_that_is_asked_for(monkeypatch):
     monkeypatch.setattr(sandbox, "unavailable", lambda: "there is none")
     with pytest.raises(UserError, match=r"there is none here: there is none\. .* set sandbox=none"):
-        sandbox.for_strangers("auto")
-    assert sandbox.for_strangers("none") is False
+        sandbox.require_for_untrusted("auto")
+    assert sandbox.require_for_untrusted("none") is False
     monkeypatch.setattr(sandbox, "unavailable", lambda: "")
-    assert sandbox.for_strangers("auto") is True
+    assert sandbox.require_for_untrusted("auto") is True
 
 
 def test_why_there_is_no_sandbox_is_told(monkeypatch, tmp_path):
@@ -256,7 +256,7 @@ def test_why_there_is_no_sandbox_is_told(monkeypatch, tmp_path):
 
 def test_a_job_s_gpu_is_the_one_that_is_seen_in_its_sandbox(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-5")
-    words = sandbox.wrapped(["true"], gpu=True)
+    words = sandbox.wrap(["true"], gpu=True)
     assert words[words.index("CUDA_VISIBLE_DEVICES") - 1 :][:3] == ["--setenv", "CUDA_VISIBLE_DEVICES", "GPU-5"]
 
 
@@ -268,5 +268,5 @@ def test_packages_that_pythonpath_names_are_in_the_sandbox_and_no_other_folder_o
     (tmp_path / inside).mkdir()
     (tmp_path / "mine.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    command = sandbox.wrapped([sys.executable, "-c", "import mine"])
+    command = sandbox.wrap([sys.executable, "-c", "import mine"])
     assert (subprocess.run(command, env={}, stderr=subprocess.DEVNULL).returncode == 0) == found

@@ -166,23 +166,23 @@ def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_v
 def test_a_gpu_s_jobs_are_in_the_sandbox_only_where_that_is_asked_for_and_it_answers_there(monkeypatch):
     monkeypatch.setattr(sandbox, "unavailable", lambda: "")
     monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "no /dev/nvidia0")
-    assert [sandbox.chosen(setting, "gpu") for setting in sandbox.SETTINGS] == [False, False, False]
-    assert [sandbox.absent(setting, "gpu") for setting in sandbox.SETTINGS] == ["", "no /dev/nvidia0", ""]
+    assert [sandbox.is_chosen(setting, "gpu") for setting in sandbox.SETTINGS] == [False, False, False]
+    assert [sandbox.why_absent(setting, "gpu") for setting in sandbox.SETTINGS] == ["", "no /dev/nvidia0", ""]
     monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "")
-    assert {setting: sandbox.chosen(setting, "gpu") for setting in sandbox.SETTINGS} == {
+    assert {setting: sandbox.is_chosen(setting, "gpu") for setting in sandbox.SETTINGS} == {
         "auto": False,
         "all": True,
         "none": False,
     }
-    assert [sandbox.chosen(setting, "emulator") for setting in sandbox.SETTINGS] == [True, True, False]
+    assert [sandbox.is_chosen(setting, "emulator") for setting in sandbox.SETTINGS] == [True, True, False]
 
 
 def test_strangers_code_for_a_gpu_that_does_not_answer_in_the_sandbox_is_refused(monkeypatch):
     monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "the GPU does not answer in bubblewrap (no device)")
     for setting in ("auto", "all"):
         with pytest.raises(UserError, match=r"does not answer in bubblewrap \(no device\)\. .* set sandbox=none"):
-            sandbox.for_strangers(setting, "gpu")
-    assert sandbox.for_strangers("none", "gpu") is False
+            sandbox.require_for_untrusted(setting, "gpu")
+    assert sandbox.require_for_untrusted("none", "gpu") is False
 
 
 @needs_sandbox
@@ -230,7 +230,7 @@ def test_a_variant_takes_the_same_time_inside_and_outside(name, tried):
     command = [sys.executable, "-c", TIMES, name]
     outside = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
     started = {
-        "inside": (sandbox.wrapped(command, readable=[variants.FOLDER]), {}),
+        "inside": (sandbox.wrap(command, readable=[variants.FOLDER]), {}),
         "outside": (command, outside),
         "again": (command, outside),
     }

@@ -31,7 +31,7 @@ from warpbook.report.views import (
     summary,
     whole_network,
 )
-from warpbook.report.views.components import Table
+from warpbook.report.views.components import HtmlTable
 from warpbook.report.views.supplement import all_times, correctness
 from warpbook.runs import catalog, tables
 from warpbook.workflow import plan
@@ -80,7 +80,7 @@ def study(run):
 
     def make(name: str = "fa18", **changes) -> Evidence:
         values = yaml.safe_load(settings.FILE.read_text()) | {"study": name, "measuring": run.record["measuring"]}
-        planned = plan.make(settings.load(values | changes, list(variants.discover())))
+        planned = plan.build(settings.load(values | changes, list(variants.discover())))
         return Evidence(planned, name, run)
 
     return make
@@ -92,7 +92,7 @@ def ev(study) -> Evidence:
 
 
 def test_the_summary_s_headline_is_the_best_kernel_over_the_naive_one_the_cpu_and_cudnn(ev):
-    view = summary.view(ev)
+    view = summary.summary_view(ev)
     assert [fact.label.split(",")[0] for fact in view.facts] == [
         "Best of ours at FP32 accuracy", "Over the naive kernel", "Over the best CPU code", "Over cuDNN",
     ]  # fmt: skip
@@ -104,7 +104,7 @@ def test_the_summary_s_headline_is_the_best_kernel_over_the_naive_one_the_cpu_an
 
 
 def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_programs_and_caveats(ev):
-    top = executive.view(ev)
+    top = executive.executive_view(ev)
     best, naive, peer = ev.ranking.best.name, ev.ranking.naive.name, ev.ranking.best_peer.name
     assert (top.best.name, top.best.over, top.peer.over) == (best, naive, peer)
     for gain in (top.best, top.peer, top.largest, top.least):
@@ -138,7 +138,7 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     said = f"widened by the drift seen between jobs ({peer}: {units.percent(abs(most.change), 0)} on {most.layer})"
     assert any(said in caveat for caveat in top.caveats)
     assert top.idea == "FP32 products from halves on tensor cores"
-    example = summary.view(ev).kernels.claims.example
+    example = summary.summary_view(ev).kernels.claims.example
     refuted = [one for one in ev.claims.refuted if example.startswith(f"{one.variant}, “{one.claim.says}”")]
     assert refuted
     assert refuted[0].variant in [step.name for step in ev.ranking.chain(ev.ranking.best)]
@@ -149,7 +149,7 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     [("Layer by layer", "layer by layer"), ("FP32 sums", "FP32 sums"), ("A tile", "a tile"), ("", "")],
 )
 def test_a_title_within_a_sentence_begins_small_unless_with_an_abbreviation(title, inside):
-    assert cell_markup.within(title) == inside
+    assert cell_markup.within_sentence(title) == inside
 
 
 def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, newest_archive, tmp_path, rewritten):
@@ -159,14 +159,14 @@ def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, newest_arc
         path = Path(shutil.copy(newest_archive, folder / f"202611{day}-{newest_archive.stem[9:]}.zip"))
         rewritten(path, "run.json", lambda text, day=day, path=path: json.dumps(
             json.loads(text) | {"ended": f"2026-11-{day}T00:00:00+00:00", "run_id": path.stem}).encode())  # fmt: skip
-    assert catalog.archived_before(ev.gpu_run, "fa18", folder).run_id.startswith("20261102")
-    assert catalog.archived_before(ev.gpu_run, "sp19x", folder) is None
+    assert catalog.run_before(ev.gpu_run, "fa18", folder).run_id.startswith("20261102")
+    assert catalog.run_before(ev.gpu_run, "sp19x", folder) is None
     first = catalog.open_run(min(folder.glob("*.zip")))
-    assert catalog.archived_before(first, "fa18", folder) is None
+    assert catalog.run_before(first, "fa18", folder) is None
 
 
 def test_each_optimization_measured_is_fruitful_or_fruitless(ev):
-    kernels = summary.view(ev).kernels
+    kernels = summary.summary_view(ev).kernels
     tried = [variant.name for variant in ev.ranking.measured("gpu", peers=False) if variant.header.builds_on]
     assert sorted(kernels.fruitful + kernels.fruitless) == sorted(tried)
     assert ev.times.total_speedup(kernels.fruitful[0], ev.largest).verdict == "faster"
@@ -176,12 +176,12 @@ def test_each_optimization_measured_is_fruitful_or_fruitless(ev):
 def test_where_the_best_kernel_is_the_naive_one_the_summary_says_so(study):
     ev = study()
     ev.ranking.best = ev.ranking.naive
-    fact = summary.view(ev).facts[1]
+    fact = summary.summary_view(ev).facts[1]
     assert (fact.value, fact.detail) == ("1×", "it is the naive kernel")
 
 
 def test_a_study_that_ends_with_the_framework_has_its_times_and_accuracy_in_the_summary(study):
-    view = summary.view(study("fa18-m1"))
+    view = summary.summary_view(study("fa18-m1"))
     assert view.frameworks_alone
     assert [fact.label.split(",")[0] for fact in view.facts] == ["The framework on the CPU", "On the GPU", "Accuracy"]
     assert view.facts[2].value == "0.8970"
@@ -190,29 +190,29 @@ def test_a_study_that_ends_with_the_framework_has_its_times_and_accuracy_in_the_
 
 
 def test_without_a_gpu_kernel_s_figure_the_summary_is_of_the_cpu(study):
-    view = summary.view(study(gpu="none"))
+    view = summary.summary_view(study(gpu="none"))
     assert view.facts == ()
     assert (view.cpu_code.best, view.cpu_code.naive) == ("onnxruntime", "loop_nest")
     assert view.figure.alt == "Op time of every CPU variant against dataset size."
     assert "direct" in view.broken
 
 
-def column(table: Table, label: str) -> list[str]:
+def column(table: HtmlTable, label: str) -> list[str]:
     """A table's cells under a head, as a reader sees them."""
     place = [head.label for head in table.head].index(label)
     return [Markup(row[place]).striptags().replace("\u202f", " ") for row in table.rows]
 
 
 def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
-    view = milestone_1.view(ev)
+    view = milestone_1.milestone_1_view(ev)
     assert [program.device for program in view.programs] == ["cpu", "gpu"]
     assert "--variant onnxruntime --device cpu 10000\n" in view.programs[0].output
-    assert view.half is None and milestone_3.view(ev).kernel.half is None
+    assert view.half is None and milestone_3.milestone_3_view(ev).kernel.half is None
     assert "--variant cudnn_fp32 --device gpu 10000\n" in view.programs[1].output
     assert column(view.times, "Framework") == ["onnxruntime", "cudnn_fp32"]
     made = [ev.programs.runs(name, ev.largest).elapsed_s for name in ("onnxruntime", "cudnn_fp32")]
     assert column(view.times, "Elapsed, s") == [
-        Markup(cell_markup.ran(times)).striptags().replace("\u202f", " ") for times in made
+        Markup(cell_markup.elapsed_cell(times)).striptags().replace("\u202f", " ") for times in made
     ]
     assert min(map(len, made)) > 1
 
@@ -227,18 +227,18 @@ def test_the_framework_s_program_is_shown_on_both_devices_with_its_times(ev):
     ],
 )
 def test_a_program_s_time_has_an_interval_from_three_runs_on_and_says_where_there_was_one(elapsed_s, said):
-    assert Markup(cell_markup.ran(elapsed_s)).striptags().replace("\u202f", " ") == said
+    assert Markup(cell_markup.elapsed_cell(elapsed_s)).striptags().replace("\u202f", " ") == said
 
 
 def test_a_program_s_output_is_of_the_run_whose_elapsed_time_is_the_median_s(ev):
     runs_of_it = ev.programs.runs("cudnn_fp32", ev.largest)
     median_s = sorted(runs_of_it.elapsed_s)[(len(runs_of_it) - 1) // 2]
     minutes, seconds = divmod(median_s, 60)
-    assert f" {minutes:.0f}:{seconds:05.2f}elapsed " in milestone_1.view(ev).programs[1].output
+    assert f" {minutes:.0f}:{seconds:05.2f}elapsed " in milestone_1.milestone_1_view(ev).programs[1].output
 
 
 def test_a_framework_s_profile_stops_where_nine_tenths_are_covered(ev):
-    for profile in (milestone_1.view(ev).profiled.kernels, milestone_1.view(ev).profiled.calls):
+    for profile in (milestone_1.milestone_1_view(ev).profiled.kernels, milestone_1.milestone_1_view(ev).profiled.calls):
         label = profile.table.head[1].label
         shares = [float(cell.removesuffix(" %")) for cell in column(profile.table, label)]
         assert sum(shares) > 90 > sum(shares[:-1])
@@ -247,7 +247,7 @@ def test_a_framework_s_profile_stops_where_nine_tenths_are_covered(ev):
 
 
 def test_without_a_gpu_s_run_the_framework_is_shown_on_the_cpu_and_the_rest_says_why(study):
-    view = milestone_1.view(study(gpu="none"))
+    view = milestone_1.milestone_1_view(study(gpu="none"))
     assert (view.half.shown, view.half.lacking, view.half.why) == ("CPU", "GPU", view.problem)
     assert view.programs[0].output and not view.programs[0].missing
     assert view.programs[1].missing == view.problem == "the configuration asks for no GPU figures (gpu: none)"
@@ -256,7 +256,7 @@ def test_without_a_gpu_s_run_the_framework_is_shown_on_the_cpu_and_the_rest_says
 
 
 def test_cpu_variants_have_op_times_at_each_size_and_gains_over_the_loop_nest(ev):
-    view = milestone_2.view(ev)
+    view = milestone_2.milestone_2_view(ev)
     assert [head.label for head in view.op_times.head][2:] == [
         "10 images", "100 images", "1000 images", "10\u202f000 images",
     ]  # fmt: skip
@@ -271,7 +271,7 @@ def test_cpu_variants_have_op_times_at_each_size_and_gains_over_the_loop_nest(ev
 
 
 def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study):
-    outputs = milestone_3.view(study("fa17-final")).kernel.outputs
+    outputs = milestone_3.milestone_3_view(study("fa17-final")).kernel.outputs
     ends = [output.splitlines()[0].partition("--device gpu ")[2] for output in outputs]
     assert ends == ["10000", "--weights low 10000", "1000", "100", "10"]
     assert "Model: fa17-high" in outputs[0]
@@ -279,15 +279,15 @@ def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study
 
 
 def test_a_study_says_what_its_counters_and_cpu_runs_are_of(ev, study):
-    assert analysis.view(ev).counts.of.endswith("of every variant with a figure.")
-    few = analysis.view(study("fa19")).counts.of
+    assert analysis.analysis_view(ev).counts.of.endswith("of every variant with a figure.")
+    few = analysis.analysis_view(study("fa19")).counts.of
     assert "the network fa19: of direct, " in few
     assert "constant_weights" in few.partition("none are of")[2]
-    assert milestone_2.view(ev).run == ev.local.run_id
+    assert milestone_2.milestone_2_view(ev).run == ev.local.run_id
 
 
 def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_is_bold(ev):
-    table = analysis.view(ev).counts.few
+    table = analysis.analysis_view(ev).counts.few
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
     shown = [(row[0].split("\u00a0")[1], row[1]) for row in table.rows]
     assert shown[: 2 * len(steps)] == [(step, layer) for step in steps for layer in ev.layer_names]
@@ -302,11 +302,13 @@ def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it
 def test_the_rate_of_a_layer_is_its_operations_over_its_time(ev):
     total_ms = ev.times.total("loop_nest", ev.largest).value
     flops = sum(layer.flops(ev.largest) for layer in ev.layers)
-    assert float(milestone_2.view(ev).discussion.naive_rate) == pytest.approx(flops / total_ms / 1e6, rel=0.005)
+    assert float(milestone_2.milestone_2_view(ev).discussion.naive_rate) == pytest.approx(
+        flops / total_ms / 1e6, rel=0.005
+    )
 
 
 def test_a_cpu_variant_that_was_not_measured_says_why(ev):
-    ideas = {idea.name: idea for idea in milestone_2.view(ev).ideas}
+    ideas = {idea.name: idea for idea in milestone_2.milestone_2_view(ev).ideas}
     assert ideas["loop_nest"].measured and not ideas["loop_nest"].problems
     assert not ideas["torch_cpu"].measured and "holds no figure of it" in ideas["torch_cpu"].problems[0]
 
@@ -314,12 +316,12 @@ def test_a_cpu_variant_that_was_not_measured_says_why(ev):
 def test_without_cpu_figures_there_is_no_chart_of_them_and_no_discussion(study):
     ev = study()
     ev.ranking.measured = lambda device, peers=None: []
-    view = milestone_2.view(ev)
+    view = milestone_2.milestone_2_view(ev)
     assert view.op_times is None and view.discussion is None
 
 
 def test_the_first_gpu_kernel_is_shown_at_each_size_the_largest_profile_first(ev):
-    kernel = milestone_3.view(ev).kernel
+    kernel = milestone_3.milestone_3_view(ev).kernel
     assert column(kernel.sizes, "Images") == ["10", "100", "1000", "10 000"]
     assert column(kernel.sizes, "Labels differing")[-1] == "0"
     assert set(column(kernel.sizes, "Integers")) == {"exact"}
@@ -332,7 +334,7 @@ def test_the_first_gpu_kernel_is_shown_at_each_size_the_largest_profile_first(ev
 
 
 def test_the_distance_from_a_layer_s_bound_and_its_rates_follow_from_the_kernel_s_time(ev):
-    layer, limit = ev.layers[0], milestone_3.view(ev).kernel.limits[0]
+    layer, limit = ev.layers[0], milestone_3.milestone_3_view(ev).kernel.limits[0]
     time_ms = ev.times.op("direct", layer.name, ev.largest, kind="gpu").value
     assert float(limit.times_bound.removesuffix("×")) == pytest.approx(
         time_ms / ev.times.fp32_bound_ms(layer, ev.largest), rel=0.005
@@ -343,14 +345,14 @@ def test_the_distance_from_a_layer_s_bound_and_its_rates_follow_from_the_kernel_
 
 
 def test_without_a_gpu_kernel_milestone_3_says_why(study):
-    view = milestone_3.view(study(gpu="none"))
+    view = milestone_3.milestone_3_view(study(gpu="none"))
     assert view.kernel is None
     assert view.source == "the configuration asks for no GPU figures (gpu: none)"
 
 
 def test_published_figures_stand_beside_ours_and_the_framework_has_its_name(study):
     ev = study("fa18")
-    view, table = published_comparison.view(ev), published_comparison.in_full(ev)
+    view, table = published_comparison.published_comparison_view(ev), published_comparison.full_published_table(ev)
     assert not view.from_course
     assert view.table is None and view.figures == len(table.rows)
     assert "framework, CPU; onnxruntime" in column(table, "Variant")
@@ -362,17 +364,19 @@ def test_published_figures_stand_beside_ours_and_the_framework_has_its_name(stud
 
 def test_a_published_figure_of_the_first_kernel_is_beside_its_time_now(study):
     ev = study("fa18")
-    rows = published_comparison.in_full(ev).rows
+    rows = published_comparison.full_published_table(ev).rows
     (row,) = (row for row in rows if row[:3] == ("op time, conv1", "direct", "10000"))
     assert row[4] == units.time(ev.times.op("direct", "conv1", 10_000).value)
 
 
 def test_published_times_of_other_hardware_are_compared_by_their_ratios(study):
     ev = study("fa18")
-    gains = {(row[0], row[1], row[3], row[4]): row for row in published_comparison.view(ev).gains.rows}
+    gains = {
+        (row[0], row[1], row[3], row[4]): row for row in published_comparison.published_comparison_view(ev).gains.rows
+    }
     row = gains["constant_weights", "direct", "conv1", "100"]
     assert row[5] == "1.98×"  # 3.22228 ms over 1.62703 ms
-    assert cell_markup.sped(ev.times.speedup("constant_weights", "conv1", 100, kind="gpu")) == row[6]
+    assert cell_markup.speedup_cell(ev.times.speedup("constant_weights", "conv1", 100, kind="gpu")) == row[6]
     assert ("direct", "loop_nest", "conv1", "10\u202f000") in gains
     assert all(row[0] != row[1] for row in gains.values())
 
@@ -380,22 +384,22 @@ def test_published_times_of_other_hardware_are_compared_by_their_ratios(study):
 def test_a_study_that_follows_no_report_has_no_published_figures(study):
     ev = study()
     ev.published.table = pd.DataFrame()
-    assert published_comparison.view(ev).figures == 0
-    assert published_comparison.in_full(ev) is None
+    assert published_comparison.published_comparison_view(ev).figures == 0
+    assert published_comparison.full_published_table(ev) is None
 
 
 def test_contributions_are_those_of_the_configuration(study):
     ev = study()
-    assert column(division_of_labour.view(ev), "Author") == list(ev.config.report.contributions)
+    assert column(division_of_labour.division_of_labour_view(ev), "Author") == list(ev.config.report.contributions)
     report = ev.config.report.model_dump() | {"contributions": {}}
-    assert division_of_labour.view(study(report=report)) is None
+    assert division_of_labour.division_of_labour_view(study(report=report)) is None
 
 
 MADE = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 
 
 def test_the_cover_names_date_network_devices_code_and_runs(ev):
-    view = cover.view(ev, MADE, "0123456789abcdef", dirty=True)
+    view = cover.cover_view(ev, MADE, "0123456789abcdef", dirty=True)
     assert (view.date, view.day) == ("21 November 2026", "2026-11-21")
     assert view.network == "64×64 images; 6 maps of 5×5, tanh, 2×2 pool, 16 maps of 5×5, FC 140, tanh, FC 10"
     assert view.kicker == "Milestone report"
@@ -408,16 +412,18 @@ def test_the_cover_names_date_network_devices_code_and_runs(ev):
 
 
 def test_the_cover_of_one_layer_s_network_names_its_pool_and_a_final_report(study):
-    view = cover.view(study("fa17-final"), MADE, "", dirty=None)
+    view = cover.cover_view(study("fa17-final"), MADE, "", dirty=None)
     assert view.network == "28×28 images; 50 maps of 5×5, tanh, 2×2 pool, FC 500, tanh, FC 10"
     assert view.kicker == "Final report"
 
 
 def test_the_cover_says_where_gpu_figures_come_from_or_why_there_are_none(study):
-    assert cover.view(study(gpu="none"), MADE, "", dirty=None).gpu.startswith("none: the configuration asks for no GPU")
+    assert cover.cover_view(study(gpu="none"), MADE, "", dirty=None).gpu.startswith(
+        "none: the configuration asks for no GPU"
+    )
     ev = study()
     ev.gpu_run = ev.local
-    assert cover.view(ev, MADE, "", dirty=None).gpu == f"{ev.gpu_run.gpu['name']} (two of them), measured here"
+    assert cover.cover_view(ev, MADE, "", dirty=None).gpu == f"{ev.gpu_run.gpu['name']} (two of them), measured here"
 
 
 def with_networks(planned, study, run, samples):
@@ -445,45 +451,50 @@ def test_what_failed_is_among_the_caveats_and_what_is_not_for_the_study_is_not(e
     problems = ev.problems.table.set_index("variant").status
     assert problems["networks/unfused"] == "launch_failed"
     assert problems["networks/fused_wgmma"] == problems["fp16x3_wgmma"] == "unsupported"
-    (said,) = (caveat for caveat in executive.view(ev).caveats if caveat.startswith("without a figure somewhere"))
+    (said,) = (
+        caveat for caveat in executive.executive_view(ev).caveats if caveat.startswith("without a figure somewhere")
+    )
     assert "networks/unfused" in said and "networks/fused_wgmma" not in said and "fp16x3_wgmma" not in said
 
 
 def test_figures_of_several_gpus_are_told_on_the_cover_and_among_the_caveats(ev, run):
-    assert "GPU figures are of two GPUs of one model" in executive.view(ev).caveats
+    assert "GPU figures are of two GPUs of one model" in executive.executive_view(ev).caveats
     single = Evidence(ev.plan, "fa18", run)
     rows = run.table(tables.SAMPLES)
     single.times.samples = rows[rows.measured_on == rows.measured_on.iloc[0]]
-    assert cover.view(single, MADE, "", dirty=None).gpu.startswith(f"{run.gpu['name']}, from the archived run ")
-    assert not any("of one model" in caveat for caveat in executive.view(single).caveats)
+    assert cover.cover_view(single, MADE, "", dirty=None).gpu.startswith(f"{run.gpu['name']}, from the archived run ")
+    assert not any("of one model" in caveat for caveat in executive.executive_view(single).caveats)
 
 
 def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of_them(study):
     ev, why = study(cpu="none"), "the configuration asks for no CPU figures (cpu: none)"
-    assert cover.view(ev, MADE, "", dirty=None).cpu == f"none: {why}"
-    assert executive.view(ev).caveats.count(why) == 1
+    assert cover.cover_view(ev, MADE, "", dirty=None).cpu == f"none: {why}"
+    assert executive.executive_view(ev).caveats.count(why) == 1
     assert (
-        milestone_2.view(ev).unwanted == last_page.view(ev).unwanted == milestone_1.view(ev).programs[0].missing == why
+        milestone_2.milestone_2_view(ev).unwanted
+        == last_page.last_page_view(ev).unwanted
+        == milestone_1.milestone_1_view(ev).programs[0].missing
+        == why
     )
-    assert milestone_1.view(ev).where == "on the GPU"
-    assert not any("CPU" in fact.label for fact in summary.view(ev).facts)
-    figure = milestone_3.view(ev).kernel.figure
-    assert "CPU" not in figure.alt + figure.caption + milestone_3.view(ev).kernel.figure_title
-    assert "CPU" not in correctness.view(ev).reals.caption
-    assert ev.device_name("cpu") not in published_comparison.in_full(ev).caption
-    assert "cpu" not in {row[1] for row in last_page.view(ev).aside.rows}
+    assert milestone_1.milestone_1_view(ev).where == "on the GPU"
+    assert not any("CPU" in fact.label for fact in summary.summary_view(ev).facts)
+    figure = milestone_3.milestone_3_view(ev).kernel.figure
+    assert "CPU" not in figure.alt + figure.caption + milestone_3.milestone_3_view(ev).kernel.figure_title
+    assert "CPU" not in correctness.correctness_view(ev).reals.caption
+    assert ev.device_name("cpu") not in published_comparison.full_published_table(ev).caption
+    assert "cpu" not in {row[1] for row in last_page.last_page_view(ev).aside.rows}
     cpu = {name for name, one in ev.plan.variants.items() if one.device == "cpu"}
     assert cpu and not cpu & {one.variant for one in ev.claims.judged}
 
 
 def test_where_no_cpu_figures_are_wanted_the_framework_s_facts_are_of_the_gpu(study):
-    on_cpu, on_gpu, accuracy = summary.view(study("fa18-m1", cpu="none")).facts
+    on_cpu, on_gpu, accuracy = summary.summary_view(study("fa18-m1", cpu="none")).facts
     assert on_cpu.detail == "not measured: the configuration asks for no CPU figures (cpu: none)"
     assert on_gpu.value != units.MISSING and accuracy.value.startswith("0.")
 
 
 def test_the_cover_s_motif_is_a_tile_of_outputs_with_a_filter_over_it_and_its_halo(ev):
-    squares = cover.view(ev, MADE, "", dirty=None).motif
+    squares = cover.cover_view(ev, MADE, "", dirty=None).motif
     assert len(squares) == 16 * 17
     assert sum(square.stroke_opacity == 0.5 for square in squares) == 10 * 9
     assert sum(square.fill_opacity == 0.34 for square in squares) == 25
@@ -492,28 +503,31 @@ def test_the_cover_s_motif_is_a_tile_of_outputs_with_a_filter_over_it_and_its_ha
 def test_reports_that_an_archive_has_no_room_for_are_named_where_their_network_is_shown(ev, monkeypatch):
     left_out = ["fa18-fft.ncu-rep", "sp19-direct.ncu-rep"]
     monkeypatch.setitem(ev.gpu_run.record, "reports_left_out", left_out)
-    assert "no room for Nsight Compute's own reports of fft; it does have their counters" in analysis.view(ev).notes[-1]
+    assert (
+        "no room for Nsight Compute's own reports of fft; it does have their counters"
+        in analysis.analysis_view(ev).notes[-1]
+    )
     monkeypatch.setitem(ev.gpu_run.record, "reports_left_out", left_out[1:])
-    assert not any("no room" in note for note in analysis.view(ev).notes)
+    assert not any("no room" in note for note in analysis.analysis_view(ev).notes)
 
 
 def test_no_speedup_over_the_cpu_is_drawn_where_there_is_no_time_of_it(ev, monkeypatch):
-    assert all_times.view(ev).over_cpu.id == "m3-speedup"
+    assert all_times.all_times_view(ev).over_cpu.id == "m3-speedup"
     measured = ev.ranking.measured
     monkeypatch.setattr(
         ev.ranking, "measured", lambda device, **kinds: [] if device == "cpu" else measured(device, **kinds)
     )
-    assert milestone_3.view(ev).kernel.figure.id == "m3-times"
-    assert all_times.view(ev).over_cpu is None
+    assert milestone_3.milestone_3_view(ev).kernel.figure.id == "m3-times"
+    assert all_times.all_times_view(ev).over_cpu is None
 
 
 def test_the_whole_network_s_table_is_in_order_of_time_and_its_headline_compares_sound_figures(ev):
-    view = whole_network.view(ev)
+    view = whole_network.whole_network_view(ev)
     times = [ev.networks.time(row[0], ev.largest).value for row in view.beside.rows]
     assert len(times) >= 5 and times == sorted(times)
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     assert ours.name in view.headline and theirs.name in view.headline and theirs.header.peer
-    assert view.headline.startswith(executive.view(ev).network)
+    assert view.headline.startswith(executive.executive_view(ev).network)
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     medians = [ev.networks.time(one.name, ev.largest).value for one in (theirs, ours)]
     assert ratio.low <= medians[0] / medians[1] <= ratio.high
@@ -540,7 +554,7 @@ def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_
 
     def rows_of(frames):
         evidence = with_networks(planned, "fa18", run, pd.concat([samples, *frames], ignore_index=True))
-        beside = whole_network.view(evidence).beside
+        beside = whole_network.whole_network_view(evidence).beside
         heads = [head.label for head in beside.head]
         return {row[0]: dict(zip(heads, row, strict=True)) for row in beside.rows}
 
@@ -564,7 +578,7 @@ def test_a_network_s_gain_is_of_the_rounds_that_it_shares_with_what_it_builds_on
 
 def test_a_network_s_gain_stands_beside_the_ratio_of_the_gpu_times_shown_where_these_say_something_else(study):
     ev = study("fa17-final")
-    said = {idea.name: idea.gains for idea in whole_network.view(ev).ideas}
+    said = {idea.name: idea.gains for idea in whole_network.whole_network_view(ev).ideas}
     seen = set()
     for name, at in itertools.product(("fused_wgmma", "fused_cublas", "fused_mma"), ev.sizes):
         one = whole_networks.read(name)
@@ -582,14 +596,16 @@ def test_a_network_s_gain_stands_beside_the_ratio_of_the_gpu_times_shown_where_t
 def test_a_library_whose_scores_were_wrong_is_named_and_compared_with_nothing(study, run):
     compiled, reason = ["compiled_fp32", "compiled_tf32"], ": scores differ from float64 by 0.968 of their norm"
     planned = study("ece408").plan
-    view = whole_network.view(with_failed(planned, "ece408", run, "ece408", compiled, "wrong_result", reason))
+    view = whole_network.whole_network_view(
+        with_failed(planned, "ece408", run, "ece408", compiled, "wrong_result", reason)
+    )
     assert not any("compiled" in row[0] for row in view.beside.rows)
     assert any(reason.startswith("compiled_fp32: scores differ from float64") for reason in view.problems)
 
 
 def test_figures_of_implementations_that_changed_since_are_left_out_and_told(study, monkeypatch):
     monkeypatch.setattr(whole_networks.Implementation, "source_sha256", "another")
-    view = whole_network.view(study())
+    view = whole_network.whole_network_view(study())
     assert (view.beside, view.chart, view.headline, view.ideas) == (None, None, "", ())
     assert any(
         re.fullmatch(r"fused: recorded in \S+, but its sources changed after it was measured", reason)
@@ -599,14 +615,14 @@ def test_figures_of_implementations_that_changed_since_are_left_out_and_told(stu
 
 def test_an_implementation_that_a_run_does_not_hold_is_told(study, copied_networks):
     (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
-    view = whole_network.view(study())
+    view = whole_network.whole_network_view(study())
     assert len(view.beside.rows) >= 5
     assert any(re.fullmatch(r"mine: the run \S+ holds no figure of it", reason) for reason in view.problems)
 
 
 def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_the_fastest(study):
     ev = study("fa17-final", gpu="auto", cpu="none")
-    said, best = whole_network.view(ev).headline, ev.networks.fastest(ev.largest, False)
+    said, best = whole_network.whole_network_view(ev).headline, ev.networks.fastest(ev.largest, False)
     slow, library = ev.networks.time("unfused", ev.largest), ev.networks.fastest(ev.largest, True).name
     assert slow.value > ev.networks.time(library, ev.largest).value
     assert f"by {library}, the fastest framework " in said
@@ -617,7 +633,7 @@ def test_ours_that_is_slower_than_a_library_on_the_whole_network_is_told_beside_
 
 
 def test_the_whole_network_s_chart_says_what_was_measured_at_one_size_alone_and_draws_no_line_of_it(ev):
-    view = whole_network.view(ev)
+    view = whole_network.whole_network_view(ev)
     sizes = {one.name: [size for size in ev.sizes if ev.networks.time(one.name, size)] for one in ev.networks.recorded}
     alone = {name for name, found in sizes.items() if len(found) == 1}
     assert alone >= {"compiled_fp32", "compiled_tf32"}
@@ -635,7 +651,7 @@ def test_the_whole_network_s_headline_has_each_step_s_gain_from_the_fastest_of_o
     gains = [units.ratio_and_interval(ev.networks.gain(one, ev.largest)) for one in chain[:-1]]
     pairs = zip(chain, gains, chain[1:], strict=False)
     steps = ", ".join(f"{one.name} {gain} over {below.name}" for one, gain, below in pairs)
-    assert f" Step by step, timed in turn: {steps}." in whole_network.headline(ev)
+    assert f" Step by step, timed in turn: {steps}." in whole_network.network_headline(ev)
 
 
 def test_the_steps_of_a_whole_network_end_where_one_was_not_taken_in_turn_with_the_next(ev, run):

@@ -34,7 +34,7 @@ from pathlib import Path
 from warpbook.machine import cuda_devices, gpu_pool, host
 
 try:
-    with gpu_pool.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])):
+    with gpu_pool.acquire("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])):
         seen = cuda_devices.visible()
         assert host.gpu() == seen[0] and len(seen) == (1 if os.environ[gpu_pool.GPUS] != "1" else len(seen))
         cores, described = sorted(os.sched_getaffinity(0)), host.cpu()["cores"]
@@ -53,7 +53,7 @@ from pathlib import Path
 from warpbook.machine import cuda_devices, gpu_pool, gpu_quarantine, host
 
 def launch():
-    error = cuda_devices.fails()  # as launches of the job's own
+    error = cuda_devices.self_test()  # as launches of the job's own
     time.sleep(0 if error else 0.3)
     return error
 
@@ -62,7 +62,7 @@ def ail(number, ending, said):
     return "it failed"
 
 try:
-    with gpu_pool.held("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])) as rows:
+    with gpu_pool.acquire("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])) as rows:
         on = int(os.environ[host.VISIBLE][-2:], 16)
         reason = eval(sys.argv[3])
         rows.append({"status": "launch_failed" if reason else "ok", "reason": reason})
@@ -335,7 +335,7 @@ def put_aside(tmp_path, monkeypatch):
     def found():
         words = [
             re.fullmatch(r"[^/]+/(\w{12}), found by (\S+) at \S+: (.+)", each).groups()
-            for each in gpu_quarantine.since("")
+            for each in gpu_quarantine.quarantined_since("")
         ]
         return sorted((numbers[gpu], reason, part) for gpu, part, reason in words)
 
@@ -448,7 +448,7 @@ def test_what_others_do_with_a_gpu_is_no_fault_of_it(error, mode, expected, driv
     for name, value in [("LD_LIBRARY_PATH", driver), ("WARPBOOK_SICK", sick), ("WARPBOOK_SIMULATED", 1)]:
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(gpu_quarantine, "ANSWERS_WITHIN_S", 1 if error < 0 else 60)
-    assert gpu_quarantine.fault(device(), None) == expected
+    assert gpu_quarantine.diagnose(device(), None) == expected
 
 
 IMPORTS_AHEAD = """
@@ -486,13 +486,13 @@ def device(name="NVIDIA H200", number=0):
 
 def test_gpus_of_a_run_are_of_one_model_and_as_many_as_are_there():
     alike = [device(number=number) for number in range(3)]
-    assert cuda_devices.alike(alike, "all") == alike
+    assert cuda_devices.select_alike(alike, "all") == alike
     mixed = [alike[0], device("NVIDIA A100", 9), alike[1]]
-    assert cuda_devices.alike(mixed, 2) == alike[:2]
+    assert cuda_devices.select_alike(mixed, 2) == alike[:2]
     with pytest.raises(UserError, match=r"gpus: all, and the devices are 2 of NVIDIA H200, sm_90 and 1 of NVIDIA A100"):
-        cuda_devices.alike(mixed, "all")
+        cuda_devices.select_alike(mixed, "all")
     with pytest.raises(UserError, match=r"gpus: 3, .* set gpus to 2 at most"):
-        cuda_devices.alike(mixed, 3)
+        cuda_devices.select_alike(mixed, 3)
 
 
 EIGHT = dict(enumerate(range(8)))
@@ -528,7 +528,7 @@ def test_a_gpu_s_cores_are_neighbours_beside_it_both_threads_or_neither(threads,
         if said:
             (tmp_path / gpu.pci).mkdir()
             (tmp_path / gpu.pci / "local_cpulist").write_text(f"{said}\n")
-    assert gpu_pool.shares(gpus) == expected
+    assert gpu_pool.core_shares(gpus) == expected
 
 
 def test_snakemake_shares_jobs_out_and_starts_two_for_each_gpu_without_being_told(driver, fresh, monkeypatch):
@@ -557,5 +557,5 @@ def test_a_job_of_snakemake_s_begins_again_on_another_gpu_and_what_fails_there_s
     monkeypatch.chdir(fresh.folder)
     (row,) = tables.CORRECTNESS.rows(out)
     assert row["status"] == "launch_failed"
-    (job,) = tables.JOBS.rows(gpu_pool.note_of(out))
+    (job,) = tables.JOBS.rows(gpu_pool.note_path(out))
     assert job["measured_on"].endswith(hashlib.sha256(bytes([0xAB, *[0] * 14, 1])).hexdigest()[:12])

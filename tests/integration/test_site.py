@@ -35,7 +35,7 @@ HOSTILE = '"><script>alert(1)</script><img src=http://x.invalid/y>'
 
 def older_and_newer() -> list[Path]:
     """Two runs of one GPU model."""
-    return sorted(catalog.archived(RUNS), key=lambda path: catalog.open_run(path).record["ended"])
+    return sorted(catalog.archived_paths(RUNS), key=lambda path: catalog.open_run(path).record["ended"])
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def elsewhere(ev) -> catalog.Run:
 
 
 def test_a_report_has_another_gpu_beside_its_own_for_variants_whose_sources_are_today_s(ev, elsewhere):
-    view = other_gpus.beside(ev, [elsewhere])
+    view = other_gpus.times_on_other_gpus(ev, [elsewhere])
     ours = ev.gpu_run.gpu["name"]
     assert (view.ours, view.others) == (ours, ("NVIDIA Other",))
     assert [row[0] for row in view.limits.rows] == [ours, "NVIDIA Other"]
@@ -235,7 +235,7 @@ def test_another_model_s_run_is_the_newest_sound_one_of_the_same_shapes_and_prot
     made = [changed(change.__name__, change, lambda row: 1) for change in (older, of_other_shapes, of_other_protocol)]
     for path in [*older_and_newer(), second_device, *made]:
         shutil.copy(path, tmp_path)
-    found = catalog.of_other_models(catalog.open_run(older_and_newer()[0]), "fa18", tmp_path)
+    found = catalog.runs_of_other_models(catalog.open_run(older_and_newer()[0]), "fa18", tmp_path)
     assert [run.run_id for run in found] == ["other"]
 
 
@@ -308,7 +308,7 @@ def test_no_page_loads_anything_from_elsewhere_or_takes_a_stranger_s_words_for_i
 
 @pytest.mark.parametrize("network", ["../../up", HOSTILE, "a/b", "."])
 def test_a_page_s_name_stays_in_its_folder_whatever_a_network_is_called(network):
-    assert re.fullmatch(r"network-1-[a-z0-9-]*\.html", run_archive.file_of(network, [network]))
+    assert re.fullmatch(r"network-1-[a-z0-9-]*\.html", run_archive.network_page_name(network, [network]))
 
 
 def test_traces_of_profiled_programs_are_written_and_led_to_but_for_names_that_would_leave_the_folder(tmp_path):

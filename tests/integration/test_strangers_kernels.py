@@ -93,7 +93,7 @@ def verdict(tmp_path):
     def judge(code: str, facts: str) -> str:
         (tmp_path / "strangers.cu").write_text(code)
         (tmp_path / "strangers.yaml").write_text(facts)
-        rows = catalog.checked(tmp_path, "strangers", "emulator")
+        rows = catalog.check_rows(tmp_path, "strangers", "emulator")
         failure = tables.first_failure(rows)
         return failure["reason"] if failure else "" if any(row["ok"] for row in rows) else rows[0]["reason"]
 

@@ -82,7 +82,7 @@ def test_a_worker_s_labels_are_those_of_the_inference_program(images_file, tmp_p
     found = variants.read("im2col_blas")
     images, _ = fashion_mnist.load(NETWORK)
     expected, _ = inference.load(found, NETWORK, weights.load(NETWORK, "high"))(images[:430])
-    lanes = streaming.opened(found, NETWORK, "high", 150)
+    lanes = streaming.open_lanes(found, NETWORK, "high", 150)
     padded = np.resize(expected, fashion_mnist.IMAGES)
     measured = streaming.run(lanes, streams.Images(images_file, NETWORK), 50, 430, padded, tmp_path / "labels.npy")
     assert measured["mismatched_labels"] == 0
@@ -105,7 +105,7 @@ def grown_kib(lanes, few, many):
     tests.stream(path, lanes, 0, many, out)
     return host.peak_memory_kib() - before
 
-print(grown_kib(streaming.opened(variants.read("im2col_blas"), tests.NETWORK, "high", 100), 200, 2000))
+print(grown_kib(streaming.open_lanes(variants.read("im2col_blas"), tests.NETWORK, "high", 100), 200, 2000))
 print(grown_kib([tests.Told(700) for _ in range(3)], 20_000, 400_000))
 """
 
@@ -169,7 +169,7 @@ def rows(devices, images, seconds, **changes):
 
 def test_efficiency_is_the_rate_over_that_of_one_device_times_the_devices():
     shards = pd.DataFrame([*rows(1, 1000, 10), *rows(2, 1000, 6), *rows(2, 500, 6)])
-    found = {(row["images"], row["devices"]): row for row in streams.summarised(shards)}
+    found = {(row["images"], row["devices"]): row for row in streams.summarize_streams(shards)}
     assert found[1000, 1]["efficiency"] == found[1000, 1]["streaming_efficiency"] == 1
     assert found[1000, 2]["wall_s"] == 8
     assert found[1000, 2]["efficiency"] == pytest.approx(10 / (2 * 8))
@@ -180,11 +180,11 @@ def test_efficiency_is_the_rate_over_that_of_one_device_times_the_devices():
 def test_the_pause_before_a_shard_is_done_again_is_no_time_of_the_stream():
     first, second = rows(2, 1000, 6)
     second |= {"began_s": 100.0, "first_read_s": 101.0, "ended_s": 104.0}
-    (found,) = streams.summarised(pd.DataFrame([first, second]))
+    (found,) = streams.summarize_streams(pd.DataFrame([first, second]))
     assert (found["wall_s"], found["streaming_s"]) == (10, 8)
 
 
-@pytest.mark.parametrize("name", list(networks.known()))
+@pytest.mark.parametrize("name", list(networks.all_networks()))
 def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound(name):
     network = networks.find(name)
     chunk = streaming.gpu_chunk(network)
@@ -198,7 +198,7 @@ def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound(name):
 def test_a_gpu_worker_s_labels_are_the_inference_program_s_and_its_memory_is_bounded(images_file, tmp_path, variant):
     found, parameters = variants.read(variant), weights.load(NETWORK, "high")
     expected, _ = inference.load(found, NETWORK, parameters)(fashion_mnist.load(NETWORK)[0])
-    lanes = streaming.opened(found, NETWORK, "high", 31_003)
+    lanes = streaming.open_lanes(found, NETWORK, "high", 31_003)
     assert len(lanes) == streaming.LANES
     images = streams.Images(images_file, NETWORK)
     measured = streaming.run(lanes, images, 7, 31_010, expected, tmp_path / "labels.npy")

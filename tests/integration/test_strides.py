@@ -55,7 +55,7 @@ def judged(tmp_path, monkeypatch):
     def judge(code: str, facts: str) -> list[dict]:
         (tmp_path / "mine.cu").write_text(code)
         (tmp_path / "mine.yaml").write_text(facts)
-        return catalog.checked(tmp_path, "mine", "emulator", "steps")
+        return catalog.check_rows(tmp_path, "mine", "emulator", "steps")
 
     return judge
 

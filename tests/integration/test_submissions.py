@@ -22,7 +22,7 @@ from warpbook.common import files, units
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.config import settings
-from warpbook.config.course_term import Term, line_of
+from warpbook.config.course_term import Term, first_line_with
 from warpbook.course import final_submission_rules, program_output, reference_times, submissions
 from warpbook.course.grades_table import GRADES
 from warpbook.harness import sandbox
@@ -87,7 +87,7 @@ def test_a_term_whose_points_do_not_add_up_is_refused():
 def test_an_optimization_is_worth_less_without_the_word_that_full_points_ask():
     half = SP25.optimizations["op_5"]
     assert [half.worth(code) for code in ("__half x;", "__half2 x;", "__half x;  // not half2")] == [2, 4, 2]
-    assert line_of("wmma", "// wmma\nint x;\nusing namespace wmma;") == 3
+    assert first_line_with("wmma", "// wmma\nint x;\nusing namespace wmma;") == 3
 
 
 @pytest.mark.parametrize("inside", ["", "project", "project/m3", "deep/project"])
@@ -147,7 +147,7 @@ def test_what_cannot_be_taken_is_named_with_the_reason_and_the_rest_is_taken(tmp
     ],
 )
 def test_a_submission_is_called_by_the_folder_above_the_layout(folder, name):
-    assert submissions.name_of(Path(folder)) == name
+    assert submissions.submission_name(Path(folder)) == name
 
 
 def test_submissions_whose_names_differ_in_odd_characters_alone_are_told_apart(tmp_path):
@@ -268,7 +268,10 @@ def test_a_map_of_pages_says_where_a_section_begins_and_ends():
         f'{begun} id="two">b</p>{begun}>c<span id="end-two"></span></p>'
         '<a class="pages" href="#one">?</a><a class="pages" href="#two">?</a></html>'
     )
-    assert re.findall(r'href="#(\w+)">([^<]*)</a>', pdf.paged(document)) == [("one", "1"), ("two", "2\N{EN DASH}3")]
+    assert re.findall(r'href="#(\w+)">([^<]*)</a>', pdf.add_page_numbers(document)) == [
+        ("one", "1"),
+        ("two", "2\N{EN DASH}3"),
+    ]
 
 
 OUTPUT = """\
@@ -299,8 +302,8 @@ Op Time: 3 ms
 
 def test_the_course_s_output_is_read_run_by_run_and_what_is_cut_off_left_out():
     first, last = program_output.runs(OUTPUT, layers=2)
-    assert first == program_output.Printed(100, (0.5, 0.25), (6.5, 7.5), 0.86, 1.5)
-    assert last == program_output.Printed(10_000, (40.25, 20.0), (), 0.8714, None)
+    assert first == program_output.ProgramOutput(100, (0.5, 0.25), (6.5, 7.5), 0.86, 1.5)
+    assert last == program_output.ProgramOutput(10_000, (40.25, 20.0), (), 0.8714, None)
     assert program_output.runs("no output of the course", layers=2) == []
 
 
@@ -395,7 +398,7 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
     ev = timed("any", final=[1.0, 1.0, 1.0, 1.0])
     ev.gpu_run = None
     assert VIEWS["course_baseline"](ev).context is None  # there is no archived run
-    context = reference_times.recorded("ece408", ("conv1", "conv2"), 10_000)
+    context = reference_times.from_newest_run("ece408", ("conv1", "conv2"), 10_000)
     monkeypatch.setattr(type(ev.submitted), "of", ev.submitted.of.model_copy(update={"context": context}))
     view = VIEWS["course_baseline"](ev)
     assert view.table is None
@@ -411,7 +414,7 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
 
 
 def test_without_an_archived_run_of_the_network_there_is_no_context():
-    assert reference_times.recorded("a network that nobody has", ("conv1",), 10_000) is None
+    assert reference_times.from_newest_run("a network that nobody has", ("conv1",), 10_000) is None
 
 
 def test_what_the_course_s_program_printed_is_told_as_that_and_too_short_times_give_no_ratio(timed):
@@ -435,7 +438,7 @@ def test_whether_a_file_is_right_that_nothing_tested_is_left_to_a_person(timed):
 def test_on_the_pages_of_a_submission_with_times_nothing_is_cut_and_none_is_mostly_empty(timed, seen):
     roles = ("unroll", "fused", "final", "req_0", "req_1", *(f"op_{number}" for number in range(7)))
     ev = timed("NVIDIA H200", dict.fromkeys(roles, OUTPUT), **{role: [30, 50, 200, 300] for role in roles})
-    document = rendering.of_submission(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
+    document = rendering.submission_html(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
     assert faults_of(document, seen) == ({}, {})
 
 
@@ -574,7 +577,7 @@ def test_what_people_get_can_be_read_by_everyone_and_lasts(workspace):
 def faults_of(document: str, seen) -> tuple[dict, dict]:
     """What lies beyond the margins of a submission's pages, and which of them are mostly empty, but for those before
     one where another optimization or the last chapter begins: each has pages of its own."""
-    pages = pdf.laid_out(document).pages
+    pages = pdf.lay_out(document).pages
     begun = re.findall(r'id="(m3-[a-z]+_\d+|course-final-file)"', document)[1:]
     ended = {place for place, page in enumerate(pages) if set(begun) & set(page.anchors)}
     empty = seen.mostly_empty(pages)
@@ -624,9 +627,9 @@ def made(workspace: Workspace, arguments: tuple[str, ...], name: str, study: str
 
 
 def test_a_report_that_cannot_be_made_is_a_row_and_leaves_the_others(tmp_path):
-    row = class_report.failed("theirs", "sp25", "it took longer than the 600 s")
+    row = class_report.failure_row("theirs", "sp25", "it took longer than the 600 s")
     GRADES.write([row], tmp_path / "theirs.csv")
-    document = rendering.of_grades("t", SP25, 10_000, GRADES.rows(tmp_path / "theirs.csv"))
+    document = rendering.grades_html("t", SP25, 10_000, GRADES.rows(tmp_path / "theirs.csv"))
     assert "no report" in document and "it took longer than the 600 s" in document
 
 
@@ -659,23 +662,23 @@ def test_strangers_submissions_are_refused_without_a_sandbox_unless_none_is_aske
 
 @pytest.mark.parametrize(("asked", "given"), [("auto", "all"), ("all", "all"), ("none", "none")])
 def test_a_stranger_s_submission_is_sandboxed_on_a_gpu_too_and_watched_by_no_profiler(asked, given):
-    found = report_submission.strangers(shared(sandbox=asked))
+    found = report_submission.run_untrusted(shared(sandbox=asked))
     assert (found["sandbox"], found["profilers"]) == (given, [])
 
 
 def test_a_submission_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
     monkeypatch.setattr(report_submission, "command", lambda cores: ["sh", "-c", "echo $$ > pid; sleep 60 & wait"])
     with pytest.raises(UserError, match=r"it took longer than the 1 s that a submission"):
-        report_submission.work_within(tmp_path, 1)
+        report_submission.work_with_limit(tmp_path, 1)
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
 def test_the_rules_for_the_final_file_are_read_from_its_code():
     beside = "void GPUInterface::conv_forward_gpu_prolog(float *x) {\n  // <<<\n  if (x) { k<<<1, 1>>>(x); }\n}\n"
     inside = "void GPUInterface::conv_forward_gpu(float *x) { k<<<1, 1>>>(x); }\n"
-    kept = {rule.asks: (rule.kept, rule.words) for rule in final_submission_rules.rules(inside)}
+    kept = {rule.asks: (rule.kept, rule.words) for rule in final_submission_rules.final_rules(inside)}
     assert [kept for kept, _ in kept.values()] == [True, True, True]
-    found = final_submission_rules.rules(beside + inside + "cudaStreamCreate(&s); __half x;")
+    found = final_submission_rules.final_rules(beside + inside + "cudaStreamCreate(&s); __half x;")
     assert [(rule.kept, rule.words) for rule in found] == [
         (False, "launched in conv_forward_gpu_prolog, line 3"),
         (False, "streams are made in line 6"),

@@ -14,7 +14,7 @@ import pytest
 from warpbook.common import parent_process
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import Failed, run_to_end, supervised
+from warpbook.common.supervision import VariantFailure, run_supervised, run_to_end
 from warpbook.machine import locks
 
 
@@ -22,7 +22,7 @@ def test_items_arrive_as_they_are_made():
     def produce():
         yield from ("first", ["second"], {"third": 3})
 
-    assert list(supervised(produce, 10)) == ["first", ["second"], {"third": 3}]
+    assert list(run_supervised(produce, 10)) == ["first", ["second"], {"third": 3}]
 
 
 def test_a_hang_ends_in_a_failure_that_keeps_what_came_before():
@@ -32,8 +32,8 @@ def test_a_hang_ends_in_a_failure_that_keeps_what_came_before():
 
     got = []
     began = time.monotonic()
-    with pytest.raises(Failed, match=r"still running after 0\.3 s") as raised:
-        got.extend(supervised(produce, 0.3))
+    with pytest.raises(VariantFailure, match=r"still running after 0\.3 s") as raised:
+        got.extend(run_supervised(produce, 0.3))
     assert raised.value.status == "timed_out"
     assert time.monotonic() - began < 30
 
@@ -47,7 +47,7 @@ def test_time_is_counted_anew_for_each_item():
             yield number
 
     assert 4 * each_s > limit_s
-    assert list(supervised(produce, limit_s)) == [0, 1, 2, 3]
+    assert list(run_supervised(produce, limit_s)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
@@ -59,8 +59,8 @@ def test_a_crash_is_named_by_its_signal(number):
         yield "never"
 
     got = []
-    with pytest.raises(Failed, match=number.name) as raised:
-        for item in supervised(produce, 10):
+    with pytest.raises(VariantFailure, match=number.name) as raised:
+        for item in run_supervised(produce, 10):
             got.append(item)  # noqa: PERF402
     assert got == ["kept"]
     assert raised.value.status == "launch_failed"
@@ -72,7 +72,7 @@ def test_a_death_is_no_failure_of_a_variant_s_whose_code_runs_in_yet_another_pro
         yield
 
     with pytest.raises(UserError, match="the process that watched the variant's died: SIGKILL"):
-        list(supervised(produce, 10, apart=True))
+        list(run_supervised(produce, 10, apart=True))
 
 
 def test_an_exit_without_a_word_is_a_failure():
@@ -80,8 +80,8 @@ def test_an_exit_without_a_word_is_a_failure():
         yield 1
         os._exit(3)
 
-    with pytest.raises(Failed, match="exit status 3"):
-        list(supervised(produce, 10))
+    with pytest.raises(VariantFailure, match="exit status 3"):
+        list(run_supervised(produce, 10))
 
 
 def test_a_user_error_comes_through_as_it_was():
@@ -90,7 +90,7 @@ def test_a_user_error_comes_through_as_it_was():
         raise UserError("value, limit, remedy")
 
     with pytest.raises(UserError, match="value, limit, remedy"):
-        list(supervised(produce, 10))
+        list(run_supervised(produce, 10))
 
 
 def test_another_error_comes_through_with_its_kind(capfd):
@@ -99,7 +99,7 @@ def test_another_error_comes_through_with_its_kind(capfd):
         raise KeyError("lost")
 
     with pytest.raises(RuntimeError, match="KeyError: 'lost'"):
-        list(supervised(produce, 10))
+        list(run_supervised(produce, 10))
     assert "Traceback" in capfd.readouterr().err
 
 
@@ -136,9 +136,9 @@ def test_nothing_that_a_child_started_outlives_it(sessions, end):
     started = []
     began = time.monotonic()
     try:
-        for pid in supervised(produce, 2 if end == "hangs" else 30):
+        for pid in run_supervised(produce, 2 if end == "hangs" else 30):
             started.append(pid)  # noqa: PERF402
-    except Failed as failure:
+    except VariantFailure as failure:
         assert failure.status == {"hangs": "timed_out", "dies": "launch_failed"}[end]
     assert time.monotonic() - began < 30
     (pid,) = started
@@ -150,7 +150,7 @@ def test_a_process_in_a_session_of_its_own_ends_with_the_child_that_started_it()
         yield fork_away(sessions=1)
         time.sleep(60)
 
-    stream = supervised(produce, 10)
+    stream = run_supervised(produce, 10)
     pid = next(stream)
     assert alive(pid)
     stream.close()
@@ -164,8 +164,8 @@ def test_a_death_is_told_at_once_though_a_grandchild_holds_the_pipe():
         yield
 
     began = time.monotonic()
-    with pytest.raises(Failed, match="SIGKILL"):
-        list(supervised(produce, 60))
+    with pytest.raises(VariantFailure, match="SIGKILL"):
+        list(run_supervised(produce, 60))
     assert time.monotonic() - began < 30
 
 
@@ -177,7 +177,7 @@ def test_what_a_command_leaves_behind_ends_with_it(tmp_path):
 def test_a_child_ends_when_its_parent_is_killed(tmp_path):
     program = f"""
 import os, sys, time
-from warpbook.common.supervision import supervised
+from warpbook.common.supervision import run_supervised
 def produce():
     open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
     yield 1
@@ -214,10 +214,10 @@ def test_a_check_that_holds_too_much_memory_is_ended_and_told():
         yield len(held)
 
     limit = held_here("RssAnon") // 2 + (200 << 20)
-    produced = supervised(produce, 50, memory_bytes=limit)
+    produced = run_supervised(produce, 50, memory_bytes=limit)
     assert next(produced) == 1
     with pytest.raises(
-        Failed, match=r"holds [\d.]+ GiB of memory, more than the [\d.]+ GiB that a check may hold"
+        VariantFailure, match=r"holds [\d.]+ GiB of memory, more than the [\d.]+ GiB that a check may hold"
     ) as failed:
         next(produced)
     held, allowed = map(float, re.findall(r"([\d.]+) GiB", str(failed.value)))
@@ -237,7 +237,7 @@ def test_memory_that_processes_share_is_counted_once():
         yield len(held)
 
     limit = held_here() + (800 << 20)
-    assert list(supervised(produce, 50, memory_bytes=limit)) == [100 << 20]
+    assert list(run_supervised(produce, 50, memory_bytes=limit)) == [100 << 20]
 
 
 def test_a_process_that_ends_while_its_memory_is_asked_for_is_not_counted_in_full():
@@ -257,7 +257,7 @@ def test_a_process_that_ends_while_its_memory_is_asked_for_is_not_counted_in_ful
         yield len(held)
 
     limit = held_here() + (600 << 20)
-    assert list(supervised(produce, 50, memory_bytes=limit)) == [400 << 20]
+    assert list(run_supervised(produce, 50, memory_bytes=limit)) == [400 << 20]
 
 
 def test_a_child_does_not_keep_the_measuring_lock(tmp_path):
@@ -268,7 +268,7 @@ def test_a_child_does_not_keep_the_measuring_lock(tmp_path):
         time.sleep(60)
 
     with locks.machine(path=path):
-        stream = supervised(produce, 10)
+        stream = run_supervised(produce, 10)
         next(stream)
     handle = os.open(path, os.O_RDONLY)  # while the child and its own still run
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

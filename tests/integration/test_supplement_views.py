@@ -35,7 +35,7 @@ def cell(table, row, label):
 
 
 def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
-    counts = analysis.in_full(ev)
+    counts = analysis.full_analysis(ev)
     assert len(counts.kernels.rows) == len(counts.bounds.rows) == len(ev.counters.counted)
     first = ev.counters.counted[0]
     assert counts.kernels.rows[0][:2] == (f"1\u00a0{first[0].name}", first[1].name)
@@ -45,7 +45,7 @@ def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
 
 
 def test_the_table_of_counters_has_the_share_of_each_unit_that_a_sentence_on_bounds_names(ev):
-    counts = analysis.in_full(ev)
+    counts = analysis.full_analysis(ev)
     columns = {
         "the L2 cache": "L2",
         "the L1 cache and shared memory": "L1",
@@ -66,18 +66,18 @@ def test_a_launch_without_a_throughput_has_a_dash(ev, other):
     readings = {name: value for name, value in call.longest.values.items() if name != counters.SM}
     bare = counters.CountedCall(**(vars(call) | {"launches": (counters.CountedLaunch(call.longest.kernel, readings),)}))
     other.counters.counted = [(variant, layer, bare)]
-    table = analysis.in_full(other).kernels
+    table = analysis.full_analysis(other).kernels
     assert cell(table, table.rows[0], "SM") == "–"
 
 
 def test_without_counters_there_is_no_chapter_on_them(other):
     other.counters.table = tables.COUNTERS.empty()
-    assert analysis.view(other) is None
-    assert analysis.in_full(other) is None
+    assert analysis.analysis_view(other) is None
+    assert analysis.full_analysis(other) is None
 
 
 def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev):
-    table = build_tables.view(ev).table
+    table = build_tables.build_tables_view(ev).table
     (row,) = (row for row in table.rows if row[:2] == ("direct", "conv_forward"))
     built = ev.builds.table[(ev.builds.table.variant == "direct") & ev.builds.table.ok]
     for arch, registers in zip(built.arch, built.registers, strict=True):
@@ -86,11 +86,11 @@ def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev
 
 
 def test_cpp_for_the_processor_is_listed_with_its_compiler_and_options(ev, other):
-    assert build_tables.view(ev).host is None
+    assert build_tables.build_tables_view(ev).host is None
     table = other.builds.table
     named = {"variant": "register_blocked", "arch": "x86_64", "compiler": "g++ 12.2.0", "options": "-O3"}
     other.builds.host = table.head(2).assign(**named, ok=[True, False], log=["", "error: expected a ;"])
-    view = build_tables.view(other)
+    view = build_tables.build_tables_view(other)
     assert [row[:4] for row in view.host.rows] == [("register_blocked", "x86_64", "g++ 12.2.0", "-O3")] * 2
     assert [row[4] for row in view.host.rows] == ["yes", "no"]
     assert ("register_blocked", "x86_64", "error: expected a ;") in view.failed.rows
@@ -100,7 +100,7 @@ def test_a_failed_build_is_listed_with_the_compiler_s_words_and_not_among_the_bu
     frame = other.builds.table.copy()
     frame.loc[frame.variant == "direct", ["ok", "log"]] = [False, "error: expected a ;" + "x" * 1000]
     other.builds.table = frame
-    view = build_tables.view(other)
+    view = build_tables.build_tables_view(other)
     assert {row[0] for row in view.failed.rows} == {"direct"}
     assert view.failed.rows[0][2] == ("error: expected a ;" + "x" * 1000)[: build_tables.LOG_LENGTH]
     assert "direct" not in {row[0] for row in view.table.rows}
@@ -111,14 +111,16 @@ def test_a_failed_test_stands_in_the_verdict_and_lowers_the_count(ev, other):
     first = frame.index[(frame.variant == "direct") & (frame.test == "reals")][0]
     frame.loc[first, ["ok", "status", "reason"]] = [False, "wrong_result", "12 of 100 outputs differ"]
     other.checks.table = frame
-    sound, broken = (next(row for row in correctness.view(one).tests.rows if row[0] == "direct") for one in (ev, other))
+    sound, broken = (
+        next(row for row in correctness.correctness_view(one).tests.rows if row[0] == "direct") for one in (ev, other)
+    )
     assert sound[-1] == "passed"
     assert "12 of 100 outputs differ" in broken[-1]
     assert int(broken[3].split()[0]) == int(sound[3].split()[0]) - 1
 
 
 def test_every_series_has_a_row_and_those_that_are_quoted_their_interval(ev):
-    table = all_times.view(ev).table
+    table = all_times.all_times_view(ev).table
     (row,) = (row for row in table.rows if row[:3] == ("direct", "conv1", units.count(ev.sizes[0])))
     assert "±" in cell(table, row, "op, cold")
     hot = ev.times.op("direct", "conv1", ev.sizes[0], "op", "hot")
@@ -137,7 +139,7 @@ def test_comparisons_with_a_copy_that_say_faster_or_slower_are_wrong(other):
         )
     ]  # fmt: skip
     other.trust.aa_tests = pd.DataFrame(rows, columns=columns)
-    found = validity.view(other).aa_tests
+    found = validity.validity_view(other).aa_tests
     assert (found.comparisons, found.wrong, found.beyond, found.same, found.ambiguous) == (4, 2, 3, 1, 1)
     assert (found.wrong_share, found.beyond_share) == (units.percent(0.5), units.percent(0.75))
 
@@ -146,7 +148,7 @@ def test_a_kernel_that_cheats_and_is_not_caught_is_called_missed(other):
     frame = other.trust.attacks.copy()
     frame.loc[frame.index[0], "caught"] = False
     other.trust.attacks = frame
-    results = [row[1] for row in validity.view(other).attacks.rows]
+    results = [row[1] for row in validity.validity_view(other).attacks.rows]
     assert results == ["MISSED"] + ["caught"] * (len(frame) - 1)
 
 
@@ -155,7 +157,7 @@ def test_a_tool_that_could_not_run_says_so_in_the_place_of_its_errors(other):
     rows = [{**found, "tool": tool} for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
     rows[1] |= {"errors": None, "status": "timed_out", "reason": "after 60 s"}
     other.trust.sanitizer = pd.DataFrame(rows).astype({"errors": "Int64"})
-    table = validity.view(other).sanitizer
+    table = validity.validity_view(other).sanitizer
     (row,) = table.rows
     assert (cell(table, row, "memcheck"), cell(table, row, "racecheck")) == ("0", "timed out")
     assert row[-1] == "racecheck: after 60 s"
@@ -165,14 +167,14 @@ def test_a_run_says_of_blocks_that_take_one_image_after_another_only_what_it_tri
     found = {"version": "2025.3", "tool": "racecheck", "errors": 0, "status": "ok", "reason": ""}
     for names, said in ((["direct"], False), (["direct", "networks/fused"], True)):
         other.trust.sanitizer = pd.DataFrame([{**found, "variant": name} for name in names]).astype({"errors": "Int64"})
-        table = validity.view(other).sanitizer
+        table = validity.validity_view(other).sanitizer
         assert ("one after another" in table.caption) is said
         assert [row[0] for row in table.rows] == names
 
 
 def test_what_a_run_was_not_asked_for_has_no_table(other):
     other.gpu_run = None
-    assert validity.view(other) == validity.Trust(None, None, None)
+    assert validity.validity_view(other) == validity.ValiditySection(None, None, None)
     assert validity.sweeps(other) == ()
 
 
@@ -185,7 +187,7 @@ def test_the_fastest_configuration_of_a_sweep_is_held_against_the_variant_s_decl
 
 def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
     agreed = trace_layout.agreements(ev)
-    found = profiler_tables.view(ev).agreements
+    found = profiler_tables.profiler_tables_view(ev).agreements
     assert (found.near, found.all) == (sum(one.apart <= trace_layout.AGREE_WITHIN for one in agreed), len(agreed))
     named = {"cupti": "CUPTI in process", "nsys": "Nsight Systems", "ncu": "Nsight Compute"}
     tools = [words for tool, words in named.items() if tool in agreed[0].ms]
@@ -194,7 +196,7 @@ def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
 
 
 def test_every_profile_in_full_is_as_nvprof_prints_it_the_api_s_for_few(ev):
-    shown = profiler_tables.profiles(ev).profiles
+    shown = profiler_tables.printed_profiles(ev).profiles
     assert all("GPU activities:" in profile.text for profile in shown)
     api = {profile.title.split(",")[0] for profile in shown if "API calls:" in profile.text}
     assert ev.ranking.best.name in api
@@ -202,7 +204,7 @@ def test_every_profile_in_full_is_as_nvprof_prints_it_the_api_s_for_few(ev):
 
 
 def test_a_run_is_told_with_its_gpu_and_where_its_figures_go(ev):
-    (run,) = provenance.view(ev).runs
+    (run,) = provenance.provenance_view(ev).runs
     facts = dict(run.table.rows)
     assert facts["Cited for"] == "CPU and GPU figures"
     assert facts["GPU"].startswith(ev.gpu_run.gpu["name"])
@@ -212,22 +214,22 @@ def test_a_run_is_told_with_its_gpu_and_where_its_figures_go(ev):
 @pytest.mark.parametrize(("gpus", "told"), [(1, False), (4, True)])
 def test_the_gpu_that_a_run_describes_is_told_as_one_of_several_where_others_took_part(gpus, told, other):
     other.gpu_run.record["machine"]["measured_on"] = [f"host/{number}" for number in range(gpus)]
-    (run,) = provenance.view(other).runs
+    (run,) = provenance.provenance_view(other).runs
     assert ("; the one described of 4 that took part" in dict(run.table.rows)["GPU"]) == told
 
 
 def test_a_gpu_that_was_put_aside_is_told_with_the_reason(other):
-    (run,) = provenance.view(other).runs
+    (run,) = provenance.provenance_view(other).runs
     assert "GPUs put aside" not in dict(run.table.rows)
     sentences = [f"host/{number}, found by samples/gpu/fa18/direct at noon: it fails" for number in range(2)]
     other.gpu_run.record["machine"]["put_aside"] = sentences
-    (run,) = provenance.view(other).runs
+    (run,) = provenance.provenance_view(other).runs
     assert dict(run.table.rows)["GPUs put aside"] == "; ".join(sentences)
 
 
 def test_a_run_s_code_is_told_by_version_and_commit_and_by_commit_alone_where_no_version_is_recorded(other):
     def code():
-        (run,) = provenance.view(other).runs
+        (run,) = provenance.provenance_view(other).runs
         return dict(run.table.rows)["Code"]
 
     record = other.gpu_run.record
@@ -238,7 +240,7 @@ def test_a_run_s_code_is_told_by_version_and_commit_and_by_commit_alone_where_no
 
 
 def test_the_configuration_printed_is_of_this_study_alone(ev):
-    text = provenance.view(ev).configuration
+    text = provenance.provenance_view(ev).configuration
     assert f"\n  {ev.name}:\n" in text
     assert "\n  fa19:\n" not in text
 
@@ -252,15 +254,15 @@ def test_every_column_of_a_run_is_explained_once(ev):
 
 def test_what_was_set_aside_is_listed_whole(other):
     other.gpu_run = None
-    view = last_page.view(other)
+    view = last_page.last_page_view(other)
     told = {name for row in view.aside.rows for name in row[0].split(", ")}
     assert told >= {variant.name for variant in other.wanted("gpu")}
-    assert (profiler_tables.view(other), profiler_tables.profiles(other)) == (None, None)
-    assert view.archive == provenance.view(other).archive == ""
+    assert (profiler_tables.profiler_tables_view(other), profiler_tables.printed_profiles(other)) == (None, None)
+    assert view.archive == provenance.provenance_view(other).archive == ""
 
 
 def test_every_interval_among_the_times_in_full_stands_with_its_samples(ev):
-    cells_of = [cell for row in all_times.view(ev).table.rows for cell in row]
+    cells_of = [cell for row in all_times.all_times_view(ev).table.rows for cell in row]
     assert any("±" in one for one in cells_of)
     assert all(("±" in one) == ("n\u202f" in one) for one in cells_of)
 
@@ -297,7 +299,7 @@ def of_two_gpus(newest_archive, opened, evidence_of):
 
 
 def test_several_gpus_are_shown_with_how_busy_each_was(of_two_gpus):
-    table = several_gpus.view(of_two_gpus).shares
+    table = several_gpus.several_gpus_view(of_two_gpus).shares
     assert "100 s, of which they were busy 75.0\u202f%" in table.caption
     assert [row[0] for row in table.rows] == ["000000000000", "ffffffffffff"]
     assert [cell(table, row, "Busy, s") for row in table.rows] == ["100", "50"]
@@ -305,7 +307,7 @@ def test_several_gpus_are_shown_with_how_busy_each_was(of_two_gpus):
 
 
 def test_each_variant_is_told_with_the_gpu_that_its_times_were_taken_on(of_two_gpus):
-    table = several_gpus.view(of_two_gpus).timed
+    table = several_gpus.several_gpus_view(of_two_gpus).timed
     ours, theirs = table.rows
     assert theirs == ("ffffffffffff", "shared_input")
     assert "direct" in ours[1].split(", ")
@@ -313,7 +315,7 @@ def test_each_variant_is_told_with_the_gpu_that_its_times_were_taken_on(of_two_g
 
 
 def test_times_of_the_same_variant_on_several_gpus_are_held_against_each_other(of_two_gpus):
-    view = several_gpus.view(of_two_gpus)
+    view = several_gpus.several_gpus_view(of_two_gpus)
     ours, theirs = view.aa.rows
     longer = float(cell(view.aa, theirs, "Times")) / float(cell(view.aa, ours, "Times"))
     assert longer == pytest.approx(SLOWER, abs=0.02)
@@ -347,7 +349,7 @@ def bare(newest_archive, opened, evidence_of):
 
 
 def test_a_run_that_noted_no_jobs_says_nothing_of_how_busy_its_gpus_were(bare):
-    assert several_gpus.view(bare) is None
+    assert several_gpus.several_gpus_view(bare) is None
 
 
 @pytest.fixture
@@ -373,7 +375,7 @@ def streamed(newest_archive, opened, evidence_of):
 
 
 def test_streams_are_shown_with_their_rates_and_efficiency_where_the_run_holds_some(streamed, bare):
-    view = stream_tables.view(streamed)
+    view = stream_tables.stream_tables_view(streamed)
     assert [row[1:3] for row in view.rates.rows] == [
         ("1\u202f000\u202f000", "1 GPU"),
         ("1\u202f000\u202f000", "2 GPUs"),
@@ -385,7 +387,7 @@ def test_streams_are_shown_with_their_rates_and_efficiency_where_the_run_holds_s
     assert {row[8] for row in view.rates.rows} == {"100.0\u202f%"}
     assert {row[-2:] for row in view.spent.rows} == {("1024", "1")}
     assert "direct, 2 GPUs" in view.figure.svg
-    assert stream_tables.view(bare) is None
+    assert stream_tables.stream_tables_view(bare) is None
 
 
 def test_a_stream_of_a_variant_whose_source_changed_is_not_shown(streamed):
@@ -396,4 +398,4 @@ def test_a_stream_of_a_variant_whose_source_changed_is_not_shown(streamed):
         streamed.gpu_run, record={**record, "variants": {**record["variants"], "direct": direct}}
     )
     del streamed.streams.rows
-    assert stream_tables.view(streamed) is None
+    assert stream_tables.stream_tables_view(streamed) is None

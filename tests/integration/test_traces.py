@@ -18,7 +18,7 @@ from warpbook.machine.cuda_devices import Device
 from warpbook.profiling import cupti_sqlite, nsight
 from warpbook.report import figures, trace_layout
 from warpbook.report.evidence import within_layer
-from warpbook.report.trace_layout import Hidden
+from warpbook.report.trace_layout import CopyOverlap
 from warpbook.runs import catalog, tables
 
 OUTPUT = """\
@@ -220,8 +220,8 @@ def test_hidden_copies_and_kernels_at_once_are_counted_in_time():
         columns=["kind", "start_ns", "end_ns"],
     )  # fmt: skip
     # Copies: 150 ns, of which 50 to 100 and 260 to 270 lie under kernels. Kernels: 210 ns of work in 160 ns.
-    assert trace_layout.hidden(frame) == Hidden(150, 60, 210 / 160)
-    assert trace_layout.hidden(frame[frame.kind == "kernel"]).share == 0.0
+    assert trace_layout.copy_overlap(frame) == CopyOverlap(150, 60, 210 / 160)
+    assert trace_layout.copy_overlap(frame[frame.kind == "kernel"]).share == 0.0
 
 
 def test_ten_thousand_kernels_are_drawn_small():
@@ -251,7 +251,7 @@ def test_a_program_is_also_watched_at_the_size_of_its_baseline(tmp_path, monkeyp
 def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after(ev):
     for variant in ev.ranking.measured("gpu", peers=False):
         if variant.header.builds_on:
-            pairs = trace_layout.sides(ev, variant)
+            pairs = trace_layout.comparison_sides(ev, variant)
             assert [(pair[0].variant, pair[1].variant) for pair in pairs] == [
                 (variant.header.builds_on, variant.name)
             ] * len(ev.layers)
@@ -260,7 +260,9 @@ def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after
 @pytest.mark.parametrize("watcher", ["", "nsys"])
 def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(evidence_of, watcher):
     """Of the newest run on a GPU, and of the newest that Nsight Systems watched."""
-    watched = {path: {*catalog.open_run(path).table(tables.ACTIVITIES).tool.unique()} for path in catalog.archived()}
+    watched = {
+        path: {*catalog.open_run(path).table(tables.ACTIVITIES).tool.unique()} for path in catalog.archived_paths()
+    }
     path = max(path for path, tools in watched.items() if "cupti" in tools and (not watcher or watcher in tools))
     ev, tools = evidence_of(path), {"ncu", *watched[path]}
     agreed = trace_layout.agreements(ev)

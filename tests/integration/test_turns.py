@@ -25,7 +25,7 @@ from warpbook.machine import gpu_turn
 
 out, timeout_s, programs = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
 ended = []
-with gpu_turn.turn(out) as turn:
+with gpu_turn.hold_turn(out) as turn:
     for program in programs:
         # As under ncu: the program is a child of what the job starts.
         command = ["sh", "-c", '"$@"; exit $?', "ncu", sys.executable, "-c", program, out.name]
@@ -193,7 +193,7 @@ def test_a_program_that_crashes_ends_no_job_and_its_gpu_goes_to_the_next(where, 
 
 def test_a_job_whose_program_fails_on_a_gpu_that_does_begins_again_on_another(start, noted, tmp_path):
     (tmp_path / "0").write_text("214")
-    (outcome,), _ = ended(start(program("sys.exit(cuda_devices.fails() or 0)"), gpus=2))
+    (outcome,), _ = ended(start(program("sys.exit(cuda_devices.self_test() or 0)"), gpus=2))
     assert outcome[:1] == [0]
     assert outcome[1][0].endswith("01")
     assert len(noted()) == 1

@@ -40,7 +40,7 @@ def test_low_weights_are_deliberately_bad():
 
 
 def test_shipped_weights_take_less_than_twenty_megabytes():
-    sizes = {key: weights.path_of(networks.find(key[0]), key[1]).stat().st_size for key in PUBLISHED}
+    sizes = {key: weights.weights_path(networks.find(key[0]), key[1]).stat().st_size for key in PUBLISHED}
     assert sum(sizes.values()) < 20e6
     assert sizes["ece408", "trained"] < 1e6
 
@@ -151,7 +151,7 @@ def test_a_workload_has_no_weights_and_says_how_it_would():
         "w", Description.model_validate({"input": {"size": 9}, "layers": [{"conv": {"maps": 1, "taps": 3}}]})
     )
     with pytest.raises(UserError, match=r"w is a workload without classes: it has no weights, .* fc: {outputs: 10}"):
-        weights.path_of(workload, "trained")
+        weights.weights_path(workload, "trained")
 
 
 @pytest.mark.parametrize("keep", [0, 7, 23, 24, 40, 100, 5000, -1])
@@ -173,7 +173,7 @@ def test_weights_survive_being_saved_and_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(weights, "FOLDER", tmp_path)
     network = networks.find("sp19")
     parameters = {name: np.full(shape, 0.25, np.float16) for name, shape in network.parameters.items()}
-    weights.save(parameters, {"imported_from": "a test"}, weights.path_of(network, "trained"))
+    weights.save(parameters, {"imported_from": "a test"}, weights.weights_path(network, "trained"))
     loaded = weights.load(network, "trained")
     assert all(array.dtype == np.float32 and (array == 0.25).all() for array in loaded.values())
     assert weights.provenance(network, "trained") == {"imported_from": "a test"}
@@ -187,7 +187,7 @@ def test_missing_weights_are_named_with_the_way_to_import_them(tmp_path, monkeyp
 
 def test_rounding_keeps_the_asked_bits_of_the_mantissa():
     values = np.array([1.0, 1.015625, -0.3, 1e-3, 0.0])
-    rounded = weights.rounded(values, 6).astype(float)
+    rounded = weights.round_mantissa(values, 6).astype(float)
     assert np.abs(rounded - values).max() <= 2.0**-7 * 1.02
     assert rounded[0] == 1.0
     assert rounded[4] == 0.0

@@ -9,7 +9,7 @@ from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import variants
 from warpbook.kernels.launch_inference import cuda_ast, launch_reader
-from warpbook.kernels.launch_inference.launch_reader import Unreadable
+from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
 from warpbook.problems import networks
 from warpbook.report import excerpts
 
@@ -332,5 +332,5 @@ def test_kernels_without_host_code_are_compiled_as_they_are():
 
 
 def test_a_launch_in_a_macro_is_said_to_be_there():
-    with pytest.raises(Unreadable, match="its launch stands in a macro"):
+    with pytest.raises(UnreadableLaunch, match="its launch stands in a macro"):
         launch_reader.read("#define RUN k<<<1, 1>>>()\n__global__ void k() {}\nvoid f() { RUN; }\n")

@@ -10,8 +10,8 @@ import pytest
 
 from warpbook.common.errors import UserError
 from warpbook.report import background_process
-from warpbook.report.background_process import meanwhile
-from warpbook.report.pdf import Undrawable
+from warpbook.report.background_process import run_in_background
+from warpbook.report.pdf import UndrawableImage
 
 alone = pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="one processor: nothing is done meanwhile")
 
@@ -23,7 +23,7 @@ def note(path):
 @alone
 def test_work_is_done_in_another_process_while_the_block_runs(tmp_path):
     file = tmp_path / "pid"
-    with meanwhile(note, file):
+    with run_in_background(note, file):
         deadline = time.monotonic() + 20
         while not (file.exists() and file.read_text()):
             assert time.monotonic() < deadline
@@ -32,17 +32,17 @@ def test_work_is_done_in_another_process_while_the_block_runs(tmp_path):
 
 def test_with_one_processor_the_work_is_done_here(tmp_path, monkeypatch):
     monkeypatch.setattr(background_process.os, "sched_getaffinity", lambda _: {0})
-    with meanwhile(note, tmp_path / "pid"):
+    with run_in_background(note, tmp_path / "pid"):
         pass
     assert (tmp_path / "pid").read_text() == str(os.getpid())
 
 
 def fail():
-    raise Undrawable({"\u3042"})
+    raise UndrawableImage({"\u3042"})
 
 
 def test_what_the_work_raises_is_raised_here():
-    with pytest.raises(Undrawable, match=r"no font has U\+3042") as failed, meanwhile(fail):
+    with pytest.raises(UndrawableImage, match=r"no font has U\+3042") as failed, run_in_background(fail):
         pass
     assert failed.value.characters == {"\u3042"}
 
@@ -53,7 +53,7 @@ def die():
 
 @alone
 def test_a_process_that_dies_is_told_with_what_to_do():
-    with pytest.raises(UserError, match="died with status -9: free some memory"), meanwhile(die):
+    with pytest.raises(UserError, match="died with status -9: free some memory"), run_in_background(die):
         pass
 
 
@@ -65,7 +65,7 @@ def litter(file):
 @alone
 def test_where_the_block_fails_the_work_ends_and_leaves_no_temporary_file(tmp_path):
     began, file = time.monotonic(), tmp_path / "folder"
-    with pytest.raises(ZeroDivisionError), meanwhile(litter, file):
+    with pytest.raises(ZeroDivisionError), run_in_background(litter, file):
         while not (file.exists() and file.read_text()):
             assert time.monotonic() - began < 20
         assert Path(file.read_text()).exists()

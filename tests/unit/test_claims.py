@@ -66,7 +66,7 @@ def test_a_claim_that_says_nothing_testable_is_named_with_the_reason(cuda_varian
 
 
 def test_counters_that_claims_name_are_read():
-    read = counters.wanted(SHIPPED.values())
+    read = counters.metrics_to_read(SHIPPED.values())
     assert "smsp__inst_executed_op_global_ld.sum" in read
     assert len(read) == len(set(read))
 
@@ -88,7 +88,7 @@ def test_expectations_that_failed_are_refuted_with_their_figures(ev, sections, v
     assert claims_view.figures(judged)
     section = next(one for one in sections if one.name == variant)
     assert any("refuted" in told.verdict and words in " ".join(told.words) for told in section.claims)
-    for table in (claims_view.in_full(ev), claims_view.view(ev).failed):
+    for table in (claims_view.full_claim_table(ev), claims_view.claim_table_view(ev).failed):
         assert any(row[0].split()[0] == variant and words in row[1] for row in table.rows)
 
 
@@ -107,7 +107,7 @@ def test_a_layer_that_a_kernel_is_not_for_is_none_that_its_claims_lack(ev):
 
 
 def test_a_row_of_a_claim_names_what_a_change_is_over_so_that_two_of_the_same_words_are_told_apart(ev):
-    rows = claims_view.in_full(ev).rows
+    rows = claims_view.full_claim_table(ev).rows
     rises = {row[0]: row[3] for row in rows if row[2] == "op time rises"}
     assert {"channel_atomics over channel_tree", "unroll_gemm over direct"} <= set(rises)
     assert len({str(verdict) for verdict in rises.values()}) > 1
@@ -165,7 +165,7 @@ def test_without_counters_claims_about_them_are_not_testable(archive, rewritten,
 )
 def test_a_verdict_follows_from_where_the_whole_interval_lies(low, high, claim, verdict):
     made = Claim.model_validate({"quantity": "op_time", **claim})
-    assert judging.says(made, Estimate((low * high) ** 0.5, low, high, 9), 0.01) == verdict
+    assert judging.verdict_reason(made, Estimate((low * high) ** 0.5, low, high, 9), 0.01) == verdict
 
 
 def test_a_comparison_not_taken_in_turn_concludes_nothing_that_drift_between_jobs_could_make(ev):
@@ -199,13 +199,13 @@ def test_drift_is_of_a_variant_in_its_own_job_and_in_another_s(ev):
 
 
 def test_the_summary_has_the_tally_and_a_refuted_claim_with_its_figures(ev):
-    told = summary.view(ev).kernels.claims
-    assert told == claims_view.tally(ev)
+    told = summary.summary_view(ev).kernels.claims
+    assert told == claims_view.tally_claims(ev)
     assert any(told.example.endswith(claims_view.figures(one)) for one in ev.claims.refuted)
 
 
 def test_the_chapter_counts_every_claim_once(ev):
-    total = claims_view.view(ev).tally
+    total = claims_view.claim_table_view(ev).tally
     assert total.claims == len(ev.claims.judged)
     assert sum(int(part.split()[0]) for part in total.verdicts.split(", ")) == total.claims
 
@@ -213,7 +213,7 @@ def test_the_chapter_counts_every_claim_once(ev):
 def test_words_of_which_two_tests_were_made_are_told_with_the_test_and_others_alone(ev):
     repeated = []
     for variant in {one.variant for one in ev.claims.judged}:
-        told = [words for each in claims_view.of(ev, variant) for words in each.words]
+        told = [words for each in claims_view.claims_by_verdict(ev, variant) for words in each.words]
         assert len(told) == len(set(told)) == len(ev.claims.of(variant))
         for claim in (one.claim for one in ev.claims.of(variant)):
             alone = sum(one.claim.says == claim.says for one in ev.claims.of(variant)) == 1
@@ -224,12 +224,12 @@ def test_words_of_which_two_tests_were_made_are_told_with_the_test_and_others_al
 
 
 def test_words_that_begin_with_a_counter_s_verb_stand_behind_what_it_counts(ev):
-    told = [words for each in claims_view.of(ev, "channel_atomics") for words in each.words]
+    told = [words for each in claims_view.claims_by_verdict(ev, "channel_atomics") for words in each.words]
     assert "sectors of atomics on global memory: “rises against channel_tree”" in told
-    told = [words for each in claims_view.of(ev, "channel_tree") for words in each.words]
+    told = [words for each in claims_view.claims_by_verdict(ev, "channel_tree") for words in each.words]
     assert "instructions, a warp's as one: “rises against direct”" in told
     verbs = ("“falls", "“rises", "“stays", "“smsp__", "“l1tex__", "“sm__", "“lts__")
-    assert not any(words.startswith(verbs) for row in claims_view.in_full(ev).rows for words in row[1:2])
+    assert not any(words.startswith(verbs) for row in claims_view.full_claim_table(ev).rows for words in row[1:2])
 
 
 def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_says_so(ev, planned):
@@ -248,7 +248,7 @@ def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_say
     assert judged.verdict == "refuted"  # over the other bound it would have held
     assert figure.after > 1.5 > figure.after * bound_ms / ev.times.fp32_bound_ms(layer, size)
     assert claims_view.figures(judged) == f"conv1 {units.ratio(figure.after)} the bound of memory bandwidth"
-    assert claims_view.tested(judged.claim).startswith("GPU time over the memory bound: at most 1.50×")
+    assert claims_view.claim_words(judged.claim).startswith("GPU time over the memory bound: at most 1.50×")
 
 
 def test_a_time_over_the_fp32_bound_says_what_makes_the_bound_on_each_layer(ev):

@@ -14,8 +14,8 @@ import pytest
 
 import measure_variant
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import Failed, supervised
-from warpbook.config.settings import Measuring, Programs, Series
+from warpbook.common.supervision import VariantFailure, run_supervised
+from warpbook.config.settings import Measuring, Programs, SeriesPolicy
 from warpbook.harness import checking, clocks, timing
 from warpbook.harness.bench import CpuBench
 from warpbook.machine import cuda_devices
@@ -23,7 +23,7 @@ from warpbook.problems import networks
 from warpbook.runs import tables
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
-QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
+QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
 MEASURING = Measuring(
     relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=10
 )
@@ -135,7 +135,7 @@ BEFORE = {
 def test_figures_of_a_device_are_refused_that_has(trouble, nvml, cpu_variant):
     told, words = BEFORE[trouble]
     nvml.update(told)
-    with pytest.raises(Failed, match=words) as raised:
+    with pytest.raises(VariantFailure, match=words) as raised:
         measured(WatchedBench(), cpu_variant(RIGHT))
     assert raised.value.status == "refused"
 
@@ -168,7 +168,7 @@ def test_figures_are_refused_where_the_device_meanwhile(trouble, nvml, cpu_varia
         return prepare(*arguments)
 
     bench.prepare = changing  # as a launcher may do it
-    with pytest.raises(Failed, match=words) as raised:
+    with pytest.raises(VariantFailure, match=words) as raised:
         measured(bench, cpu_variant(RIGHT))
     assert raised.value.status == "refused"
 
@@ -245,8 +245,8 @@ def test_a_fault_of_the_harness_stays_one(cpu_variant):
 
 
 def test_a_failure_crosses_from_the_child_as_it_was():
-    with pytest.raises(Failed, match="the GPU is gone") as raised:
-        list(supervised(lambda: raising(Failed("refused", "the GPU is gone"))(), 10))
+    with pytest.raises(VariantFailure, match="the GPU is gone") as raised:
+        list(run_supervised(lambda: raising(VariantFailure("refused", "the GPU is gone"))(), 10))
     assert raised.value.status == "refused"
 
 

@@ -14,7 +14,7 @@ PDF, HTML = Path("reports/out/fa18.pdf"), Path("reports/out/fa18.html")
 
 
 def test_last_lines_name_the_pdf_and_the_best_variant_with_its_interval(ev):
-    first, others, headline, *_ = console_summary.lines(ev, PDF, HTML)
+    first, others, headline, *_ = console_summary.summary_lines(ev, PDF, HTML)
     assert first == "Report of fa18: reports/out/fa18.pdf"
     assert "reports/out/fa18.html" in others and "fa18-supplement.pdf" in others
     best, naive = ev.ranking.best, ev.ranking.naive
@@ -33,7 +33,7 @@ def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of
             record["variants"][name]["source_sha256"] = "0" * 64
         return json.dumps(record).encode()
 
-    said = console_summary.lines(evidence_of(rewritten(archive, "run.json", change)), PDF, HTML)
+    said = console_summary.summary_lines(evidence_of(rewritten(archive, "run.json", change)), PDF, HTML)
     stale = next(line for line in said if line.strip().startswith("stale"))
     assert all(name in stale for name in names)
 
@@ -46,7 +46,7 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
         rows.loc[broken, "log"] = "error 3: no such word\nand more"
         return rows.to_csv(index=False).encode()
 
-    said = console_summary.lines(evidence_of(rewritten(archive, "builds.csv", change)), PDF, HTML)
+    said = console_summary.summary_lines(evidence_of(rewritten(archive, "builds.csv", change)), PDF, HTML)
     failed = next(line for line in said if line.strip().startswith("failed"))
     assert "shared_input" in failed
     assert failed.endswith("error 3: no such word")
@@ -68,7 +68,7 @@ def without_figures(evidence_of, rewritten, archive):
                 rows.loc[times & (rows["size"] == size), ["status", "reason", "n"]] = [status, reason, "0"]
             return rows.to_csv(index=False).encode()
 
-        return console_summary.lines(evidence_of(rewritten(archive, "op_times.csv", change)), PDF, HTML)
+        return console_summary.summary_lines(evidence_of(rewritten(archive, "op_times.csv", change)), PDF, HTML)
 
     return lines
 
@@ -96,24 +96,26 @@ def test_where_a_library_leads_the_headline_says_so_and_what_is_next_is_to_beat_
     evidence_of, few_variants, newest_archive
 ):
     ev = of_few(evidence_of, few_variants, newest_archive, "direct", "cudnn_fp32")
-    said = console_summary.lines(ev, PDF, HTML)
+    said = console_summary.summary_lines(ev, PDF, HTML)
     assert said[2].startswith("  best of ours: direct, ")
     library = units.time(ev.times.total("cudnn_fp32", ev.largest).value)
     assert f"; the library cudnn_fp32 takes {library}" in said[2]
     assert said[-1].startswith(f"  next: a kernel that beats cudnn_fp32's {library}: kernels/<name>.cu (docs/")
     wide = {**few_variants["studies"], "all": {**few_variants["studies"]["fa18"], "variants": []}}
     ev.config = ev.config.model_copy(update={"studies": evidence_of(newest_archive, studies=wide).config.studies})
-    assert console_summary.lines(ev, PDF, HTML)[-1].endswith(
+    assert console_summary.summary_lines(ev, PDF, HTML)[-1].endswith(
         "--config study=all, which compares every kernel on this network"
     )
     ours = of_few(evidence_of, few_variants, newest_archive, "direct", "cudnn_fp32", "fp16x3_mma")
-    assert "a kernel that beats" not in console_summary.lines(ours, PDF, HTML)[-1]
-    assert console_summary.lines(ours, PDF, HTML)[2].startswith("  best: fp16x3_mma, ")
+    assert "a kernel that beats" not in console_summary.summary_lines(ours, PDF, HTML)[-1]
+    assert console_summary.summary_lines(ours, PDF, HTML)[2].startswith("  best: fp16x3_mma, ")
 
 
 def test_what_is_next_is_for_the_device_whose_figures_are_lacking(evidence_of, few_variants, newest_archive):
     ev = of_few(evidence_of, few_variants, newest_archive, "direct", "loop_nest", cpu="none")
-    assert console_summary.lines(ev, PDF, HTML)[-1].endswith("study=fa18 cpu=live, for figures of this machine's CPU")
+    assert console_summary.summary_lines(ev, PDF, HTML)[-1].endswith(
+        "study=fa18 cpu=live, for figures of this machine's CPU"
+    )
     ev = of_few(evidence_of, few_variants, newest_archive, "direct", "loop_nest", gpu="none")
     ev.gpu_run = None
-    assert console_summary.lines(ev, PDF, HTML)[-1].endswith("study=fa18 gpu=auto, for figures of a GPU")
+    assert console_summary.summary_lines(ev, PDF, HTML)[-1].endswith("study=fa18 gpu=auto, for figures of a GPU")

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT, written_whole
+from warpbook.common.files import PROJECT, atomic_write
 from warpbook.machine import locks
 
 
 def test_a_file_appears_whole(tmp_path):
-    with written_whole(tmp_path / "sub" / "out.csv") as temporary:
+    with atomic_write(tmp_path / "sub" / "out.csv") as temporary:
         temporary.write_text("all of it")
         assert not (tmp_path / "sub" / "out.csv").exists()
         assert temporary.suffix == ".csv"
@@ -23,7 +23,7 @@ def test_a_file_appears_whole(tmp_path):
 
 def test_a_failure_leaves_what_was_there(tmp_path):
     (tmp_path / "out.csv").write_text("before")
-    with pytest.raises(RuntimeError), written_whole(tmp_path / "out.csv") as temporary:
+    with pytest.raises(RuntimeError), atomic_write(tmp_path / "out.csv") as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert (tmp_path / "out.csv").read_text() == "before"
@@ -32,7 +32,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
 
 def test_a_folder_replaces_a_folder(tmp_path):
     for content in ("one", "two"):
-        with written_whole(tmp_path / "run") as temporary:
+        with atomic_write(tmp_path / "run") as temporary:
             temporary.mkdir()
             (temporary / content).write_text(content)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["two"]
@@ -40,7 +40,7 @@ def test_a_folder_replaces_a_folder(tmp_path):
 
 def test_a_full_disk_is_named_with_the_file(tmp_path):
     words = r"out\.csv cannot be written: No space left on device"
-    with pytest.raises(UserError, match=words), written_whole(tmp_path / "out.csv"):
+    with pytest.raises(UserError, match=words), atomic_write(tmp_path / "out.csv"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert list(tmp_path.iterdir()) == []
 
@@ -63,14 +63,14 @@ def test_a_file_beyond_the_size_limit_of_the_process_is_not_left_half_written(tm
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     killed = (
-        "import os; from warpbook.common.files import written_whole\n"
+        "import os; from warpbook.common.files import atomic_write\n"
         f"with written_whole({str(tmp_path / 'out.csv')!r}) as temporary:\n"
         "    temporary.write_text('half'); os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", killed], env={**os.environ, "PYTHONPATH": str(PROJECT / "scripts")})
     assert len(list(tmp_path.glob(".out.csv.*"))) == 1, "the writer was not killed in its midst"
     (tmp_path / ".out.csv.gz.abcd1234").mkdir()  # of another file
-    with written_whole(tmp_path / "out.csv") as temporary:
+    with atomic_write(tmp_path / "out.csv") as temporary:
         temporary.write_text("all of it")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.csv.gz.abcd1234", "out.csv"]
 
@@ -86,7 +86,7 @@ def test_a_folder_that_is_swept_loses_its_name_before_its_files(tmp_path, monkey
         remove(folder, ignore_errors)
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    with written_whole(tmp_path / "figures.csv") as temporary:
+    with atomic_write(tmp_path / "figures.csv") as temporary:
         temporary.write_text("1")
     assert not any(still_named)
     assert [path.name for path in tmp_path.iterdir()] == ["figures.csv"]
@@ -107,10 +107,10 @@ def over_nfs(handle, operation, flock=fcntl.flock):
 def test_over_nfs_what_a_killed_writer_left_is_removed_and_a_living_one_s_work_left_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", over_nfs)
     (tmp_path / ".out.csv.abcd1234").mkdir()
-    with written_whole(tmp_path / "out.csv") as first:
+    with atomic_write(tmp_path / "out.csv") as first:
         assert not (tmp_path / ".out.csv.abcd1234").exists()
         first.write_text("first")
-        with written_whole(tmp_path / "out.csv") as second:
+        with atomic_write(tmp_path / "out.csv") as second:
             second.write_text("second")
     assert (tmp_path / "out.csv").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
@@ -136,7 +136,7 @@ def test_a_filesystem_without_locks_is_said(tmp_path, monkeypatch, capsys):
 def test_what_gets_its_name_is_on_the_disk(tmp_path, monkeypatch, folder):
     synced, fsync = [], os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), fsync(handle)))
-    with written_whole(tmp_path / "out") as temporary:
+    with atomic_write(tmp_path / "out") as temporary:
         if folder:
             temporary.mkdir()
         file = temporary / "file" if folder else temporary
@@ -146,9 +146,9 @@ def test_what_gets_its_name_is_on_the_disk(tmp_path, monkeypatch, folder):
 
 
 def test_two_writers_of_a_file_leave_each_other_s_work_alone(tmp_path):
-    with written_whole(tmp_path / "out.csv") as first:
+    with atomic_write(tmp_path / "out.csv") as first:
         first.write_text("first")
-        with written_whole(tmp_path / "out.csv") as second:
+        with atomic_write(tmp_path / "out.csv") as second:
             second.write_text("second")
         assert (tmp_path / "out.csv").read_text() == "second"
     assert (tmp_path / "out.csv").read_text() == "first"
@@ -157,7 +157,7 @@ def test_two_writers_of_a_file_leave_each_other_s_work_alone(tmp_path):
 def test_a_full_disk_is_named_though_the_writer_fails_on_top_of_it(tmp_path):
     with (
         pytest.raises(UserError, match=r"out\.zip cannot be written: No space left"),
-        written_whole(tmp_path / "out.zip"),
+        atomic_write(tmp_path / "out.zip"),
     ):
         try:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

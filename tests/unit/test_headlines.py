@@ -23,10 +23,12 @@ from warpbook.report.views import cards
     ],
 )
 def test_a_card_shows_a_figure_only_where_its_interval_deserves_one(value, low, high, n, drift, shown):
-    card = cards.fact("Over", Speedup(Estimate(value, low, high, n).widened(drift), False, "faster"), "not measured")
+    card = cards.summary_card(
+        "Over", Speedup(Estimate(value, low, high, n).widened(drift), False, "faster"), "not measured"
+    )
     assert card.value == shown
     assert f"n\u202f{n}" in card.detail
 
 
 def test_a_card_without_a_speedup_says_why():
-    assert cards.fact("Over cuDNN", None, "not measured").detail == "not measured"
+    assert cards.summary_card("Over cuDNN", None, "not measured").detail == "not measured"

@@ -15,7 +15,7 @@ from warpbook.harness import host_to_host, pinned_memory  # noqa: E402
 @pytest.mark.parametrize("multiprocessors", [14, 84, 132])
 @pytest.mark.parametrize("shares", host_to_host.SHARES, ids=str)
 def test_chunks_hold_every_image_and_all_but_the_last_fill_the_device(images, multiprocessors, shares):
-    sizes = host_to_host.chunks_of(images, shares, multiprocessors)
+    sizes = host_to_host.chunk_sizes(images, shares, multiprocessors)
     assert sum(sizes) == images
     assert all(size > 0 for size in sizes)
     assert len(sizes) <= len(shares)
@@ -23,16 +23,16 @@ def test_chunks_hold_every_image_and_all_but_the_last_fill_the_device(images, mu
 
 
 def test_images_that_fill_the_device_once_go_in_one_chunk():
-    assert [host_to_host.chunks_of(528, shares, 132) for shares in host_to_host.SHARES] == [[528]] * len(
+    assert [host_to_host.chunk_sizes(528, shares, 132) for shares in host_to_host.SHARES] == [[528]] * len(
         host_to_host.SHARES
     )
 
 
 def test_ten_thousand_images_on_132_multiprocessors_begin_and_end_with_small_chunks_or_grow():
     *_, growing, many, ending = host_to_host.SHARES
-    assert host_to_host.chunks_of(10_000, growing, 132) == [528, 1056, 1584, 2112, 2640, 2080]
-    assert host_to_host.chunks_of(10_000, many, 132) == [528, 1056, 1056, 1584, 1584, 2112, 1584, 496]
-    assert host_to_host.chunks_of(10_000, ending, 132) == [528, 1056, 1584, 2112, 2112, 1584, 1024]
+    assert host_to_host.chunk_sizes(10_000, growing, 132) == [528, 1056, 1584, 2112, 2640, 2080]
+    assert host_to_host.chunk_sizes(10_000, many, 132) == [528, 1056, 1056, 1584, 1584, 2112, 1584, 496]
+    assert host_to_host.chunk_sizes(10_000, ending, 132) == [528, 1056, 1584, 2112, 2112, 1584, 1024]
 
 
 def is_mapped(address):
@@ -48,7 +48,7 @@ def test_memory_is_locked_as_a_whole_and_unlocked_before_it_is_unmapped(monkeypa
     locked, unlocked = {}, []
     monkeypatch.setattr(pinned_memory, "hostRegister", lambda address, count, flags: locked.update({address: count}))
     monkeypatch.setattr(pinned_memory, "hostUnregister", lambda address: unlocked.append((address, is_mapped(address))))
-    array = pinned_memory.page_locked(shape, np.float32)
+    array = pinned_memory.pinned_zeros(shape, np.float32)
     assert array.shape == shape and array.dtype == np.float32 and not array.any()
     assert locked[array.ctypes.data] >= array.nbytes
     address, part = array.ctypes.data, array.reshape(-1)[:1]
@@ -62,11 +62,11 @@ def test_memory_is_locked_as_a_whole_and_unlocked_before_it_is_unmapped(monkeypa
 
 @pytest.mark.gpu
 def test_the_driver_takes_the_memory_for_page_locked():
-    array = pinned_memory.page_locked((5_000_000,))
+    array = pinned_memory.pinned_zeros((5_000_000,))
     array[...] = np.arange(array.size) % 251
     attributes = cupy.cuda.runtime.pointerGetAttributes(array.ctypes.data)
     assert attributes.type == cupy.cuda.runtime.memoryTypeHost
-    on_device, back = cupy.asarray(array), pinned_memory.page_locked(array.shape)
+    on_device, back = cupy.asarray(array), pinned_memory.pinned_zeros(array.shape)
     on_device.get(out=back)
     assert np.array_equal(back, array)
 
@@ -75,7 +75,7 @@ def test_the_driver_takes_the_memory_for_page_locked():
 def test_the_memory_is_asked_for_in_huge_pages(monkeypatch):
     monkeypatch.setattr(pinned_memory, "hostRegister", lambda *_: None)
     monkeypatch.setattr(pinned_memory, "hostUnregister", lambda _: None)
-    address = pinned_memory.page_locked((8 << 20,)).ctypes
+    address = pinned_memory.pinned_zeros((8 << 20,)).ctypes
     with open("/proc/self/smaps") as maps:
         lines = maps.read().splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith(f"{address.data:x}-"))

@@ -59,7 +59,7 @@ def seed(shared_folder) -> Callable[[str], list[str]]:
 
 
 @pytest.fixture(scope="module")
-def seed_tables(seed) -> dict[tuple[str, int], nvprof.Printed]:
+def seed_tables(seed) -> dict[tuple[str, int], nvprof.PrintedTable]:
     return {
         (name, table.line): table
         for name in ("000", "001", "002", "003", "004")
@@ -351,7 +351,7 @@ def test_a_database_gives_every_event_whole_and_nothing_else(databases, written_
     expected = [("range", text, start, start + duration) for text, start, duration in written_ranges]
     for kind, what, start, duration, _ in written_events:
         called = profile_schema.clean(what) if kind == "call" else names[what]
-        what_kind = profile_schema.kind_of(called, api=True) if kind == "call" else kinds[kind][what]
+        what_kind = profile_schema.activity_kind(called, api=True) if kind == "call" else kinds[kind][what]
         expected.append((what_kind, called, start, start + duration))
     assert [(row["kind"], row["name"], row["start_ns"], row["end_ns"]) for row in events] == sorted(
         expected, key=lambda row: (row[2], row[0])
@@ -727,7 +727,7 @@ def read_or_refuse(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     try:
         profile = importing.read(path)
-        rows_of = importing.combined({"file": profile}, "direct", "fa18", 10)
+        rows_of = importing.combine({"file": profile}, "direct", "fa18", 10)
     except UserError as error:
         assert str(path) in str(error) or "nsys" in str(error) or "ncu" in str(error)
         assert len(str(error)) < 2000

@@ -376,7 +376,7 @@ def kernels(*names: str, block: str = "") -> profile_schema.Profile:
     ],
 )  # fmt: skip
 def test_a_profile_of_another_variants_kernels_is_noticed(names, block, variant, reason):
-    said = attribution.mistaken(kernels(*names, block=block), KNOWN[variant], KNOWN)
+    said = attribution.wrong_variant_reason(kernels(*names, block=block), KNOWN[variant], KNOWN)
     assert re.search(reason, said) if reason else said == ""
 
 

@@ -45,29 +45,29 @@ from warpbook.harness import checking, inference
 from warpbook.harness.emulator import emulation
 
 def on_device(values):
-    held = emulation.allocated(values.shape)
+    held = emulation.allocate(values.shape)
     held[...] = values
     return held
 
 library, compared, out = map(Path, sys.argv[1:])
-kernels = emulation.Kernels(library, {})
-around = inference.Around(kernels.function, lambda shape, kind: emulation.allocated(shape, kind))
+kernels = emulation.EmulatedKernels(library, {})
+around = inference.Around(kernels.function, lambda shape, kind: emulation.allocate(shape, kind))
 results = {}
 for number, (layer, activation) in enumerate(tests.POOLS):
     results[f"pool{number}"] = around.pool(on_device(tests.drawn(3, layer.C, layer.H, layer.W)), layer, activation)
 for number, (images, inputs, outputs, activation) in enumerate(tests.DENSE):
     arrays = [on_device(tests.drawn(*shape)) for shape in ((images, inputs), (outputs, inputs), (outputs,))]
     results[f"dense{number}"] = around.dense(*arrays, activation)
-images, scores = emulation.allocated(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
+images, scores = emulation.allocate(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
 images[...] = tests.IMAGES
 results["entering"] = around.entering(images, 3, tests.SCALE)
 results["largest"] = around.largest(scores)
-harness = emulation.Kernels(compared, {})
+harness = emulation.EmulatedKernels(compared, {})
 for number, images in enumerate(tests.ENTERING):
-    held = emulation.allocated(images.shape, np.uint8)
+    held = emulation.allocate(images.shape, np.uint8)
     held[...] = images
     for channels in (1, 3):
-        x = emulation.allocated((len(images), channels, *images.shape[1:]))
+        x = emulation.allocate((len(images), channels, *images.shape[1:]))
         pixels = np.int64(images[0].size)
         arguments = (held, x, np.int64(images.size), np.int32(channels), pixels, np.float32(tests.SCALE))
         harness.function("enter")((2,), (32,), arguments)
@@ -76,10 +76,10 @@ widen, compare = harness.function("widen"), harness.function("compare")
 for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
     arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
     x, w, y = arrays
-    partial = emulation.allocated((4, 6), np.float64)
+    partial = emulation.allocate((4, 6), np.float64)
     extents = (images, layer.C, layer.H, layer.W, layer.M, layer.K, layer.S, layer.P)
     taps = layer.C * layer.K * layer.K
-    wide = emulation.allocated((-(-layer.M // 4) * 4, taps), np.float64)
+    wide = emulation.allocate((-(-layer.M // 4) * 4, taps), np.float64)
     widen((2,), (32,), (w, wide, np.int32(layer.M), np.int64(taps)))
     compare((4,), (256,), (x, wide, y, *map(np.int32, extents), partial))
     results[f"compare{number}"] = partial
@@ -135,13 +135,13 @@ def test_images_in_chunks_enter_as_on_the_cpu_to_the_bit(emulated, number, chann
     network = Network("scaled", Description.model_validate(SCALED))
     images = ENTERING[number]
     shape = (len(images), channels, *images.shape[1:])
-    expected = fashion_mnist.entering(np.broadcast_to(images[:, None], shape), network, np.float32)
+    expected = fashion_mnist.normalize(np.broadcast_to(images[:, None], shape), network, np.float32)
     assert np.array_equal(emulated[f"enter{number}{channels}"], expected)
 
 
 def test_images_enter_on_a_gpu_as_on_the_cpu_to_the_bit(emulated):
     network = Network("scaled", Description.model_validate(SCALED))
-    expected = fashion_mnist.entering(np.broadcast_to(IMAGES[:, None], (5, 3, 7, 9)), network, np.float32)
+    expected = fashion_mnist.normalize(np.broadcast_to(IMAGES[:, None], (5, 3, 7, 9)), network, np.float32)
     assert emulated["entering"].dtype == np.float32
     assert np.array_equal(emulated["entering"], expected)
 
@@ -201,7 +201,7 @@ def test_a_network_of_every_kind_of_layer_predicts_what_the_reference_does(cpu_v
 
 
 def test_activations_go_behind_the_pooling_that_follows_them():
-    first, pool, *_ = inference.fused(networks.find("ece408"))
+    first, pool, *_ = inference.fused_steps(networks.find("ece408"))
     assert isinstance(first.layer, ConvLayer)
     assert first.activation == "none"
     assert isinstance(pool, Step)

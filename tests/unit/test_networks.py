@@ -67,8 +67,8 @@ def test_bytes_and_operations_count_every_value_and_product_once():
 
 
 def test_shapes_have_an_identity_that_changes_with_them():
-    hashes = {network.shapes_sha256 for network in networks.known().values()}
-    assert len(hashes) == len(networks.known())
+    hashes = {network.shapes_sha256 for network in networks.all_networks().values()}
+    assert len(hashes) == len(networks.all_networks())
     conv = {"maps": 3, "taps": 3}
     changed = [{}, {"stride": 2}, {"padding": 1}, {"activation": "relu"}, {"activation": "tanh"}]
     assert len({described([{"conv": {**conv, **change}}]).shapes_sha256 for change in changed}) == len(changed)
@@ -118,7 +118,7 @@ study: mine
 
 def test_programs_read_what_a_command_set_over_the_file(monkeypatch):
     monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": ONE_LAYER}}))
-    assert list(networks.known()) == ["mine"]
+    assert list(networks.all_networks()) == ["mine"]
     assert networks.find("mine").convs[0].C == 64
     texts = {"input": {"channels": "64", "size": "56"}, "layers": [{"conv": {"maps": "64", "taps": "3"}}]}
     monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": texts}}))

@@ -30,7 +30,7 @@ def test_several_studies_are_made_together_and_nothing_besides():
     target = {"arch": "sm_90", "memory_gib": 80}
 
     def parts(study: str) -> list[str]:
-        return Targets(plan.make(load(study=study, target=target, extras=["aa", "precision"]), KNOWN)).parts
+        return Targets(plan.build(load(study=study, target=target, extras=["aa", "precision"]), KNOWN)).parts
 
     together = parts("fa18,fa19")
     assert set(together) == {*parts("fa18"), *parts("fa19")}
@@ -55,14 +55,14 @@ def test_a_study_may_name_the_optimizations_that_are_run_whole():
 
 def test_nsight_systems_watches_starting_points_frameworks_and_submissions_beside_cupti():
     target = {"arch": "sm_90", "memory_gib": 80, "profilers": ["cupti", "nsys"]}
-    planned = plan.make(load(study="fa18", target=target), KNOWN)
+    planned = plan.build(load(study="fa18", target=target), KNOWN)
     watched = {path.split("results/parts/profiles/nsys/gpu/fa18/")[-1] for path in Targets(planned).profiles}
     shown = {"direct", "cudnn_fp32", "constant_weights_shared_input", "unroll_gemm_streams"}
     assert {path for path in watched if "/" not in path} == {f"{name}.csv" for name in shown}
     assert planned.profile_sizes("nsys", "fa18", "direct") == [10000]
     assert Targets(planned).baseline_profile("nsys", "fa18", "unroll_gemm_streams") == []
     assert len(Targets(planned).baseline_profile("cupti", "fa18", "unroll_gemm_streams")) == 1
-    alone = plan.make(load(study="fa18", target={**target, "profilers": ["nsys"]}), KNOWN)
+    alone = plan.build(load(study="fa18", target={**target, "profilers": ["nsys"]}), KNOWN)
     assert alone.profile_sizes("nsys", "fa18", "coarsened") == [10000]
 
 
@@ -89,16 +89,16 @@ def test_the_cpu_can_be_left_out(cpu, devices):
 
 def test_a_machine_without_a_gpu_plans_for_the_one_that_the_target_describes():
     target = {"arch": "sm_86", "name": "A GPU", "memory_gib": 24, "profilers": ["cupti", "ncu"]}
-    planned = plan.make(load(target=target))
+    planned = plan.build(load(target=target))
     assert planned.devices == ["cpu", "gpu"]
     assert planned.architectures[-1] == "sm_86"
     assert planned.profilers == ["cupti", "ncu"]
     assert planned.gpu_sources["fa18"].why == "the measuring nodes' A GPU"
-    assert plan.make(load(target=target, gpu="none")).devices == ["cpu"]
+    assert plan.build(load(target=target, gpu="none")).devices == ["cpu"]
 
 
 def test_a_target_may_be_the_gpu_of_an_archived_run():
-    planned = plan.make(load(target="NVIDIA H200"))
+    planned = plan.build(load(target="NVIDIA H200"))
     assert planned.identity("gpu") == "NVIDIA H200, sm_90"
     assert planned.promised.memory_gib > 100
     assert "cupti" in planned.profilers
@@ -115,7 +115,7 @@ def test_a_target_may_be_the_gpu_of_an_archived_run():
 )
 def test_a_target_that_cannot_be_is_named(target, words):
     with pytest.raises(plan.UserError, match=words):
-        plan.make(load(target=target))
+        plan.build(load(target=target))
 
 
 def test_no_device_and_gpu_live_is_an_error():
@@ -136,6 +136,6 @@ def test_more_gpus_than_are_here_are_refused_and_those_of_a_target_have_to_be_co
     with pytest.raises(UserError, match=r"gpus: 4, and the devices here are 3 of A GPU, sm_90: set gpus to 3 at most"):
         _ = Plan(load(gpus=4), KNOWN, GPU, beside=(GPU, GPU)).gpus
     target = {"arch": "sm_90"}
-    assert plan.make(load(gpus=4, target=target)).gpus == 4
+    assert plan.build(load(gpus=4, target=target)).gpus == 4
     with pytest.raises(UserError, match=r"say how many \(gpus: 4\)"):
-        _ = plan.make(load(gpus="all", target=target)).gpus
+        _ = plan.build(load(gpus="all", target=target)).gpus

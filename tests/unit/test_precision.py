@@ -66,14 +66,16 @@ def test_operands_rounded_to_half_are_not_of_fp32_s_class_whatever_is_claimed(cp
 def test_twice_the_error_of_direct_is_within_the_class_and_no_more(direct):
     found = CpuBench().compare(LAYER, *drawn_with_zeros())
     for times, within in ((1.9, True), (2.0, True), (2.1, False)):
-        row = precision.judged(direct, replace(found, rel_l2_err=times * 1e-7), replace(found, rel_l2_err=1e-7))
+        row = precision.precision_columns(
+            direct, replace(found, rel_l2_err=times * 1e-7), replace(found, rel_l2_err=1e-7)
+        )
         assert row["fp32_class"] == within
     exact = replace(found, rel_l2_err=0.0)
-    assert precision.judged(direct, exact, exact)["fp32_class"]
+    assert precision.precision_columns(direct, exact, exact)["fp32_class"]
 
 
 def drawn_with_zeros():
-    x, w = precision.drawn(LAYER, 1, "reals")
+    x, w = precision.draw_inputs(LAYER, 1, "reals")
     return x, w, np.zeros(LAYER.y_shape(1), np.float32)
 
 
@@ -106,9 +108,9 @@ def test_a_variant_that_raises_has_a_row_that_names_it_and_is_left(cpu_variant, 
 
 def test_inputs_are_of_their_kind_and_the_same_whenever_they_are_drawn():
     for inputs in precision.EXPONENTS:
-        again = zip(precision.drawn(LAYER, 4, inputs), precision.drawn(LAYER, 4, inputs), strict=True)
+        again = zip(precision.draw_inputs(LAYER, 4, inputs), precision.draw_inputs(LAYER, 4, inputs), strict=True)
         assert all(np.array_equal(one, other) and one.dtype == np.float32 for one, other in again)
-    x_of = {inputs: np.abs(precision.drawn(LAYER, 4, inputs)[0]) for inputs in precision.EXPONENTS}
+    x_of = {inputs: np.abs(precision.draw_inputs(LAYER, 4, inputs)[0]) for inputs in precision.EXPONENTS}
     assert 0.9 < x_of["reals"].max() < 1
     assert (x_of["reals"].astype(np.float16) != x_of["reals"]).mean() > 0.99
     assert 0.9 < x_of["small"].max() * 2**20 < 1
@@ -120,7 +122,7 @@ def test_inputs_are_of_their_kind_and_the_same_whenever_they_are_drawn():
 
 
 def test_with_subnormal_inputs_the_results_are_normal_numbers_again():
-    x, w = (array.astype(np.float64) for array in precision.drawn(LAYER, 4, "subnormal"))
+    x, w = (array.astype(np.float64) for array in precision.draw_inputs(LAYER, 4, "subnormal"))
     columns = np.lib.stride_tricks.sliding_window_view(x, (5, 5), axis=(2, 3))
     sums = np.einsum("nchwpq,mcpq->nmhw", columns, w)
     assert np.median(np.abs(sums)) > 2.0**-110
@@ -130,7 +132,7 @@ def test_with_subnormal_inputs_the_results_are_normal_numbers_again():
 def test_sums_grow_from_one_product_to_thousands_and_networks_have_their_own_layers():
     made = precision.layers()
     assert [layer.accumulation for layer in precision.LENGTHS] == [1, 9, 25, 49, 150, 294, 588, 1176, 2352, 4704]
-    shapes = {str(conv) for network in networks.known().values() for conv in network.convs}
+    shapes = {str(conv) for network in networks.all_networks().values() for conv in network.convs}
     assert shapes < {layer.name for layer in made}
     assert len({layer.name for layer in made}) == len(made)
 

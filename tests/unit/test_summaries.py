@@ -30,7 +30,7 @@ def machine(newest_archive) -> dict:
 def test_the_report_shows_every_median_that_the_run_s_own_summary_holds(archive, evidence_of):
     run = catalog.open_run(archive)
     evidence = evidence_of(archive, measuring=run.record["measuring"])
-    rows = summaries.summarised(run.table(tables.SAMPLES), run.record["machine"])
+    rows = summaries.summarize_series(run.table(tables.SAMPLES), run.record["machine"])
     rows = rows[(rows.network == "fa18") & rows["size"].isin(evidence.sizes)]
     rows = rows[rows.variant.isin(evidence.selection.usable("gpu")) & (rows.status == "ok")]
     assert len(rows) > 100
@@ -44,7 +44,7 @@ def test_the_report_shows_every_median_that_the_run_s_own_summary_holds(archive,
 
 def test_a_kernel_time_of_more_than_twice_its_call_is_left_out_and_counted(machine):
     taken = samples({"gpu": [1.0, 1.1, 2.1, 2.3], "op": [1.1, 1.1, 1.2, 1.1]})
-    times = summaries.summarised(taken, machine).set_index("kind")
+    times = summaries.summarize_series(taken, machine).set_index("kind")
     assert times.n.to_dict() == {"gpu": 3, "op": 4}
     assert times.median_ms["gpu"] == 1.1
     assert times.refused_count.to_dict() == {"gpu": 1, "op": 0}
@@ -53,7 +53,7 @@ def test_a_kernel_time_of_more_than_twice_its_call_is_left_out_and_counted(machi
 
 def test_a_call_that_a_slowdown_made_long_excuses_no_kernel_time(machine):
     taken = samples({"gpu": [1.0, 1.1, 3.0], "op": [1.1, 9.0, 9.0]}, throttled=(1, 2))
-    times = summaries.summarised(taken, machine).set_index("kind")
+    times = summaries.summarize_series(taken, machine).set_index("kind")
     assert times.n.to_dict() == {"gpu": 1, "op": 1}
     assert times.throttled_count.to_dict() == {"gpu": 2, "op": 2}
     assert times.refused_count.to_dict() == {"gpu": 0, "op": 0}
@@ -67,7 +67,7 @@ def test_pairs_stay_in_step_where_a_sample_is_no_figure():
 
 
 def test_a_series_without_a_sound_sample_is_refused_with_what_was_left_out(machine):
-    (row,) = summaries.summarised(samples({"op": [1.0, 1.0]}, throttled=(0, 1)), machine).to_dict("records")
+    (row,) = summaries.summarize_series(samples({"op": [1.0, 1.0]}, throttled=(0, 1)), machine).to_dict("records")
     assert row["status"] == "refused"
     assert row["reason"].startswith("none of 2 samples is a figure: 2 were taken while a slowdown was active")
 
@@ -75,7 +75,7 @@ def test_a_series_without_a_sound_sample_is_refused_with_what_was_left_out(machi
 def test_each_bound_is_called_what_it_bounds(machine):
     fft, gpu = variants.read("fft").header, machine["gpu"] | {"copy_gb_per_s": 4150.0}
     taken = samples({"op": [1.0]}, job="fft", variant="fft")
-    (row,) = summaries.summarised(taken, machine | {"gpu": gpu}).to_dict("records")
+    (row,) = summaries.summarize_series(taken, machine | {"gpu": gpu}).to_dict("records")
     layer = networks.find("fa18").convs[1]
     assert (
         row["method_bound_ms"]

@@ -7,7 +7,7 @@ from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.machine.cuda_devices import Device
-from warpbook.workflow.optional_measurements import EXTRAS
+from warpbook.workflow.optional_measurements import OPTIONAL_PARTS
 from warpbook.workflow.plan import Plan
 from warpbook.workflow.targets import Targets
 
@@ -57,7 +57,7 @@ def test_the_cpu_left_out_leaves_the_gpu_s_parts():
     assert {path.split("/")[3] for path in targets(NO_GPU).samples} == {"cpu"}
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize("extra", OPTIONAL_PARTS)
 def test_an_optional_measurement_is_made_where_it_is_wanted_and_there_is_a_gpu(extra):
     with_it, without = targets(extras=[extra]), targets(extras=[])
     assert len(set(with_it.parts) - set(without.parts)) == len(with_it.extras) > 0

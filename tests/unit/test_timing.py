@@ -4,33 +4,33 @@ import time
 
 import pytest
 
-from warpbook.common.supervision import Failed
-from warpbook.config.settings import Measuring, Programs, Series
+from warpbook.common.supervision import VariantFailure
+from warpbook.config.settings import Measuring, Programs, SeriesPolicy
 from warpbook.harness import timing
 from warpbook.harness.bench import CPU_CHUNK, CpuBench
 from warpbook.kernels import lower_bounds
 from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
-QUICK = Series(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
+QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
 MEASURING = Measuring(
     relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=10
 )
 
 
 def series(**changes):
-    return Series(**{**QUICK.model_dump(), **changes})
+    return SeriesPolicy(**{**QUICK.model_dump(), **changes})
 
 
 def test_a_series_of_steady_samples_ends_as_precise():
-    result = timing.in_turn({"steady": lambda: 5.0}, series(max_samples=1000, budget_s=5), 0.01)
+    result = timing.interleaved({"steady": lambda: 5.0}, series(max_samples=1000, budget_s=5), 0.01)
     assert result.stop_reason == "precise"
     assert len(result.samples["steady"]) == 10
 
 
 def test_a_noisy_series_goes_on_until_its_samples_are_spent():
     noisy = itertools.cycle([1.0, 9.0])
-    result = timing.in_turn({"noisy": lambda: next(noisy)}, series(max_samples=37, budget_s=5), 0.01)
+    result = timing.interleaved({"noisy": lambda: next(noisy)}, series(max_samples=37, budget_s=5), 0.01)
     assert result.stop_reason == "samples"
     assert len(result.samples["noisy"]) == 37
 
@@ -41,28 +41,28 @@ def slow():
 
 
 def test_a_slow_series_takes_its_least_samples_before_it_heeds_the_time():
-    result = timing.in_turn({"slow": slow}, series(warmup=0, budget_s=0.1, patience_s=5), 1e-9)
+    result = timing.interleaved({"slow": slow}, series(warmup=0, budget_s=0.1, patience_s=5), 1e-9)
     assert result.stop_reason == "time"
     assert len(result.samples["slow"]) == 6
 
 
 def test_patience_ends_a_series_whose_samples_are_too_long():
-    result = timing.in_turn({"slow": slow}, series(warmup=0, budget_s=0.05, patience_s=0.12), 1e-9)
+    result = timing.interleaved({"slow": slow}, series(warmup=0, budget_s=0.05, patience_s=0.12), 1e-9)
     assert 1 <= len(result.samples["slow"]) <= 3
 
 
 def test_warmup_rounds_are_not_counted_unless_they_outlast_the_budget():
     numbers = itertools.count()
-    result = timing.in_turn({"n": lambda: float(next(numbers) >= 3) + 1}, series(warmup=3), 0.01)
+    result = timing.interleaved({"n": lambda: float(next(numbers) >= 3) + 1}, series(warmup=3), 0.01)
     assert {sample.time_ms for sample in result.samples["n"]} == {2.0}
-    long = timing.in_turn({"slow": slow}, series(warmup=3, min_samples=1, budget_s=0.04), 1e9)
+    long = timing.interleaved({"slow": slow}, series(warmup=3, min_samples=1, budget_s=0.04), 1e9)
     assert len(long.samples["slow"]) == 1
 
 
 def test_variant_and_baseline_take_turns_in_both_orders():
     order = []
     timers = {name: lambda name=name: order.append(name) or 1.0 for name in ("variant", "baseline")}
-    timing.in_turn(timers, series(warmup=0, max_samples=6), 1e-12)
+    timing.interleaved(timers, series(warmup=0, max_samples=6), 1e-12)
     assert order[:4] == ["variant", "baseline", "baseline", "variant"]
     assert order.count("variant") == order.count("baseline")
 
@@ -70,10 +70,12 @@ def test_variant_and_baseline_take_turns_in_both_orders():
 def test_throttled_samples_are_kept_and_do_not_count_for_the_precision():
     readings = itertools.cycle([(1500.0, True), (1980.0, False)])
     times = itertools.cycle([9.0, 1.0])
-    result = timing.in_turn({"n": lambda: next(times)}, series(warmup=0, max_samples=40), 0.01, lambda: next(readings))
+    result = timing.interleaved(
+        {"n": lambda: next(times)}, series(warmup=0, max_samples=40), 0.01, lambda: next(readings)
+    )
     assert result.stop_reason == "precise"
     assert any(sample.throttled for sample in result.samples["n"])
-    assert set(timing.kept(result.samples["n"])) == {1.0}
+    assert set(timing.unthrottled_ms(result.samples["n"])) == {1.0}
 
 
 def test_a_layer_s_samples_come_with_their_pairs(cpu_variant):
@@ -96,13 +98,13 @@ def test_all_images_of_a_large_dataset_go_through_in_chunks(cpu_variant, tmp_pat
 
 def test_a_variant_that_does_less_when_it_is_timed_is_caught_after_the_timing(cpu_variant):
     body = "calls[0] += 1\nif calls[0] < 4: y[...] = convolve(x, w)"
-    with pytest.raises(Failed, match=r"leaves .* outputs unwritten") as raised:
+    with pytest.raises(VariantFailure, match=r"leaves .* outputs unwritten") as raised:
         timing.measure_layer(CpuBench(), [cpu_variant(body, before="calls = [0]")], LAYER, 3, QUICK, MEASURING)
     assert raised.value.status == "wrong_result"
 
 
 def test_a_variant_that_is_wrong_when_it_is_timed_is_caught_after_the_timing(cpu_variant):
-    with pytest.raises(Failed, match="after timing: mine is wrong"):
+    with pytest.raises(VariantFailure, match="after timing: mine is wrong"):
         timing.measure_layer(CpuBench(), [cpu_variant("y[...] = 1")], LAYER, 3, QUICK, MEASURING)
 
 
@@ -111,7 +113,7 @@ def test_a_variant_that_remembers_answers_by_their_inputs_is_refused_after_the_t
         "key = x.tobytes() + w.tobytes()\n"
         "if key not in kept:\n    import time; time.sleep(0.005)\n    kept[key] = convolve(x, w)\ny[...] = kept[key]"
     )
-    with pytest.raises(Failed, match="on inputs not seen before and took") as raised:
+    with pytest.raises(VariantFailure, match="on inputs not seen before and took") as raised:
         timing.measure_layer(CpuBench(), [cpu_variant(body, before="kept = {}")], LAYER, 3, QUICK, MEASURING)
     assert raised.value.status == "refused"
 
@@ -120,14 +122,14 @@ def test_a_variant_that_remembers_answers_by_their_inputs_is_refused_after_the_t
 def test_only_a_library_may_pack_fresh_weights_before_the_clock_starts(peer, cpu_variant):
     body = "key = w.tobytes()\nif key not in kept: time.sleep(0.02)\nkept.add(key)\ny[...] = convolve(x, w)"
     variant = cpu_variant(body, before="import time\nkept = set()", header="peer: true\n" if peer else "")
-    with contextlib.nullcontext() if peer else pytest.raises(Failed, match="must not remember"):
+    with contextlib.nullcontext() if peer else pytest.raises(VariantFailure, match="must not remember"):
         timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
 
 
 def test_a_library_that_remembers_answers_is_refused_as_well(cpu_variant):
     body = "key = x.tobytes()\nif key not in kept: time.sleep(0.02)\nkept.add(key)\ny[...] = convolve(x, w)"
     variant = cpu_variant(body, before="import time\nkept = set()", header="peer: true\n")
-    with pytest.raises(Failed, match="must not remember"):
+    with pytest.raises(VariantFailure, match="must not remember"):
         timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
 
 
@@ -154,13 +156,13 @@ def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_v
 
 def test_a_variant_that_works_only_for_poison_is_wrong_after_the_timing(cpu_variant):
     body = "if y.view(np.uint32).flat[0] == 0x7FC0DEAD: y[...] = convolve(x, w)"
-    with pytest.raises(Failed, match="after timing: mine is wrong"):
+    with pytest.raises(VariantFailure, match="after timing: mine is wrong"):
         timing.measure_layer(CpuBench(), [cpu_variant(body)], LAYER, 3, QUICK, MEASURING)
 
 
 def test_a_variant_that_replays_once_it_is_called_often_is_wrong_after_the_timing(cpu_variant):
     body = "calls[0] += 1\nif calls[0] < 4: kept.append(convolve(x, w))\ny[...] = kept[-1]"
-    with pytest.raises(Failed, match="after timing: mine is wrong"):
+    with pytest.raises(VariantFailure, match="after timing: mine is wrong"):
         timing.measure_layer(
             CpuBench(), [cpu_variant(body, before="kept, calls = [], [0]")], LAYER, 3, QUICK, MEASURING
         )
@@ -169,7 +171,9 @@ def test_a_variant_that_replays_once_it_is_called_often_is_wrong_after_the_timin
 def test_a_clock_that_a_variant_puts_in_its_place_changes_no_sample_and_is_told(cpu_variant, monkeypatch):
     monkeypatch.setattr(time, "perf_counter", time.perf_counter)  # put back after the test
     variant = cpu_variant("y[...] = convolve(x, w)", before="import time\ntime.perf_counter = lambda: 0.0")
-    with pytest.raises(Failed, match=r"mine replaces time\.perf_counter, by which the harness judges it") as raised:
+    with pytest.raises(
+        VariantFailure, match=r"mine replaces time\.perf_counter, by which the harness judges it"
+    ) as raised:
         timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
     assert raised.value.status == "refused"
 

@@ -47,10 +47,10 @@ def test_an_interval_shows_enough_digits_to_tell_its_ends_apart():
 
 
 def test_a_ratio_has_the_digits_of_the_interval_beside_it_and_lies_within_it_as_printed():
-    assert units.ratio_within(Estimate(1.0046, 1.0043, 1.0059, 20)) == "1.005×"
-    assert units.ratio_within(Estimate(1.8115, 1.8111, 1.8119, 20)) == "1.812×"
-    assert units.ratio_within(Estimate(41.6, 41.44, 41.71, 20)) == "41.60×"
-    assert units.ratio_within(Estimate(2.0, float("nan"), float("nan"), 1)) == "2.00×"
+    assert units.ratio_beside_interval(Estimate(1.0046, 1.0043, 1.0059, 20)) == "1.005×"
+    assert units.ratio_beside_interval(Estimate(1.8115, 1.8111, 1.8119, 20)) == "1.812×"
+    assert units.ratio_beside_interval(Estimate(41.6, 41.44, 41.71, 20)) == "41.60×"
+    assert units.ratio_beside_interval(Estimate(2.0, float("nan"), float("nan"), 1)) == "2.00×"
 
 
 def test_the_samples_behind_intervals_are_told_as_one_number_or_as_their_span():
@@ -84,9 +84,9 @@ def test_missing_values_are_dashes_everywhere():
     ("names", "said"), [([], ""), (["10"], "10"), (["10", "100"], "10 and 100"), ("abc", "a, b and c")]
 )
 def test_all_names_of_a_sentence_are_told_with_one_and(names, said):
-    assert units.enumerated(names) == said
+    assert units.join_all(names) == said
 
 
 @pytest.mark.parametrize(("number", "said"), [(2, "two"), (10, "ten"), (11, "11")])
 def test_a_small_number_in_a_sentence_is_a_word(number, said):
-    assert units.in_words(number) == said
+    assert units.number_word(number) == said

@@ -10,7 +10,7 @@ from warpbook.common.statistics import Estimate
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
 from warpbook.report.views import cards, cell_markup
-from warpbook.report.views.components import MOST_SHORT_LINES, Figure, Table, numbers, words
+from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
 
 
 def speedup(paired: bool = True, n: int = 30, verdict: str = "faster") -> Speedup:
@@ -28,47 +28,47 @@ def test_what_a_reason_has_in_backticks_is_set_as_code_wherever_it_is_printed():
         "N = 9 & more is above (`limits<T>` in a.cu)",
         "N = 9 &amp; more is above (<code>limits&lt;T&gt;</code> in a.cu)",
     )
-    assert cell_markup.coded(said) == printed
-    assert cell_markup.coded("an odd ` alone") == "an odd ` alone"
-    assert cell_markup.coded(Markup("<b>`</b>`")) == "<b>`</b>`"
+    assert cell_markup.code_spans(said) == printed
+    assert cell_markup.code_spans("an odd ` alone") == "an odd ` alone"
+    assert cell_markup.code_spans(Markup("<b>`</b>`")) == "<b>`</b>`"
     macros = rendering.templates().get_template("macros.html.j2").module
-    table = Table("t", "A table.", words("Variant", "Reason"), ((said, said),))
+    table = HtmlTable("t", "A table.", words("Variant", "Reason"), ((said, said),))
     assert macros.data_table(table).count(printed) == 2
     assert printed in macros.note(said) and printed in macros.lacking(said, ["m3-table"])
 
 
 def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
-    assert plain(cell_markup.timed(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 % n 30"
-    assert plain(cell_markup.timed(Estimate(3.778, math.nan, math.nan, 1))) == "3.778 ms"
-    assert cell_markup.timed(None) == "–"
+    assert plain(cell_markup.time_cell(Estimate(3.778, 3.7667, 3.7893, 30))) == "3.778 ms ±0.3 % n 30"
+    assert plain(cell_markup.time_cell(Estimate(3.778, math.nan, math.nan, 1))) == "3.778 ms"
+    assert cell_markup.time_cell(None) == "–"
 
 
 def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_taken_in_turn():
-    assert plain(cell_markup.sped(speedup())) == "1.140× [1.138, 1.142] n 30"
-    assert plain(cell_markup.sped(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
-    assert plain(cell_markup.sped(speedup(n=1))) == "1.14× (one sample, not settled)"
-    assert cell_markup.sped(None) == "–"
+    assert plain(cell_markup.speedup_cell(speedup())) == "1.140× [1.138, 1.142] n 30"
+    assert plain(cell_markup.speedup_cell(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
+    assert plain(cell_markup.speedup_cell(speedup(n=1))) == "1.14× (one sample, not settled)"
+    assert cell_markup.speedup_cell(None) == "–"
 
 
 @pytest.mark.parametrize(("low", "high", "n"), [(135.0, 264.0, 3), (180.0, 190.0, 2)])
 def test_a_speedup_that_is_no_figure_for_a_card_is_not_settled_in_a_table_and_a_text_either(low, high, n):
     ours = Speedup(Estimate(185.0, low, high, n), False, "faster")
-    card = cards.fact("Over the best CPU code", ours, "not measured")
-    assert plain(cell_markup.sped(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n} ({card.value})"
+    card = cards.summary_card("Over the best CPU code", ours, "not measured")
+    assert plain(cell_markup.speedup_cell(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n} ({card.value})"
     assert ours.marked.endswith(f"n\u202f{n} ({card.value})")
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():
-    assert cell_markup.times(speedup(paired=False)) == '<span class="faster">1.14×</span><sup>†</sup>'
-    assert cell_markup.verdict(speedup(verdict="same")) == '<span class="same">same</span>'
-    assert cell_markup.times(None) == cell_markup.verdict(None) == "–"
+    assert cell_markup.ratio_cell(speedup(paired=False)) == '<span class="faster">1.14×</span><sup>†</sup>'
+    assert cell_markup.verdict_cell(speedup(verdict="same")) == '<span class="same">same</span>'
+    assert cell_markup.ratio_cell(None) == cell_markup.verdict_cell(None) == "–"
 
 
 def test_a_drawn_interval_says_in_words_what_it_shows():
-    cell = cell_markup.interval(speedup(), (0.5, 2.0), 0.02)
+    cell = cell_markup.interval_cell(speedup(), (0.5, 2.0), 0.02)
     assert 'alt="Speedup 1.140×, interval [1.138, 1.142]"' in cell
     assert 'src="data:image/svg+xml;base64,' in cell
-    assert cell_markup.interval(None, (0.5, 2.0), 0.02) == ""
+    assert cell_markup.interval_cell(None, (0.5, 2.0), 0.02) == ""
 
 
 def test_what_is_not_markup_is_escaped_in_a_cell():
@@ -77,7 +77,7 @@ def test_what_is_not_markup_is_escaped_in_a_cell():
 
 def test_a_row_with_a_cell_too_few_is_refused_with_its_table():
     with pytest.raises(ValueError, match="times: a row of 1 cells under 2 columns"):
-        Table("times", "Times.", (*words("Variant"), *numbers("Time")), (("direct",),))
+        HtmlTable("times", "Times.", (*words("Variant"), *numbers("Time")), (("direct",),))
 
 
 class Placed(HTMLParser):
@@ -107,7 +107,7 @@ def placed(call: str, **values) -> Placed:
 
 def test_a_table_is_placed_with_its_heads_kinds_and_escaped_cells():
     rows = (("a<b", Markup("<b>1</b>")), ("c", "2"))
-    table = Table("times", "Times & places.", (*words("Variant"), *numbers("Time")), rows, "named")
+    table = HtmlTable("times", "Times & places.", (*words("Variant"), *numbers("Time")), rows, "named")
     page = placed("data_table(table)", table=table)
     assert page.named("table") == [({"class": "data named short", "id": "times"}, "")]
     assert [attrs for attrs, _ in page.named("th")] == [
@@ -121,26 +121,26 @@ def test_a_table_is_placed_with_its_heads_kinds_and_escaped_cells():
 
 def test_a_long_table_may_break_over_pages():
     rows = tuple((str(place),) for place in range(MOST_SHORT_LINES + 1))
-    assert not Table("long", "Long.", words("Place"), rows).short
-    assert Table("long", "Long.", words("Place"), rows[:-1]).short
+    assert not HtmlTable("long", "Long.", words("Place"), rows).short
+    assert HtmlTable("long", "Long.", words("Place"), rows[:-1]).short
 
 
 def test_a_table_of_few_rows_whose_names_take_several_lines_may_break_too():
     name = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize128x32x8_stage3_warpsize2x2x1_g1"
     rows = tuple((f"{name}{place}",) for place in range(MOST_SHORT_LINES - 1))
-    assert not Table("kernels", "Kernels.", words("Name"), rows).short
-    assert Table("kernels", "Kernels.", words("Name"), tuple((f"<b>{row[0][-9:]}</b>",) for row in rows)).short
+    assert not HtmlTable("kernels", "Kernels.", words("Name"), rows).short
+    assert HtmlTable("kernels", "Kernels.", words("Name"), tuple((f"<b>{row[0][-9:]}</b>",) for row in rows)).short
     links = tuple((Markup('<a href="#{}">first</a>').format(name),) for _ in rows)
-    assert Table("kernels", "Kernels.", words("Name"), links).short
+    assert HtmlTable("kernels", "Kernels.", words("Name"), links).short
     words_in_brackets = tuple((f"<{name}>",) for _ in rows)
-    assert not Table("kernels", "Kernels.", words("Name"), words_in_brackets).short
+    assert not HtmlTable("kernels", "Kernels.", words("Name"), words_in_brackets).short
 
 
 def test_a_table_of_few_rows_with_long_reasons_may_break_too():
     reason = "it is not written for the layer conv1, but for 12x33x33 * 24@7x7, 6x30x30 * 16@5x5, 6x22x22 * 16@5x5"
     rows = tuple((str(place), "unsupported", reason) for place in range(MOST_SHORT_LINES // 2 + 1))
-    assert not Table("lacks", "Lacks.", words("Variant", "Status", "Reason"), rows).short
-    assert Table("lacks", "Lacks.", words("Variant", "Status", "Reason"), rows[:-1]).short
+    assert not HtmlTable("lacks", "Lacks.", words("Variant", "Status", "Reason"), rows).short
+    assert HtmlTable("lacks", "Lacks.", words("Variant", "Status", "Reason"), rows[:-1]).short
 
 
 def test_a_figure_is_placed_with_its_words_and_caption():

@@ -11,7 +11,7 @@ class UserError(Exception):
     """A failure that the user can fix. The message gives the value, the limit that it broke and the remedy."""
 
 
-def nearest(name: str, valid: list[str] | tuple[str, ...]) -> str:
+def nearest_name(name: str, valid: list[str] | tuple[str, ...]) -> str:
     """The end of a sentence about a misspelt name: the nearest valid name, or all of them."""
     close = get_close_matches(name, valid, n=1)
     if close:

@@ -23,7 +23,7 @@ _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROF
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`, moved onto it when the block ends well and removed when it does not.
 
     The temporary name keeps the suffix, because writers choose a format by it. Raises UserError, naming the

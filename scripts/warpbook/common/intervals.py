@@ -6,7 +6,7 @@ from typing import TypeVar
 Point = TypeVar("Point", int, float)
 
 
-def merged(spans: Iterable[tuple[Point, Point]], gap: float) -> list[tuple[Point, Point]]:
+def merge(spans: Iterable[tuple[Point, Point]], gap: float) -> list[tuple[Point, Point]]:
     """Spans (start, end) in order of start, those less than `gap` apart made one."""
     joined: list[tuple[Point, Point]] = []
     for start, end in sorted(spans):
@@ -17,17 +17,17 @@ def merged(spans: Iterable[tuple[Point, Point]], gap: float) -> list[tuple[Point
     return joined
 
 
-def united(spans: Iterable[tuple[Point, Point]]) -> list[tuple[Point, Point]]:
+def unite(spans: Iterable[tuple[Point, Point]]) -> list[tuple[Point, Point]]:
     """The time that spans cover, as spans in order of which none overlap."""
-    return merged(spans, gap=0)
+    return merge(spans, gap=0)
 
 
 def length(spans: Iterable[tuple[Point, Point]]) -> Point:
     """How much time spans cover together."""
-    return sum(end - start for start, end in united(spans))
+    return sum(end - start for start, end in unite(spans))
 
 
-def covered(spans: Iterable[tuple[Point, Point]], by: Iterable[tuple[Point, Point]]) -> Point:
+def covered_length(spans: Iterable[tuple[Point, Point]], by: Iterable[tuple[Point, Point]]) -> Point:
     """How much of the time of `spans`, none of which overlap, lies within `by`."""
-    within = united(by)
+    within = unite(by)
     return sum(max(0, min(end, until) - max(start, since)) for start, end in spans for since, until in within)

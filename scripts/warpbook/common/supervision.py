@@ -34,15 +34,15 @@ _LIBC = ctypes.CDLL(None)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
 
-class Failed(Exception):
+class VariantFailure(Exception):
     """A variant's failure: a status of the tables, and the reason."""
 
     def __init__(self, status: str, reason: str):
         super().__init__(reason)
         self.status = status
 
-    def __reduce__(self) -> tuple[type["Failed"], tuple[str, str]]:
-        return Failed, (self.status, str(self))
+    def __reduce__(self) -> tuple[type["VariantFailure"], tuple[str, str]]:
+        return VariantFailure, (self.status, str(self))
 
     @property
     def columns(self) -> dict[str, str]:
@@ -50,12 +50,12 @@ class Failed(Exception):
         return {"status": self.status, "reason": str(self)}
 
 
-def supervised(
+def run_supervised(
     produce: Callable[[], Iterator[Item]], timeout_s: float, memory_bytes: int | None = None, apart: bool = False
 ) -> Iterator[Item]:
     """What `produce` yields in a child process, as it comes.
 
-    Raises Failed where the next item takes longer than `timeout_s`, the child and what it started are more than
+    Raises VariantFailure where the next item takes longer than `timeout_s`, the child and what it started are more than
     PROCESSES or hold more than `memory_bytes`, or it dies, and a Failed, a UserError or another exception of the
     child's as it was. Where the variant's code runs `apart`, in yet another process, the child's death is no failure of
     the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched before, if it is to touch
@@ -70,7 +70,7 @@ def supervised(
         if child == 0:
             try:
                 receiver.close()
-                leave_with(parent)
+                end_with_parent(parent)
                 _produce(produce, sender)
             finally:
                 os._exit(1)
@@ -87,8 +87,8 @@ def supervised(
                 except EOFError:
                     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                     if apart:
-                        raise UserError(f"the process that watched the variant's died: {how_it_ended(code)}") from None
-                    raise Failed("launch_failed", f"its process died: {how_it_ended(code)}") from None
+                        raise UserError(f"the process that watched the variant's died: {describe_exit(code)}") from None
+                    raise VariantFailure("launch_failed", f"its process died: {describe_exit(code)}") from None
                 if kind == "end":
                     return
                 if kind == "error":
@@ -114,7 +114,7 @@ def run_to_end(
     parent = os.getpid()
 
     def prepare() -> None:
-        leave_with(parent)
+        end_with_parent(parent)
         before()
 
     with (
@@ -144,7 +144,7 @@ def run_to_end(
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def bound(memory_bytes: int, cpu_s: int) -> None:
+def limit_resources(memory_bytes: int, cpu_s: int) -> None:
     """Let this process take so much more memory and processor time, write files of FILE_BYTES, and no more."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + memory_bytes
@@ -231,7 +231,7 @@ def _tasks() -> int:
 
 
 def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int | None) -> None:
-    """Wait for an item or the child's death. Raises Failed where time or memory runs out, or processes are too many."""
+    """Wait for an item or the child's death. Raises VariantFailure where time or memory runs out, or processes are too many."""
     until = time.monotonic() + timeout_s
     before = _tasks()
     while (left := until - time.monotonic()) > 0:
@@ -242,14 +242,16 @@ def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int 
             continue
         started = descendants(os.getpid())
         if len(started) > PROCESSES:
-            raise Failed("launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may")
+            raise VariantFailure(
+                "launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may"
+            )
         if memory_bytes is not None and (used := _held_bytes(started, memory_bytes)) > memory_bytes:
             limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
-            raise Failed("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
-    raise Failed("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")
+            raise VariantFailure("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
+    raise VariantFailure("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")
 
 
-def leave_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Have this process killed when its parent dies, in a session of its own and without the terminal."""
     os.setsid()
     _LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -269,7 +271,7 @@ def _produce(produce: Callable[[], Iterator[Item]], sender: Connection) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         sender.send(("end", None))
-    except (UserError, Failed) as error:
+    except (UserError, VariantFailure) as error:
         sender.send(("error", error))
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 1
@@ -282,7 +284,7 @@ def _produce(produce: Callable[[], Iterator[Item]], sender: Connection) -> None:
     os._exit(status)
 
 
-def how_it_ended(exitcode: int) -> str:
+def describe_exit(exitcode: int) -> str:
     """How a process ended, by its exit status as Python tells it."""
     if exitcode < 0:
         return signal.Signals(-exitcode).name

@@ -63,7 +63,7 @@ def ratio_interval(estimate: Estimate | None) -> str:
     return f"[{estimate.low:.{decimals}f}, {estimate.high:.{decimals}f}]"
 
 
-def ratio_within(estimate: Estimate) -> str:
+def ratio_beside_interval(estimate: Estimate) -> str:
     """A speedup with as many digits as its interval, beside which it stands: 1.140×."""
     if not math.isfinite(estimate.low) or estimate.value >= 1000:
         return ratio(estimate.value)
@@ -72,7 +72,7 @@ def ratio_within(estimate: Estimate) -> str:
 
 def ratio_and_interval(estimate: Estimate, mark: str = "") -> str:
     """Both, with a mark such as † behind the speedup: 1.140×† [1.138, 1.142]."""
-    return f"{ratio_within(estimate)}{mark} {ratio_interval(estimate)}"
+    return f"{ratio_beside_interval(estimate)}{mark} {ratio_interval(estimate)}"
 
 
 def _ratio_decimals(estimate: Estimate) -> int:
@@ -140,19 +140,19 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f") if value >= 10_000 else str(value)
 
 
-def in_words(number: int) -> str:
+def number_word(number: int) -> str:
     """A small number as a sentence has it: two; one of more than ten in digits."""
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     return words[number] if number < len(words) else count(number)
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def join_some(names: Sequence[str], most: int) -> str:
     """Names in a line, those beyond so many counted: a, b and 4 more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def enumerated(names: Sequence[str]) -> str:
+def join_all(names: Sequence[str]) -> str:
     """All of some names in a sentence: a, b and c."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from warpbook.common.errors import nearest
+from warpbook.common.errors import nearest_name
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -18,7 +18,7 @@ _READ_AS: dict[str, Callable[[str], Any]] = {
 """What a text is read as where something else should be, by the kind of a model's complaint."""
 
 
-def validated(model: type[Model], values: Mapping[str, Any], context: Any = None) -> Model:
+def validate(model: type[Model], values: Mapping[str, Any], context: Any = None) -> Model:
     """The values as a model, or ValidationError. A number or truth value may be a text wherever one is expected:
     Snakemake makes texts of what is nested in a value of `--config`."""
     try:
@@ -46,7 +46,7 @@ def _with(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any])
         return values
 
 
-def explained(error: ValidationError, model: type[BaseModel]) -> list[str]:
+def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """A line for each mistake that a model found."""
     return [_explain(detail, model) for detail in error.errors()]
 
@@ -54,7 +54,7 @@ def explained(error: ValidationError, model: type[BaseModel]) -> list[str]:
 def _explain(detail: Any, model: type[BaseModel]) -> str:
     place = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return f"{place}: unknown key: {nearest(str(detail['loc'][-1]), _keys_at(detail['loc'][:-1], model))}"
+        return f"{place}: unknown key: {nearest_name(str(detail['loc'][-1]), _keys_at(detail['loc'][:-1], model))}"
     if detail["type"] == "missing":
         return f"{place}: missing"
     message = detail["msg"].removeprefix("Value error, ")

@@ -20,7 +20,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Gpu(_Part):
+class CourseGpu(_Part):
     """A GPU, with the peak rate of its memory: what takes less than its bytes need there was not all done."""
 
     name: str
@@ -53,25 +53,25 @@ class Performance(_Part):
         return min(1.0, max(0.0, (self.none_ms - op_ms) / (self.none_ms - self.full_ms)))
 
 
-class Less(_Part):
+class PartialCredit(_Part):
     """Points of an optimization whose code lacks a word."""
 
     points: int = Field(ge=0)
     without: str
 
 
-class Optimization(_Part):
+class CourseOptimization(_Part):
     """One that the term lists. shows: words that its code holds where it is what it is called."""
 
     title: str
     points: int = Field(gt=0)
     baseline: Baseline
     shows: list[str] = Field(default_factory=list)
-    less: Less | None = None
+    less: PartialCredit | None = None
 
     def worth(self, code: str) -> int:
         """Its points for a code."""
-        return self.less.points if self.less and not line_of(self.less.without, code) else self.points
+        return self.less.points if self.less and not first_line_with(self.less.without, code) else self.points
 
 
 def _number(name: str) -> str:
@@ -85,13 +85,13 @@ class Term(_Part):
     optional_points: what optimizations called op_ count for at most; questions: asked of each optimization. Points are
     None where the term's texts do not say."""
 
-    gpu: Gpu
+    gpu: CourseGpu
     milestones: list[Milestone] = Field(min_length=3, max_length=3)
     bounds_ms: dict[Baseline, float]
     performance: Performance
     optional_points: int = Field(ge=0)
     questions: list[str] = Field(min_length=1, max_length=9)
-    optimizations: dict[Annotated[str, AfterValidator(_number)], Optimization]
+    optimizations: dict[Annotated[str, AfterValidator(_number)], CourseOptimization]
 
     @model_validator(mode="after")
     def _adds_up(self) -> "Term":
@@ -106,7 +106,7 @@ class Term(_Part):
         return self
 
     @property
-    def required(self) -> dict[str, Optimization]:
+    def required(self) -> dict[str, CourseOptimization]:
         return {name: one for name, one in self.optimizations.items() if name.startswith("req_")}
 
     @property
@@ -120,13 +120,13 @@ class Term(_Part):
         return [name for name in _BASELINES if name in self.bounds_ms or name in self.baselines]
 
 
-def counted(term: Term, points: Mapping[str, int]) -> int:
+def sum_points(term: Term, points: Mapping[str, int]) -> int:
     """The sum of points of optimizations by number, optional ones up to what counts."""
     required = sum(worth for name, worth in points.items() if name in term.required)
     return required + min(term.optional_points, sum(points.values()) - required)
 
 
-def line_of(word: str, code: str) -> int:
+def first_line_with(word: str, code: str) -> int:
     """The first line of C++ whose code, not a comment, holds a word; 0 where none does."""
     before, found, _ = sources.without_comments(code).partition(word)
     return before.count("\n") + 1 if found else 0

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from warpbook.common.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
-from warpbook.common.validation import explained, validated
+from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
 from warpbook.problems import fashion_mnist
-from warpbook.problems.networks import Description, Network, name_of
+from warpbook.problems.networks import Description, Network, valid_name
 
 FILE = PROJECT / "config.yaml"
 SECTIONS = PROJECT / "reports" / "sections"
@@ -24,7 +24,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Series(_Model):
+class SeriesPolicy(_Model):
     """When a series of timing samples ends: at the target precision, after `max_samples`, or at its time limit.
 
     It never ends before `min_samples`, which have a time limit of their own.
@@ -49,8 +49,8 @@ class Measuring(_Model):
 
     relative_noise: float = Field(gt=0, lt=1)
     same_within: float = Field(ge=0, lt=1)
-    gpu: Series
-    cpu: Series
+    gpu: SeriesPolicy
+    cpu: SeriesPolicy
     programs: Programs
     timeout_s: float = Field(gt=0, le=86_400)
 
@@ -73,20 +73,20 @@ def _in_dataset(size: int) -> int:
 def _network(name: str, info: ValidationInfo) -> str:
     described = info.context or ()
     if name not in described:
-        raise ValueError(f"no network is called {name!r}: {nearest(name, list(described))}")
+        raise ValueError(f"no network is called {name!r}: {nearest_name(name, list(described))}")
     return name
 
 
 def _section(name: str) -> str:
     known = [path.name.removesuffix(".html.j2") for path in SECTIONS.glob("*.html.j2")]
     if name not in known:
-        raise ValueError(f"no section is called {name!r}: {nearest(name, known)}")
+        raise ValueError(f"no section is called {name!r}: {nearest_name(name, known)}")
     return name
 
 
 def _optional_measurement(name: str) -> str:
     if name not in OPTIONAL_MEASUREMENTS:
-        raise ValueError(f"no optional measurement is called {name!r}: {nearest(name, OPTIONAL_MEASUREMENTS)}")
+        raise ValueError(f"no optional measurement is called {name!r}: {nearest_name(name, OPTIONAL_MEASUREMENTS)}")
     return name
 
 
@@ -107,7 +107,7 @@ def _arch(name: str) -> str:
     return name
 
 
-class Drawn(_Model):
+class TimelineSpec(_Model):
     """A layer whose kernels at one size are drawn on one time axis, a variant's against those of what it builds on."""
 
     variant: str
@@ -130,7 +130,7 @@ class Study(_Model):
     profiled: list[str] = Field(
         default_factory=list, description="optimizations whose program is shown as the first kernel's: output, profile"
     )
-    drawn: Drawn | None = None
+    drawn: TimelineSpec | None = None
     start: str = Field("", description="the variant that the way to the fastest starts from; unnamed: its baseline")
     variants: list[str] | None = None
     programs: list[str] | None = Field(
@@ -139,7 +139,7 @@ class Study(_Model):
     course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
 
 
-class Stream(_Model):
+class StreamSettings(_Model):
     """Images that `snakemake stream` sends through the chosen study's network."""
 
     images: Annotated[int, Field(ge=1, le=10**12, description="number of images")] = 1_000_000
@@ -152,7 +152,7 @@ class Stream(_Model):
     )
 
 
-class BuiltIn(_Model):
+class BuiltInTimes(_Model):
     """A kernel that is built in: its op time in each layer, and its layer times added."""
 
     name: str
@@ -167,7 +167,7 @@ class Context(_Model):
     run_id: str
     gpu: str
     images: int
-    kernels: list[BuiltIn]
+    kernels: list[BuiltInTimes]
 
 
 class Submission(_Model):
@@ -231,13 +231,13 @@ class Config(_Model):
     extras: list[Annotated[str, AfterValidator(_optional_measurement)]] = Field(
         default_factory=list, description="optional measurements of a run on a GPU"
     )
-    stream: Stream = Field(default_factory=Stream, description="images for `snakemake stream`")
+    stream: StreamSettings = Field(default_factory=StreamSettings, description="images for `snakemake stream`")
     architectures: list[Annotated[str, AfterValidator(_arch)]] = Field(
         min_length=1, description="every kernel is compiled for these, and for a GPU found here"
     )
     report: Report = Field(description="text of the cover")
     measuring: Measuring = Field(description="when a timing ends, and what counts as equal")
-    networks: dict[Annotated[str, AfterValidator(name_of)], Description] = Field(description="the networks, by name")
+    networks: dict[Annotated[str, AfterValidator(valid_name)], Description] = Field(description="the networks, by name")
     studies: dict[str, Study] = Field(min_length=1, description="the reports that can be made, by name")
     archive: str = Field("", description="folder of the packed run; empty: reports/runs")
     submission: Submission | None = Field(None, description="written by Warpbook itself")
@@ -255,7 +255,7 @@ class Config(_Model):
     def chosen(self) -> dict[str, Study]:
         """The studies that this command is about, by name; `all` are those that need no submission."""
         every = (name for name, study in self.studies.items() if not study.course)
-        return {name: self.studies[name] for name in named(self.study, every)}
+        return {name: self.studies[name] for name in named_studies(self.study, every)}
 
     def network(self, name: str) -> Network:
         """One of its networks."""
@@ -269,7 +269,7 @@ class Config(_Model):
         return self.model_dump_json(exclude={"sandbox", *others})
 
 
-def named(study: str, every: Iterable[str]) -> list[str]:
+def named_studies(study: str, every: Iterable[str]) -> list[str]:
     """The studies that the words of `study` name: those between its commas, each once; `every` one for `all`."""
     return list(every) if study == "all" else list(dict.fromkeys(map(str.strip, study.split(","))))
 
@@ -279,47 +279,47 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     try:
         described = values.get("networks")
         names = list(described) if isinstance(described, Mapping) else []
-        config = validated(Config, dict(values), context=names)
+        config = validate(Config, dict(values), context=names)
     except ValidationError as error:
-        raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explained(error, Config))])) from error
+        raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explain(error, Config))])) from error
     alone = ["all"] if "," not in config.study else []
     problems = [
-        f"study: no study is called {name!r}: {nearest(name, [*config.studies, *alone])}"
-        for name in named(config.study, config.studies)
+        f"study: no study is called {name!r}: {nearest_name(name, [*config.studies, *alone])}"
+        for name in named_studies(config.study, config.studies)
         if name not in config.studies
     ]
     problems += [
-        f"studies.{name}.{key}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        f"studies.{name}.{key}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
         for name, study in config.studies.items()
         for key in ("variants", "programs", "profiled")
         for variant in getattr(study, key) or []
         if variant not in known_variants
     ]
     problems += [
-        f"studies.{name}.start: no variant is called {study.start!r}: {nearest(study.start, known_variants)}"
+        f"studies.{name}.start: no variant is called {study.start!r}: {nearest_name(study.start, known_variants)}"
         for name, study in config.studies.items()
         if study.start and study.start not in known_variants
     ]
     problems += [
-        f"stream.variants.{device}: no variant is called {variant!r}: {nearest(variant, known_variants)}"
+        f"stream.variants.{device}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
         for device, variant in config.stream.variants.items()
         if variant not in known_variants
     ]
-    problems += [problem for name in config.studies for problem in _of_drawn(config, name, known_variants)]
-    problems += _of_submissions(config)
+    problems += [problem for name in config.studies for problem in _timeline_mistake(config, name, known_variants)]
+    problems += _submission_mistake(config)
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
 
 
-def _of_submissions(config: Config) -> list[str]:
+def _submission_mistake(config: Config) -> list[str]:
     """What is wrong where a study is of a submission and none is named, or the other way round."""
     terms = [name for name, study in config.studies.items() if study.course]
     key = next((key for key in ("path", "submissions") if getattr(config, key)), "")
     if key and config.study not in terms:
         return [f"{key}: {config.study} is no term of the course; say which the submission is of: study={terms[-1]} "
                 f"(terms: {', '.join(terms)})"] if terms else [f"{key}: no study has a `course`"]  # fmt: skip
-    of_one = [name for name in named(config.study, config.studies) if config.study != "all" and name in terms]
+    of_one = [name for name in named_studies(config.study, config.studies) if config.study != "all" and name in terms]
     if of_one and not key and not config.submission:
         return [
             f"study: {of_one[0]} is of a submission; snakemake --cores 1 submission --config path=<its folder> "
@@ -328,7 +328,7 @@ def _of_submissions(config: Config) -> list[str]:
     return []
 
 
-def _of_drawn(config: Config, name: str, known_variants: list[str]) -> list[str]:
+def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> list[str]:
     """What is wrong with what a study draws."""
     study = config.studies[name]
     if not study.drawn:
@@ -337,7 +337,7 @@ def _of_drawn(config: Config, name: str, known_variants: list[str]) -> list[str]
     valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
     said = {key: str(getattr(study.drawn, key)) for key in valid}
     return [
-        f"studies.{name}.drawn.{key}: {said[key]!r} is not known: {nearest(said[key], known)}"
+        f"studies.{name}.drawn.{key}: {said[key]!r} is not known: {nearest_name(said[key], known)}"
         for key, known in valid.items()
         if said[key] not in known
     ]

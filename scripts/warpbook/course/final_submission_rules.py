@@ -17,7 +17,7 @@ class Rule:
     words: str
 
 
-def rules(code: str) -> list[Rule]:
+def final_rules(code: str) -> list[Rule]:
     """What the code of a final file keeps and does not."""
     plain = sources.without_comments(code)
     launches = [f"{method}, line {line}" for method, line in _launches(plain) if method in _BESIDE]

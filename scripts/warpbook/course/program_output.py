@@ -12,7 +12,7 @@ _REAL = re.compile(r"^\s*real\s+(\d{1,4})m(\d{1,2}(?:\.\d+)?)s", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Printed:
+class ProgramOutput:
     """One run of the program. op_ms, layer_ms: of each layer; accuracy, elapsed_s: None where it does not say."""
 
     batch: int
@@ -22,17 +22,17 @@ class Printed:
     elapsed_s: float | None
 
 
-def runs(text: str, layers: int) -> list[Printed]:
+def runs(text: str, layers: int) -> list[ProgramOutput]:
     """The runs in a program's output that tell an op time for each layer, the last of each batch size."""
     starts = [*_BATCH.finditer(text)]
     ends = [*(start.start() for start in starts[1:]), len(text)][: len(starts)]
-    found: dict[int, Printed] = {}
+    found: dict[int, ProgramOutput] = {}
     for start, end in list(zip(starts, ends, strict=True))[:MOST]:
         part = text[start.end() : end]
         ops, times = (tuple(map(float, pattern.findall(part))) for pattern in (_OP, _LAYER))
         accuracy, real = _ACCURACY.search(part), _REAL.search(part)
         if len(ops) == layers:
-            found[int(start[1])] = Printed(
+            found[int(start[1])] = ProgramOutput(
                 batch=int(start[1]),
                 op_ms=ops,
                 layer_ms=times if len(times) == layers else (),

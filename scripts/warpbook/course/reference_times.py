@@ -4,22 +4,22 @@ import functools
 
 import pandas as pd
 
-from warpbook.config.settings import BuiltIn, Config, Context
+from warpbook.config.settings import BuiltInTimes, Config, Context
 from warpbook.runs import catalog, tables
 
 ALIKE = {"basic": "direct", "unroll": "unroll_gemm", "fused": "fused_unroll_gemm"}
 """The built-in kernel that computes as a baseline does."""
 
 
-def beside(config: Config) -> Context | None:
+def for_configuration(config: Config) -> Context | None:
     """Those of the chosen study's network at its largest size."""
     study = config.studies[config.study]
     layers = tuple(layer.name for layer in config.network(study.network).convs)
-    return recorded(study.network, layers, study.sizes[-1])
+    return from_newest_run(study.network, layers, study.sizes[-1])
 
 
 @functools.cache
-def recorded(network: str, layers: tuple[str, ...], images: int) -> Context | None:
+def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Context | None:
     """Of the newest archived run that holds a network; None where there is none, or no figure at that size.
 
     The kernels are those of `ALIKE`, then the fastest of all and the fastest of a library.
@@ -42,6 +42,6 @@ def recorded(network: str, layers: tuple[str, ...], images: int) -> Context | No
     return Context(run_id=run.run_id, gpu=run.gpu["name"], images=images, kernels=[kernels[name] for name in wanted])
 
 
-def _built_in(name: str, title: str, medians: pd.Series, layers: tuple[str, ...]) -> BuiltIn:
+def _built_in(name: str, title: str, medians: pd.Series, layers: tuple[str, ...]) -> BuiltInTimes:
     ops, whole = ([float(medians[kind, layer]) for layer in layers] for kind in ("op", "layer"))
-    return BuiltIn(name=name, title=title, op_ms=ops, layer_ms=sum(whole))
+    return BuiltInTimes(name=name, title=title, op_ms=ops, layer_ms=sum(whole))

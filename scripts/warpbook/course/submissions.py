@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT, sha256, written_whole
+from warpbook.common.files import PROJECT, atomic_write, sha256
 from warpbook.config.course_term import Term
 from warpbook.config.settings import Config, Context
 from warpbook.kernels import sources
@@ -54,7 +54,7 @@ _LINKED = ("Snakefile", "rules", "scripts", "profiles", "requirements", "weights
 
 
 @dataclass(frozen=True)
-class Found:
+class SubmittedFolder:
     """What a folder holds of a submission: files and answers by what they are of, and why others cannot be taken."""
 
     folder: Path
@@ -80,7 +80,7 @@ class Found:
         return "".join(one if one.isprintable() else "�" for one in str(path.relative_to(self.folder)))
 
 
-def name_of(folder: Path) -> str:
+def submission_name(folder: Path) -> str:
     """What a submission is called: the last name on its path that is not the course's layout's, as it can stand in a
     file's name."""
     parts = [part for part in folder.absolute().parts[1:] if part not in _OF_THE_LAYOUT]
@@ -104,7 +104,7 @@ def each(folder: Path) -> dict[str, Path]:
     return named
 
 
-def submitted(config: Config) -> dict[str, Found]:
+def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
     """The submissions that a command is about, by name; none of a command that is about none.
 
     Raises UserError where there is no such folder.
@@ -118,7 +118,7 @@ def submitted(config: Config) -> dict[str, Found]:
         folder = Path(config.path).expanduser()
         if not folder.is_dir():
             raise UserError(f"path: {folder} is no folder; give the one that holds project/ or m3/")
-        folders = {name_of(folder): folder}
+        folders = {submission_name(folder): folder}
     return {name: find(folder.absolute(), term) for name, folder in folders.items()}
 
 
@@ -137,9 +137,9 @@ def _plain(name: str) -> str:
     return re.sub(r"(.+?)\1{9,}", r"\1", plain) or "submission"
 
 
-def find(folder: Path, term: Term) -> Found:
+def find(folder: Path, term: Term) -> SubmittedFolder:
     """The files of a submission for a term. One that cannot be taken is named with the reason, and stops no other."""
-    found = Found(folder)
+    found = SubmittedFolder(folder)
     folders = list(_folders(folder))
     for name in term.optimizations:
         if place := next((one for one in folders if one.name == name), None):
@@ -188,14 +188,14 @@ def _code_in(folder: Path) -> Path:
     return (usual or (others if len(others) == 1 else []) or [folder / NAMES[0]])[0]
 
 
-def _take(found: Found, name: str, path: Path) -> None:
+def _take(found: SubmittedFolder, name: str, path: Path) -> None:
     if reason := _untakable(path, _CODE_BYTES):
         found.refused[name] = f"{found.shown(path)} {reason}"
     else:
         found.files[name] = path
 
 
-def _take_answers(found: Found, name: str, folder: Path) -> None:
+def _take_answers(found: SubmittedFolder, name: str, folder: Path) -> None:
     path = next((folder / answer for answer in ANSWERS if os.path.lexists(folder / answer)), None)
     if path is None:
         return
@@ -208,7 +208,7 @@ def _take_answers(found: Found, name: str, folder: Path) -> None:
         found.pictures.update({f"{name}/{one.name}": one for one in takable[:_PICTURES]})
 
 
-def _take_output(found: Found, name: str, path: Path) -> None:
+def _take_output(found: SubmittedFolder, name: str, path: Path) -> None:
     """The output of the file at a path: called like it, or, of an optimization and the final file, m3.out or, where
     each batch has its own, that of the largest, m3_10000.out."""
     usual = [path.with_suffix(".out"), *([] if name in BASELINES else [path.with_name(OUTPUT)])]
@@ -262,7 +262,7 @@ def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) ->
     _fill_one(room / "config.yaml", text.encode())
 
 
-def _kernels(found: Found, term: Term) -> dict[str, bytes]:
+def _kernels(found: SubmittedFolder, term: Term) -> dict[str, bytes]:
     """The files of `kernels/`: each source as it is, and beside it what it is compared with."""
     written = {}
     for name, path in found.files.items():
@@ -292,7 +292,7 @@ def shared_configuration(config: Config, context: Context | None = None) -> str:
     return json.dumps({**kept, **described, **beside})
 
 
-def _configuration(found: Found, name: str, shared: Mapping[str, Any], term: Term) -> dict[str, Any]:
+def _configuration(found: SubmittedFolder, name: str, shared: Mapping[str, Any], term: Term) -> dict[str, Any]:
     return {
         **{key: value for key, value in shared.items() if key != "context"},
         "cpu": "none",
@@ -331,5 +331,5 @@ def _fill(folder: Path, content: Mapping[str, bytes]) -> None:
 
 def _fill_one(path: Path, wanted: bytes) -> None:
     if not path.exists() or path.read_bytes() != wanted:
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(wanted)

@@ -30,7 +30,7 @@ HOT_WITHIN = 4
 
 
 @dataclass(frozen=True)
-class Guarded:
+class GuardedArray:
     """A float32 array inside a larger buffer of words, `margin` of which on either side hold MARGIN."""
 
     words: Any
@@ -57,7 +57,7 @@ class Bench(Protocol):
         """The variant's operation, built and loaded."""
         ...
 
-    def guarded(self, shape: tuple[int, ...]) -> Guarded:
+    def guarded(self, shape: tuple[int, ...]) -> GuardedArray:
         """An array with margins, both of NaNs."""
         ...
 
@@ -119,9 +119,9 @@ class CpuBench:
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         return cpp_compiler.prepare(variant, layer, images)
 
-    def guarded(self, shape: tuple[int, ...]) -> Guarded:
+    def guarded(self, shape: tuple[int, ...]) -> GuardedArray:
         words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, MARGIN, np.uint32)
-        return Guarded(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
+        return GuardedArray(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
 
     def fill(self, words: np.ndarray, pattern: int) -> None:
         words[...] = pattern

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT, written_whole
-from warpbook.common.supervision import Failed, bound, supervised
+from warpbook.common.files import PROJECT, atomic_write
+from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.harness import cpp_compiler, nvcc, sandbox
 from warpbook.harness.cpp_compiler import COMPILE_BYTES, COMPILE_S
 from warpbook.kernels import launches, occupancy, sources, variants
@@ -50,7 +50,7 @@ def compiler_options(arch: str, defines: list[str]) -> list[str]:
     return [f"--gpu-architecture={arch}", *OPTIONS, *defines]
 
 
-def options_of(variant: Variant, arch: str) -> str:
+def recorded_options(variant: Variant, arch: str) -> str:
     """The options that a variant is compiled with for an architecture, as BUILDS holds them."""
     if variant.course:
         return " ".join(nvcc.options(variant, arch))
@@ -70,7 +70,7 @@ def compiler() -> str:
     return "NVRTC {}.{}".format(*_version())
 
 
-def supported(arch: str) -> bool:
+def supports(arch: str) -> bool:
     """Whether this NVRTC makes code for an architecture such as sm_90."""
     from cuda.bindings import nvrtc
 
@@ -131,18 +131,18 @@ def checked_source(variant: Variant) -> str:
     return f'{text}\n{_TAKEN}static_assert(warpbook_takes({variant.kernel}, "{kinds}"), "{words}");\n'
 
 
-def compile_bounded(
+def compile_with_limits(
     source: str, name: str, options: list[str], kernels: Sequence[str] = ()
 ) -> tuple[bytes | None, str]:
     """`compile_source` in a process of its own with bounds on its time and memory; the log tells where they end it."""
 
     def produce() -> Iterator[tuple[bytes | None, str]]:
-        bound(COMPILE_BYTES, COMPILE_S)
+        limit_resources(COMPILE_BYTES, COMPILE_S)
         yield compile_source(source, name, options, kernels)
 
     try:
-        (made,) = supervised(produce, COMPILE_S)
-    except (Failed, RuntimeError) as error:
+        (made,) = run_supervised(produce, COMPILE_S)
+    except (VariantFailure, RuntimeError) as error:
         return None, f"{name}: the compiler failed ({error}); it may take {COMPILE_BYTES >> 30} GiB and {COMPILE_S} s"
     return made
 
@@ -200,7 +200,7 @@ def symbols(cubin: bytes) -> list[str]:
 _FUNCTION = re.compile(r"Compiling entry function '(\w+)'.*?(?=Compiling entry function|\Z)", re.DOTALL)
 
 
-def resources(log: str) -> list[dict[str, Any]]:
+def resource_usage(log: str) -> list[dict[str, Any]]:
     """Registers, shared and local memory and spills of each kernel, from ptxas's verbose log."""
 
     def number(pattern: str, text: str) -> int:
@@ -220,7 +220,7 @@ def resources(log: str) -> list[dict[str, Any]]:
     ]
 
 
-def complaints(log: str) -> str:
+def compiler_messages(log: str) -> str:
     """A compiler's log without ptxas's lines on resources."""
     lines = [line.lstrip("\0") for line in log.splitlines()]
     kept = (line for line in lines if line.strip() and re.match("(?!ptxas)|ptxas error|.*Performance Loss", line))
@@ -231,34 +231,36 @@ def build(variant: Variant, arch: str) -> Build:
     """Compile one variant for one architecture. A variant that does not compile gives a row that says why."""
     cubin, log = None, variant.problem
     if not variant.problem:
-        if not supported(arch):
+        if not supports(arch):
             log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install the other CUDA"
         else:
             templated = [variant.kernel] if "<" in variant.kernel else []
             options = compiler_options(variant.header.compiled_for(arch), variant.defines)
-            cubin, log = compile_bounded(checked_source(variant), variant.files[0].name, options, templated)
-    kernels = resources(log) if cubin else []
-    main = sources.symbol_of(variant.kernel, (kernel["kernel"] for kernel in kernels))
+            cubin, log = compile_with_limits(checked_source(variant), variant.files[0].name, options, templated)
+    kernels = resource_usage(log) if cubin else []
+    main = sources.find_symbol(variant.kernel, (kernel["kernel"] for kernel in kernels))
     if cubin and main is None:
         there = ", ".join(sources.plain_name(kernel["kernel"]) for kernel in kernels) or "none"
         cubin, log = None, f"{variant.files[0].name} has no kernel {variant.kernel}, or several of that name: {there}"
     if cubin and variant.header.block and variant.launcher is None:
         (kernel,) = (kernel for kernel in kernels if kernel["kernel"] == main)
         threads = math.prod(variant.header.block)
-        if reason := occupancy.beyond_registers(arch, threads, kernel["registers"], kernel["shared_bytes"]):
+        if reason := occupancy.register_limit_reason(arch, threads, kernel["registers"], kernel["shared_bytes"]):
             cubin, log = None, f"{variant.files[0].name}: {reason}"
     if cubin is None:
         return _failed(variant, arch, log)
     names = [kernel["kernel"] for kernel in kernels]
     for kernel in kernels:
         plain = sources.plain_name(kernel["kernel"])
-        if sources.symbol_of(plain, names) == kernel["kernel"]:
+        if sources.find_symbol(plain, names) == kernel["kernel"]:
             kernel["kernel"] = plain
-    return Build(variant.name, arch, cubin, _rows(variant, arch, compiler(), True, complaints(log), kernels))
+    return Build(variant.name, arch, cubin, _rows(variant, arch, compiler(), True, compiler_messages(log), kernels))
 
 
 def _failed(variant: Variant, arch: str, log: str) -> Build:
-    return Build(variant.name, arch, None, _rows(variant, arch, compiler(), False, complaints(log), [{"kernel": ""}]))
+    return Build(
+        variant.name, arch, None, _rows(variant, arch, compiler(), False, compiler_messages(log), [{"kernel": ""}])
+    )
 
 
 def _rows(
@@ -269,7 +271,7 @@ def _rows(
         "variant": variant.name,
         "arch": arch,
         "source_sha256": variant.source_sha256,
-        "options": options_of(variant, arch),
+        "options": recorded_options(variant, arch),
         "compiler": compiler,
         "ok": ok,
         "log": log,
@@ -287,7 +289,7 @@ def build_course(variant: Variant, arch: str, sandboxed: bool) -> Build | None:
             return None
         rows = _rows(variant, arch, nvcc.version(), False, str(error), [{"kernel": ""}])
         return Build(variant.name, arch, None, rows)
-    kernels = [{**kernel, "kernel": sources.plain_name(kernel["kernel"])} for kernel in resources(log)]
+    kernels = [{**kernel, "kernel": sources.plain_name(kernel["kernel"])} for kernel in resource_usage(log)]
     return Build(variant.name, arch, cubin, _rows(variant, arch, nvcc.version(), True, "", kernels))
 
 
@@ -312,11 +314,11 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
         builds = [build_host(variant, sandboxed)]
     elif variant.course and not variant.problem:
         # Not NVRTC's: it takes no host code. Without nvcc there is nothing to say of the builds.
-        tried = [build_course(variant, arch, sandboxed) for arch in wanted] if nvcc.found() else []
+        tried = [build_course(variant, arch, sandboxed) for arch in wanted] if nvcc.find_compiler() else []
         builds = [made for made in tried if made]
     else:
-        builds = list(_enclosed(variant, wanted)) if sandboxed else [build(variant, arch) for arch in wanted]
-    with written_whole(folder) as temporary:
+        builds = list(_build_in_sandbox(variant, wanted)) if sandboxed else [build(variant, arch) for arch in wanted]
+    with atomic_write(folder) as temporary:
         temporary.mkdir()
         for made in builds:
             if made.cubin:
@@ -325,20 +327,20 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
     return builds
 
 
-def _enclosed(variant: Variant, architectures: list[str]) -> Iterator[Build]:
+def _build_in_sandbox(variant: Variant, architectures: list[str]) -> Iterator[Build]:
     """`build` for each architecture, in the sandbox. What comes from there may be a stranger's words."""
     left = list(architectures)
     command = ["-m", __name__, variant.name, str(variant.files[0].parent.absolute()), *architectures]
     try:
-        for answer in supervised(lambda: sandbox.answers(command, variant.files), COMPILE_S, apart=True):
+        for answer in run_supervised(lambda: sandbox.results(command, variant.files), COMPILE_S, apart=True):
             yield _read(variant, left.pop(0), answer)
-    except (Failed, IndexError) as failure:
+    except (VariantFailure, IndexError) as failure:
         yield from (_failed(variant, arch, f"{variant.name}: {failure}") for arch in left)
 
 
 def _read(variant: Variant, arch: str, answer: Any) -> Build:
-    """A build as `main` says it. Raises Failed where it is none."""
-    with sandbox.doubted("compiler"):
+    """A build as `main` says it. Raises VariantFailure where it is none."""
+    with sandbox.untrusted("compiler"):
         cubin = None if answer["cubin"] is None else base64.b64decode(answer["cubin"])
         rows = _rows(variant, arch, compiler(), cubin is not None, str(answer["log"]), answer["kernels"])
         tables.BUILDS.text(rows, "its build")
@@ -358,7 +360,7 @@ def main() -> None:
             cubin = made.cubin and base64.b64encode(made.cubin).decode()
             yield {"cubin": cubin, "log": made.log, "kernels": made.rows}
 
-    sandbox.say(builds())
+    sandbox.emit(builds())
 
 
 def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
@@ -368,7 +370,7 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
     """
     stored = folder / variant.name
     if (stored / f"{arch}.cubin").exists():
-        identity = (True, variant.source_sha256, options_of(variant, arch))
+        identity = (True, variant.source_sha256, recorded_options(variant, arch))
         rows = [row for row in tables.BUILDS.rows(stored / "builds.csv") if row["arch"] == arch]
         if rows and all((row["ok"], row["source_sha256"], row["options"]) == identity for row in rows):
             return (stored / f"{arch}.cubin").read_bytes()
@@ -392,7 +394,7 @@ def project_cubin(
     cubin, log = compile_source(text, source.name, options)
     if cubin is None:
         raise UserError(f"{source.name} does not compile for {arch}:\n{log}")
-    with contextlib.suppress(UserError), written_whole(kept) as temporary:  # where nothing can be kept, nothing is
+    with contextlib.suppress(UserError), atomic_write(kept) as temporary:  # where nothing can be kept, nothing is
         temporary.write_bytes(cubin)
     return cubin
 

@@ -18,17 +18,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
 from warpbook.harness import reference, tamper_check
-from warpbook.harness.bench import MARGIN, POISON, Bench, Guarded
+from warpbook.harness.bench import MARGIN, POISON, Bench, GuardedArray
 from warpbook.kernels.variants import Variant
 from warpbook.problems.networks import ConvLayer
 
 Row = dict[str, Any]
 
 
-class Named(Protocol):
+class NamedSubject(Protocol):
     """What is checked or timed: a variant, or an implementation of a network."""
 
     @property
@@ -61,7 +61,7 @@ NOT_COMPARED: Row = {
 }
 
 
-def ragged_places(variant: Variant) -> list[tuple[ConvLayer, int]]:
+def ragged_cases(variant: Variant) -> list[tuple[ConvLayer, int]]:
     """The ragged layers that a variant is tested on, and images of each: with strides and padding where it is told of
     them; none where it names the layers that it is for."""
     if variant.header.limits.layers:
@@ -76,36 +76,36 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def faults_named(variant: Named, doing: str) -> Iterator[None]:
-    """Turn whatever a variant raises while `doing` something into Failed.
+def fault_context(variant: NamedSubject, doing: str) -> Iterator[None]:
+    """Turn whatever a variant raises while `doing` something into VariantFailure.
 
     Its own code may raise anything; a CUDA fault makes every later call of the process raise too.
     """
     try:
         yield
-    except Failed:
+    except VariantFailure:
         raise
     except UserError as error:
-        raise Failed("compile_failed", str(error)) from error
+        raise VariantFailure("compile_failed", str(error)) from error
     except Exception as error:
-        raise Failed(_status_of(error), f"{variant.name}, {doing}: {first_line(error)}") from error
+        raise VariantFailure(_status_of(error), f"{variant.name}, {doing}: {first_line(error)}") from error
 
 
 @contextmanager
-def device_faults_named(variant: Named) -> Iterator[None]:
-    """Turn what the device raises in the harness's own calls into Failed: it is lost, or has no memory left.
+def device_fault_context(variant: NamedSubject) -> Iterator[None]:
+    """Turn what the device raises in the harness's own calls into VariantFailure: it is lost, or has no memory left.
 
     Anything else is a fault of the harness, and stays one.
     """
     try:
         yield
-    except Failed:
+    except VariantFailure:
         raise
     except Exception as error:
         of_cupy = any(kind.__module__.partition(".")[0] in ("cupy", "cupy_backends") for kind in type(error).__mro__)
         if not of_cupy and not isinstance(error, MemoryError):
             raise
-        raise Failed(
+        raise VariantFailure(
             _status_of(error), f"{variant.name}, while the harness used the device: {first_line(error)}"
         ) from error
 
@@ -115,16 +115,18 @@ def _status_of(error: Exception) -> str:
     return "unsupported" if out_of_memory else "launch_failed"
 
 
-def refuse_replacements(variant: Named) -> None:
-    """Raises Failed where a variant's code replaced a function that measures or judges it."""
-    if names := tamper_check.replaced():
-        raise Failed("refused", f"{variant.name} replaces {', '.join(names[:3])}, by which the harness judges it")
+def reject_replaced_functions(variant: NamedSubject) -> None:
+    """Raises VariantFailure where a variant's code replaced a function that measures or judges it."""
+    if names := tamper_check.replaced_functions():
+        raise VariantFailure(
+            "refused", f"{variant.name} replaces {', '.join(names[:3])}, by which the harness judges it"
+        )
 
 
-def refuse_lazy(variant: Named, returned: Any, y: Any) -> None:
-    """Raises Failed where a call returned something, and no array like `y`."""
+def reject_lazy_result(variant: NamedSubject, returned: Any, y: Any) -> None:
+    """Raises VariantFailure where a call returned something, and no array like `y`."""
     if returned is not None and type(returned) is not type(y):
-        raise Failed(
+        raise VariantFailure(
             "wrong_result",
             f"{variant.name} returns a {type(returned).__name__}, not an array: it may compute when it is read",
         )
@@ -143,57 +145,61 @@ def ordinary_word() -> int:
 
 def checked_call(
     bench: Bench,
-    variant: Named,
+    variant: NamedSubject,
     operation: Any,
-    x: Guarded,
-    w: Guarded,
-    y: Guarded,
+    x: GuardedArray,
+    w: GuardedArray,
+    y: GuardedArray,
     poisoned: bool = True,
     margin: int = MARGIN,
 ) -> Any:
     """Call an operation on guarded buffers, y poisoned first or left as it is; the array that holds the result.
 
-    `margin` is what y's margins hold. Raises Failed where the call faults, writes outside its output, changes an
+    `margin` is what y's margins hold. Raises VariantFailure where the call faults, writes outside its output, changes an
     input, goes on after it returned, leaves poisoned outputs unwritten, returns what is no array, or replaced a
     function of the harness.
     """
     if poisoned:
         bench.fill(y.inner, POISON)
-    with faults_named(variant, "called"):
+    with fault_context(variant, "called"):
         bench.synchronize()
         before = [bench.hash_value(bench.hash_now(buffer.words)) for buffer in (x, w)]
         returned = operation(x.values, w.values, y.values)
-        refuse_lazy(variant, returned, y.values)
+        reject_lazy_result(variant, returned, y.values)
         result = y.values if returned is None else returned
         early = bench.hash_now(result)
         bench.synchronize()
         late = bench.hash_now(result)
         if bench.hash_value(early) != bench.hash_value(late):
-            raise Failed(
+            raise VariantFailure(
                 "wrong_result",
                 f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for",
             )
         for name, buffer, hashed in zip("xw", (x, w), before, strict=True):
             if bench.hash_value(bench.hash_now(buffer.words)) != hashed:
-                raise Failed("wrong_result", f"{variant.name} changes its input {name}, or the memory around it")
+                raise VariantFailure(
+                    "wrong_result", f"{variant.name} changes its input {name}, or the memory around it"
+                )
         outside = sum(bench.changed(words, margin) for words in y.margins)
         if outside:
-            raise Failed(
+            raise VariantFailure(
                 "wrong_result",
                 f"{variant.name} writes outside its output: {outside} of the words around it changed",
             )
         if result.shape != y.values.shape:
-            raise Failed("wrong_result", f"{variant.name} returns shape {result.shape}, expected {y.values.shape}")
+            raise VariantFailure(
+                "wrong_result", f"{variant.name} returns shape {result.shape}, expected {y.values.shape}"
+            )
         if returned is None and poisoned:
             total = int(np.prod(y.values.shape))
             unwritten = total - bench.changed(y.inner, POISON)
             if unwritten:
-                raise Failed("wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten")
-    refuse_replacements(variant)
+                raise VariantFailure("wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten")
+    reject_replaced_functions(variant)
     return result
 
 
-def judged(variant: Variant, layer: ConvLayer, difference: reference.Difference, integers: bool) -> Row:
+def comparison_columns(variant: Variant, layer: ConvLayer, difference: reference.Difference, integers: bool) -> Row:
     """The columns of CORRECTNESS that say how far off a result is and whether that passes.
 
     On small integers every sum is exact, so nothing but equality passes (TF32 and FP16 hold such integers exactly
@@ -254,12 +260,12 @@ def check_layer(
     rows = []
     test = tests[0]
     try:
-        with device_faults_named(variant):
-            with faults_named(variant, "prepared"):
+        with device_fault_context(variant):
+            with fault_context(variant, "prepared"):
                 operation = bench.prepare(variant, layer, images)
                 x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
                 y = bench.guarded(layer.y_shape(images))
-            refuse_replacements(variant)
+            reject_replaced_functions(variant)
             margin = MARGIN
             for test in tests:
                 draw_fresh(bench, x.values, w.values, integers=test == "integers")
@@ -269,14 +275,14 @@ def check_layer(
                         bench.fill(words, margin)
                 result = checked_call(bench, variant, operation, x, w, y, test == "integers", margin)
                 difference = bench.compare(layer, x.values, w.values, result)
-                columns = judged(variant, layer, difference, test == "integers")
+                columns = comparison_columns(variant, layer, difference, test == "integers")
                 if not columns["ok"] and isinstance(bench, benches.CpuBench):
                     where = reference.where_wrong(x.values, w.values, result, columns["tolerance"], layer.S, layer.P)
                     columns["reason"] += f"; {where}" if where else ""
                 rows.append(row(test, **columns, reference=bench.reference_name))
                 if not rows[-1]["ok"]:
                     break
-    except Failed as failure:
+    except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))
     return rows
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT, scratch_folder, written_whole
-from warpbook.common.supervision import bound, run_to_end
+from warpbook.common.files import PROJECT, atomic_write, scratch_folder
+from warpbook.common.supervision import limit_resources, run_to_end
 from warpbook.harness import sandbox
 from warpbook.kernels import sources, variants
 from warpbook.kernels.variants import Operation, Variant
@@ -39,15 +39,15 @@ static decltype(&conv_forward) const conv_forward_is_there __attribute__((used))
 """
 
 
-class Refused(UserError):
+class CompileRefusal(UserError):
     """What a compiler refuses, and all its words on it."""
 
     def __init__(self, reason: str, words: str):
         super().__init__(reason)
         self.words = words
 
-    def __reduce__(self) -> tuple[type["Refused"], tuple[str, str]]:
-        return Refused, (str(self), self.words)
+    def __reduce__(self) -> tuple[type["CompileRefusal"], tuple[str, str]]:
+        return CompileRefusal, (str(self), self.words)
 
 
 def compiler() -> str | None:
@@ -83,17 +83,17 @@ def options(variant: Variant) -> list[str]:
     return [*OPTIONS, *variant.defines]
 
 
-def compiled(command: list[str], folder: Path, sandboxed: bool, refused: str, readable: Sequence[Path] = ()) -> str:
+def run_compiler(command: list[str], folder: Path, sandboxed: bool, refused: str, readable: Sequence[Path] = ()) -> str:
     """The words of a compiler that does what it is asked in `folder`, within bounds on its time and memory.
 
     `sandboxed`, a source can include nothing of its author's choice but the system's headers and what is `readable`.
-    Raises Refused where it fails, `refused` and the first error.
+    Raises CompileRefusal where it fails, `refused` and the first error.
     """
     environment = {**os.environ, "TMPDIR": str(folder)}  # a compiler that is killed leaves its files
     if sandboxed:
-        command, environment = sandbox.wrapped(command, readable=readable, writable=[folder]), {}
+        command, environment = sandbox.wrap(command, readable=readable, writable=[folder]), {}
     try:
-        bounded = functools.partial(bound, COMPILE_BYTES, COMPILE_S)
+        bounded = functools.partial(limit_resources, COMPILE_BYTES, COMPILE_S)
         status, _, words = run_to_end(command, COMPILE_S, environment, bounded)
     except subprocess.TimeoutExpired:
         raise UserError(f"{refused}: the compiler was still running after {COMPILE_S} s") from None
@@ -102,7 +102,7 @@ def compiled(command: list[str], folder: Path, sandboxed: bool, refused: str, re
         told = "error|undefined reference|out of memory"
         errors = [line for line in lines if re.search(told, line)] or lines or ["no words"]
         memory = f" (it may take {COMPILE_BYTES >> 30} GiB)" if "out of memory" in errors[0] else ""
-        raise Refused(f"{refused}: {errors[0].replace(f'{folder}/', '')}{memory}", words)
+        raise CompileRefusal(f"{refused}: {errors[0].replace(f'{folder}/', '')}{memory}", words)
     return words
 
 
@@ -121,13 +121,13 @@ def library(variant: Variant, sandboxed: bool) -> Path:
     kept = LIBRARIES / f"{variant.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if kept.exists():
         return kept
-    with written_whole(kept) as made, scratch_folder() as folder:
+    with atomic_write(kept) as made, scratch_folder() as folder:
         source = folder / variant.cpp_source.name
-        source.write_text(sources.text_of(variant.cpp_source))
+        source.write_text(sources.read_text(variant.cpp_source))
         declared, output = source.with_suffix(".h"), source.with_suffix(".so")
         declared.write_text(_DECLARED)
         command = [program, *options(variant), "-include", str(declared), str(source), "-o", str(output)]
-        compiled(command, folder, sandboxed, f"{variant.name} does not compile")
+        run_compiler(command, folder, sandboxed, f"{variant.name} does not compile")
         shutil.copyfile(output, made)
     return kept
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
@@ -29,9 +29,9 @@ def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]
     the odd batch alone is `unsupported`, unless the order of the threads decides: the course runs no such batch.
     """
     try:
-        with checking.faults_named(variant, "prepared"):
+        with checking.fault_context(variant, "prepared"):
             library = emulation.compile_host(variant, folder, sandboxed)
-    except Failed as failure:
+    except VariantFailure as failure:
         place = {"layer": ece408.LAYERS[0].name, "size": ece408.BATCH, "test": "integers"}
         yield [{**place, **checking.NOT_COMPARED, "ok": False, **failure.columns}]
         return
@@ -43,7 +43,7 @@ def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]
 def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: ConvLayer) -> list[Row]:
     def tested(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse
-        return noting(bench, checking.check_layer(bench, variant, layer, images, tests))
+        return note(bench, checking.check_layer(bench, variant, layer, images, tests))
 
     def afresh(images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
@@ -78,10 +78,10 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
     reverse = afresh(images, True, ("integers",))
     if not reverse[-1]["ok"]:
         return [*usual, _because(reverse[-1], BACKWARDS)]
-    return [*usual, assuming(forward[-1], images)]
+    return [*usual, assumptions(forward[-1], images)]
 
 
-def assuming(row: Row, images: int = ece408.BATCH) -> Row:
+def assumptions(row: Row, images: int = ece408.BATCH) -> Row:
     """The row of a failure at the odd batch of a file that is right at the course's, or at another."""
     reason = f"right for {images} images, not for {ece408.ODD_BATCH}: {row['reason']}"
     return {**row, "status": "unsupported", "reason": reason}
@@ -98,7 +98,7 @@ _REMEDIES = (
 """What to look at first, by what a reason says."""
 
 
-def noting(bench: IsolatedBench, rows: list[Row]) -> list[Row]:
+def note(bench: IsolatedBench, rows: list[Row]) -> list[Row]:
     """Rows, with what may explain a wrong result as the variant's process says it, and what to look at first."""
     return [row if row["ok"] else _explained(row, bench.noted) for row in rows]
 

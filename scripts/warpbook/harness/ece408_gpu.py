@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, ece408_check, nvcc
-from warpbook.harness.bench import Guarded
+from warpbook.harness.bench import GuardedArray
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408
@@ -38,17 +38,17 @@ ReadClock = Callable[[], tuple[float | None, bool]]
 
 
 def device() -> cuda_devices.Device:
-    """The GPU in hand. Raises Failed where none answers."""
+    """The GPU in hand. Raises VariantFailure where none answers."""
     found = host.gpu()  # a check asks before it forks a timing
     if isinstance(found, str):
-        raise Failed("launch_failed", f"no CUDA device here: {found}")
+        raise VariantFailure("launch_failed", f"no CUDA device here: {found}")
     return found
 
 
-def linked(variant: Variant, sandboxed: bool) -> Path:
-    """A file of the course built for the GPU in hand. Raises Failed."""
-    with checking.faults_named(variant, "built"):
-        return nvcc.linked(variant, device().arch, sandboxed)
+def link(variant: Variant, sandboxed: bool) -> Path:
+    """A file of the course built for the GPU in hand. Raises VariantFailure."""
+    with checking.fault_context(variant, "built"):
+        return nvcc.link(variant, device().arch, sandboxed)
 
 
 def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[Row]]:
@@ -63,8 +63,8 @@ def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[
             yield [{**place, "status": "unsupported", "reason": reason}]
             continue
         try:
-            built = built or linked(variant, sandboxed)
-        except Failed as failure:
+            built = built or link(variant, sandboxed)
+        except VariantFailure as failure:
             yield [{**place, **failure.columns}]
             return
         yield _checked(variant, sandboxed, built, layer)
@@ -73,16 +73,16 @@ def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[
 def _checked(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> list[Row]:
     def tested(images: int) -> list[Row]:
         with IsolatedBench(variant, sandboxed, library=built) as bench:
-            return ece408_check.noting(bench, checking.check_layer(bench, variant, layer, images))
+            return ece408_check.note(bench, checking.check_layer(bench, variant, layer, images))
 
     usual = tested(ece408.BATCH)
     if not usual[-1]["ok"]:
         return usual
     odd = tested(ece408.ODD_BATCH)
-    return [*usual, *odd] if odd[-1]["ok"] else [*usual, ece408_check.assuming(odd[-1])]
+    return [*usual, *odd] if odd[-1]["ok"] else [*usual, ece408_check.assumptions(odd[-1])]
 
 
-def works_elsewhere(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> str:
+def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> str:
     """Why a file's Op Time says nothing: its result is right although `conv_forward_gpu` is not called. Empty where it
     is wrong then, or the file fails.
 
@@ -96,7 +96,7 @@ def works_elsewhere(variant: Variant, sandboxed: bool, built: Path, layer: ConvL
             _test(bench, variant, layer, operation, buffers, "before")
             bench.without_convolution = True
             _test(bench, variant, layer, operation, buffers, "before")
-    except Failed:
+    except VariantFailure:
         return ""
     return (
         f"{variant.name}, {layer.name}: the result is right although conv_forward_gpu is not called; the work is done "
@@ -116,7 +116,7 @@ def time_layer(
     """Samples of one layer at one size: the columns of COURSE_SAMPLES from `layer` on.
 
     The file's result is tested on fresh inputs before the rounds and after them. Where its work is done `elsewhere`,
-    in words, all but its Layer Time is refused. Raises Failed.
+    in words, all but its Layer Time is refused. Raises VariantFailure.
     """
     with IsolatedBench(variant, sandboxed, library=built) as bench:
         operation, *buffers = _made_ready(bench, variant, layer, images)
@@ -139,9 +139,9 @@ def time_layer(
 
 def _made_ready(
     bench: IsolatedBench, variant: Variant, layer: ConvLayer, images: int
-) -> tuple[Operation, Guarded, Guarded, Guarded]:
+) -> tuple[Operation, GuardedArray, GuardedArray, GuardedArray]:
     """An operation, and buffers for x, w and y."""
-    with checking.faults_named(variant, "prepared"):
+    with checking.fault_context(variant, "prepared"):
         operation = bench.prepare(variant, layer, images)
     x, w, y = (bench.guarded(shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
     return operation, x, w, y
@@ -157,10 +157,10 @@ def _test(
     variant: Variant,
     layer: ConvLayer,
     operation: Operation,
-    buffers: Sequence[Guarded],
+    buffers: Sequence[GuardedArray],
     when: str,
 ) -> None:
-    """Call an operation on fresh inputs and compare some of the images. Raises Failed."""
+    """Call an operation on fresh inputs and compare some of the images. Raises VariantFailure."""
     x, w, y = buffers
     checking.draw_fresh(bench, x.values, w.values)
     result: Any = checking.checked_call(bench, variant, operation, x, w, y)
@@ -168,7 +168,7 @@ def _test(
     drawn = np.random.default_rng(secrets.randbits(63)).permutation(images)[:COMPARED]
     chosen = np.unique([0, images - 1, *drawn])
     difference = bench.compare(layer, x.values[chosen], w.values, result[chosen])
-    verdict = checking.judged(variant, layer, difference, integers=False)
+    verdict = checking.comparison_columns(variant, layer, difference, integers=False)
     if not verdict["ok"]:
         noted = f"; {bench.noted}" if bench.noted else ""
-        raise Failed("wrong_result", f"{when} timing, {images} images: {verdict['reason']}{noted}")
+        raise VariantFailure("wrong_result", f"{when} timing, {images} images: {verdict['reason']}{noted}")

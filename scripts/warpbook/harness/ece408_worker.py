@@ -19,13 +19,13 @@ ENTRY, NOTED = "warpbook_course", "warpbook_noted"
 """The driver, and what may explain a wrong result of its last call."""
 
 
-def undefined(error: OSError) -> str:
+def undefined_symbol(error: OSError) -> str:
     """What a library calls and nobody defines, as a sentence, by the loader's error; empty where that is another."""
     missing = re.search(r"undefined symbol: _Z(?:N12GPUInterface)?(\d+)(\w+)", str(error))
     return f"{missing[2][: int(missing[1])]} is called and defined nowhere" if missing else ""
 
 
-class Coursed:
+class CourseFile:
     """A file of the course, loaded, and the arrays that it is called on."""
 
     def __init__(self, path: Path):
@@ -37,7 +37,7 @@ class Coursed:
         try:
             self._library = ctypes.CDLL(str(self._path))
         except OSError as error:
-            if reason := undefined(error):
+            if reason := undefined_symbol(error):
                 return {"fault": ["compile_failed", reason]}
             return {"fault": ["launch_failed", f"{self._path.stem}, prepared: {str(error).partition(chr(10))[0]}"]}
         getattr(self._library, NOTED).restype = ctypes.c_char_p
@@ -69,7 +69,7 @@ class Coursed:
 
 def main() -> None:
     """Answer requests until there are no more. Arguments: the socket, the library."""
-    coursed = Coursed(Path(sys.argv[2]))
+    coursed = CourseFile(Path(sys.argv[2]))
     worker_protocol.serve(int(sys.argv[1]), lambda request: getattr(coursed, request.pop("do"))(**request))
 
 

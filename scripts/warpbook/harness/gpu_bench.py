@@ -18,9 +18,9 @@ from cupy.cuda import Event, get_elapsed_time, nvtx  # by name: a launcher may r
 from cupy.cuda.runtime import deviceSynchronize
 
 from warpbook.common.errors import UserError
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, checking, clocks, pinned_memory, tamper_check
-from warpbook.harness.bench import HOT_WITHIN, MARGIN, Guarded, Timers
+from warpbook.harness.bench import HOT_WITHIN, MARGIN, GuardedArray, Timers
 from warpbook.harness.reference import Difference
 from warpbook.harness.worker_protocol import GUARD_WORDS
 from warpbook.kernels import occupancy, sources
@@ -65,7 +65,7 @@ def project_module(name: str, arch: str) -> cupy.RawModule:
 
 
 @contextmanager
-def marked(name: str) -> Iterator[None]:
+def nvtx_range(name: str) -> Iterator[None]:
     """An NVTX range around what runs inside, for profilers to show."""
     nvtx.RangePush(name)
     try:
@@ -74,7 +74,7 @@ def marked(name: str) -> Iterator[None]:
         nvtx.RangePop()
 
 
-class Kernels:
+class GpuKernels:
     """A variant's kernels as its launcher sees them. `emulator.Kernels` is the same on the host.
 
     `constants` are those of the variant's header, with which its kernels are compiled.
@@ -87,7 +87,7 @@ class Kernels:
 
     def _named(self, name: str) -> Any:
         """A kernel of the module by its name in the source."""
-        return self._module.get_function(sources.symbol_of(name, self._symbols) or name)
+        return self._module.get_function(sources.find_symbol(name, self._symbols) or name)
 
     def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
         """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one.
@@ -109,8 +109,8 @@ class Kernels:
             return False
         return True
 
-    def symbol(self, name: str) -> "Symbol":
-        return Symbol(self._module.get_global(name))
+    def symbol(self, name: str) -> "GpuSymbol":
+        return GpuSymbol(self._module.get_global(name))
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> cupy.ndarray:
         """Scratch memory."""
@@ -121,7 +121,7 @@ class Kernels:
         return [cupy.cuda.Stream() for _ in range(count)]
 
 
-class ExplainedKernels(Kernels):
+class ExplainedKernels(GpuKernels):
     """Kernels whose refused launches are explained: for checks alone, since a timed call has no room for it."""
 
     def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
@@ -131,18 +131,18 @@ class ExplainedKernels(Kernels):
             try:
                 launch(grid, threads, *arguments, **options)
             except cupy.cuda.driver.CUDADriverError as error:
-                reason = occupancy.beyond_launch(grid, threads)
+                reason = occupancy.launch_limit_reason(grid, threads)
                 if not reason and math.prod(threads) > kernel.max_threads_per_block:
                     reason = (
                         f"a block of {math.prod(threads)} threads, and its {kernel.num_regs} registers a thread "
                         f"leave room for {kernel.max_threads_per_block}; take smaller blocks, or __launch_bounds__"
                     )
-                raise Failed("launch_failed", f"{name}: {reason or error}") from error
+                raise VariantFailure("launch_failed", f"{name}: {reason or error}") from error
 
         return call
 
 
-class Symbol:
+class GpuSymbol:
     """A variable in constant or device memory."""
 
     def __init__(self, pointer: cupy.cuda.MemoryPointer):
@@ -153,17 +153,17 @@ class Symbol:
         self._pointer.copy_from_device_async(values.data, values.nbytes)
 
 
-def kernels_of(variant: Variant, arch: str, kind: type[Kernels] = Kernels) -> Kernels | None:
+def load_kernels(variant: Variant, arch: str, kind: type[GpuKernels] = GpuKernels) -> GpuKernels | None:
     """A variant's kernels for the device, or None for a peer, which has none of ours."""
     if variant.cuda_source is None:
         return None
     if variant.course:
-        raise Failed(
+        raise VariantFailure(
             "unsupported",
             f"{variant.name}: a file of the course launches its kernels itself: see its Op Time and Layer Time",
         )
     if reason := variant.header.beyond_arch(arch):
-        raise Failed("unsupported", f"{variant.name} {reason}")
+        raise VariantFailure("unsupported", f"{variant.name} {reason}")
     cubin = building.cubin_for(variant, arch)
     return kind(load_module(cubin), variant.header.constants, building.symbols(cubin))
 
@@ -187,7 +187,7 @@ def channels_last(array: cupy.ndarray) -> cupy.ndarray:
     return cupy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
-def stored(array: cupy.ndarray) -> cupy.ndarray:
+def in_memory_order(array: cupy.ndarray) -> cupy.ndarray:
     """An array in the order that its memory has: the array itself, or NHWC of what `channels_last` gave."""
     return array if array.flags.c_contiguous else array.transpose(0, 2, 3, 1)
 
@@ -198,13 +198,13 @@ class GpuBench:
     reference_name = "float64 on the device"
     compared: tuple[tuple[str, str], ...] = (("cold", "gpu"), ("cold", "op"))
 
-    def __init__(self, kernels: type[Kernels] = Kernels) -> None:
+    def __init__(self, kernels: type[GpuKernels] = GpuKernels) -> None:
         self._kind = kernels
         self.device = require()
         module = project_module("harness", self.device.arch)
         names = ("draw", "fill", "count_changed", "hash", "widen", "compare", "enter", "spin", "multiply_add")
         self._kernels = {name: module.get_function(name) for name in names}
-        self._kernels_of: dict[str, Kernels | None] = {}
+        self._kernels_of: dict[str, GpuKernels | None] = {}
         self._host: dict[str, np.ndarray] = {}
         self.clock = clocks.Clock(self.device)
         properties = cupy.cuda.runtime.getDeviceProperties(0)
@@ -219,14 +219,14 @@ class GpuBench:
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         if variant.name not in self._kernels_of:
-            self._kernels_of[variant.name] = kernels_of(variant, self.device.arch, self._kind)
+            self._kernels_of[variant.name] = load_kernels(variant, self.device.arch, self._kind)
         operation = variant.prepare(layer, images, self._kernels_of[variant.name])
         return ChannelsLast(operation) if variant.header.order == "NHWC" else operation
 
-    def guarded(self, shape: tuple[int, ...]) -> Guarded:
+    def guarded(self, shape: tuple[int, ...]) -> GuardedArray:
         words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)
         self.fill(words, MARGIN)
-        return Guarded(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
+        return GuardedArray(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
 
     def fill(self, words: cupy.ndarray, pattern: int) -> None:
         self._launch("fill", words, np.uint64(words.size), np.uint32(pattern))
@@ -282,7 +282,7 @@ class GpuBench:
         """A page-locked array like `array`. One a role is kept: locking pages takes longer than most copies."""
         held = self._host.get(role)
         if held is None or held.nbytes < array.nbytes:
-            held = self._host[role] = pinned_memory.page_locked((array.nbytes,))
+            held = self._host[role] = pinned_memory.pinned_zeros((array.nbytes,))
         shown: np.ndarray = held[: array.nbytes].view(array.dtype).reshape(array.shape)
         return shown
 
@@ -293,7 +293,7 @@ class GpuBench:
         call(x, w, y)
         self.synchronize()
         start, stop = Event(), Event()
-        x_stored, w_stored = stored(x), stored(w)
+        x_stored, w_stored = in_memory_order(x), in_memory_order(w)
         arrays = {"x": x_stored, "w": w_stored, "y": y}
         x_host, w_host, y_host = (self._page_locked(*item) for item in arrays.items())
         x_stored.get(out=x_host)
@@ -320,7 +320,7 @@ class GpuBench:
             x_stored.set(x_host)
             w_stored.set(w_host)
             returned = call(x, w, y)
-            result = y if returned is None else stored(returned)
+            result = y if returned is None else in_memory_order(returned)
             result.get(out=y_host.reshape(result.shape))
             self.synchronize()
             return (perf_counter() - began) * 1e3
@@ -379,13 +379,13 @@ class GpuBench:
         self._kernels["spin"]((1,), (1,), (np.int64(cycles),))
 
 
-def opened(variant: checking.Named, kernels: type[Kernels] = Kernels) -> GpuBench:
-    """The bench for a variant. Raises Failed where the device or its driver does not answer."""
+def open_bench(variant: checking.NamedSubject, kernels: type[GpuKernels] = GpuKernels) -> GpuBench:
+    """The bench for a variant. Raises VariantFailure where the device or its driver does not answer."""
     try:
-        with checking.device_faults_named(variant):
+        with checking.device_fault_context(variant):
             return GpuBench(kernels)
     except UserError as error:
-        raise Failed("launch_failed", f"{variant.name}: {error}") from error
+        raise VariantFailure("launch_failed", f"{variant.name}: {error}") from error
 
 
 tamper_check.hold(cupy.cuda, "Event", "get_elapsed_time")

@@ -20,7 +20,7 @@ from cupy.cuda.runtime import deviceSynchronize
 
 from warpbook.harness import tamper_check
 from warpbook.harness.gpu_bench import GpuBench
-from warpbook.harness.pinned_memory import page_locked
+from warpbook.harness.pinned_memory import pinned_zeros
 from warpbook.problems.networks import Network
 
 SHARES = (
@@ -43,7 +43,7 @@ BLOCKS = 4
 NO_LABEL = -1
 
 
-def chunks_of(images: int, shares: Sequence[int], multiprocessors: int) -> list[int]:
+def chunk_sizes(images: int, shares: Sequence[int], multiprocessors: int) -> list[int]:
     """The sizes of the chunks: multiples of what fills the device, but for the last; few images make fewer chunks."""
     fill = BLOCKS * multiprocessors
     sizes: list[int] = []
@@ -85,7 +85,7 @@ class FromHost:
     ):
         self._bench, self._network, self._prepare, self._takes_bytes = bench, network, prepare, takes_bytes
         count = len(images)
-        self.images, self.labels = page_locked(images.shape), page_locked((count,), np.int32)
+        self.images, self.labels = pinned_zeros(images.shape), pinned_zeros((count,), np.int32)
         self.images[...] = images
         self._images, self._found = cupy.empty(images.shape, np.uint8), cupy.empty(count, np.int32)
         x_shape = (count, network.input.channels, *network.image)
@@ -97,7 +97,7 @@ class FromHost:
         self._mains = [cupy.cuda.Stream() for _ in range(STREAMS)]
         self._chunks: list[Chunk] = []
         least = math.inf
-        for sizes in dict.fromkeys(tuple(chunks_of(count, shares, bench.multiprocessors)) for shares in SHARES):
+        for sizes in dict.fromkeys(tuple(chunk_sizes(count, shares, bench.multiprocessors)) for shares in SHARES):
             chunks = self._of_sizes(sizes)
             self._through(chunks)
             if (taken := median([self._through(chunks) for _ in range(TRIALS)])) < least:

@@ -45,7 +45,7 @@ def brings_network(variant: Variant, network: Network) -> bool:
     return bool(known and hasattr(variant.module, "load"))
 
 
-def fused(network: Network) -> Iterator[Step]:
+def fused_steps(network: Network) -> Iterator[Step]:
     """The network's steps where pooling does the activation before it, in one pass over the data.
 
     After the largest values there are fewer to activate, and as tanh and ReLU grow, they come to the same.
@@ -93,7 +93,7 @@ def _reduced(x: np.ndarray, layer: PoolLayer, count: int, axis: int) -> np.ndarr
 
 
 def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None) -> Predict:
-    steps = list(fused(network))
+    steps = list(fused_steps(network))
 
     @functools.cache
     def prepared(n: int, conv: ConvLayer) -> Operation:
@@ -103,7 +103,7 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
         op_s = dict.fromkeys(network.convs, 0.0)
         labels = np.empty(len(images), np.uint8)
         for start in range(0, len(images), CPU_CHUNK):
-            x = fashion_mnist.entering(images[start : start + CPU_CHUNK], network, np.float32)
+            x = fashion_mnist.normalize(images[start : start + CPU_CHUNK], network, np.float32)
             for step in steps:
                 layer = step.layer
                 if isinstance(layer, PoolLayer):
@@ -138,17 +138,17 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
         def timed(name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
             cupy.cuda.runtime.deviceSynchronize()
-            with gpu_bench.marked(name):
+            with gpu_bench.nvtx_range(name):
                 began = perf_counter()
                 returned = operation(*arrays)
                 cupy.cuda.runtime.deviceSynchronize()
                 op_s.append(perf_counter() - began)
             return returned
 
-        with gpu_bench.marked("images to the device"):
-            x = cupy.asarray(fashion_mnist.entering(images, network, np.float32))
+        with gpu_bench.nvtx_range("images to the device"):
+            x = cupy.asarray(fashion_mnist.normalize(images, network, np.float32))
         scores = loaded.scores(x, timed)
-        with gpu_bench.marked("labels to the host"):
+        with gpu_bench.nvtx_range("labels to the host"):
             return scores.get().argmax(axis=1).astype(np.uint8), op_s
 
     return predict
@@ -163,8 +163,8 @@ class OnGpu:
         from warpbook.harness import gpu_bench
 
         arch = gpu_bench.require().arch
-        self._variant, self._network, self._marked, self._empty = variant, network, gpu_bench.marked, cupy.empty
-        self._kernels = gpu_bench.kernels_of(variant, arch)
+        self._variant, self._network, self._marked, self._empty = variant, network, gpu_bench.nvtx_range, cupy.empty
+        self._kernels = gpu_bench.load_kernels(variant, arch)
         self._parameters = {name: cupy.asarray(array) for name, array in parameters.items()}
         self._operations: dict[tuple[ConvLayer, int], Operation] = {}
         self.around = Around(gpu_bench.project_module("layers", arch).get_function, cupy.empty)
@@ -174,7 +174,7 @@ class OnGpu:
 
         `call` gets a convolution's name, operation and arrays, and may time it.
         """
-        for step in fused(self._network):
+        for step in fused_steps(self._network):
             layer = step.layer
             if isinstance(layer, PoolLayer):
                 with self._marked("pool" if step.activation == "none" else f"{step.activation}, pool"):

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.common.supervision import Failed, leave_with
+from warpbook.common.supervision import VariantFailure, end_with_parent
 from warpbook.harness import cpp_compiler, ece408_worker, sandbox, worker, worker_protocol
 from warpbook.harness.bench import CpuBench
 from warpbook.harness.emulator import emulation
@@ -79,7 +79,7 @@ class IsolatedBench(CpuBench):
             for region, words in zip(regions, buffers, strict=True):
                 words[...] = region
             if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):
-                raise Failed("wrong_result", f"{variant.name} goes on writing after its call is over")
+                raise VariantFailure("wrong_result", f"{variant.name} goes on writing after its call is over")
             self.noted = sandbox.printable(str(answer.get("noted", "")))
             if isinstance(spent_s := answer.get("spent_s"), float):
                 self.spent_s += spent_s
@@ -87,7 +87,7 @@ class IsolatedBench(CpuBench):
                 return None
             if answer["shape"] != list(y_shape):
                 shape = str(answer["shape"])[:100]
-                raise Failed("wrong_result", f"{variant.name} returns shape {shape}, expected {y_shape}")
+                raise VariantFailure("wrong_result", f"{variant.name} returns shape {shape}, expected {y_shape}")
             return np.frombuffer(memory, np.float64, y.size, 4 * places[3]).reshape(y_shape).copy()
 
         return operation
@@ -120,7 +120,7 @@ class IsolatedBench(CpuBench):
         return np.array([each if 0 <= each < 10 else -1 for each in labels])
 
     def _ask(self, handle: int | None, **request: Any) -> dict[str, Any]:
-        """What the variant's process answers. Raises Failed with the fault that it names, or where it is no more."""
+        """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no more."""
         if self._process is None:
             self._process = self._started()
         content = b""
@@ -140,7 +140,7 @@ class IsolatedBench(CpuBench):
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise self._nonsense() from None
         if fault:
-            raise Failed(status if status in sandbox.STATUSES else "launch_failed", sandbox.printable(reason))
+            raise VariantFailure(status if status in sandbox.STATUSES else "launch_failed", sandbox.printable(reason))
         assert isinstance(answer, dict)
         return answer
 
@@ -169,11 +169,11 @@ class IsolatedBench(CpuBench):
         parent = os.getpid()
 
         def prepare() -> None:
-            leave_with(parent)
+            end_with_parent(parent)
             sandbox.bound_files()
 
         process = subprocess.Popen(
-            sandbox.wrapped(command, extra, readable, gpu=how == worker.DRIVEN) if self._sandboxed else command,
+            sandbox.wrap(command, extra, readable, gpu=how == worker.DRIVEN) if self._sandboxed else command,
             stdout=self._words,
             stderr=self._words,
             env={} if self._sandboxed else environment,
@@ -184,10 +184,10 @@ class IsolatedBench(CpuBench):
         self._death = os.pidfd_open(process.pid)
         return process
 
-    def _nonsense(self) -> Failed:
-        return Failed("launch_failed", f"{self._variant.name}: its process answers what no variant's would")
+    def _nonsense(self) -> VariantFailure:
+        return VariantFailure("launch_failed", f"{self._variant.name}: its process answers what no variant's would")
 
-    def _died(self) -> Failed:
+    def _died(self) -> VariantFailure:
         """How the variant's process ended, in the sanitizer's words where those say it."""
         assert self._process is not None
         self.ended = True
@@ -199,11 +199,11 @@ class IsolatedBench(CpuBench):
         self._words.seek(0)
         text = self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")
         if self._folder and (words := emulation.lacks(text)):
-            return Failed("unsupported", f"{self._variant.name}: {words}")
+            return VariantFailure("unsupported", f"{self._variant.name}: {words}")
         if words := emulation.sanitizer_words(text):
-            return Failed("wrong_result", f"{self._variant.name}: {words}")
-        ended = sandbox.how_it_ended_inside(code, self._words, self._sandboxed)
-        return Failed("launch_failed", f"its process died: {ended}")
+            return VariantFailure("wrong_result", f"{self._variant.name}: {words}")
+        ended = sandbox.describe_exit_inside(code, self._words, self._sandboxed)
+        return VariantFailure("launch_failed", f"its process died: {ended}")
 
 
 def _whole(values: np.ndarray) -> np.ndarray:

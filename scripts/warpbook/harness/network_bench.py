@@ -16,10 +16,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import Measuring
 from warpbook.harness import building, checking, gpu_bench, host_to_host, reference, tamper_check, timing
-from warpbook.harness.bench import Guarded, Timers
+from warpbook.harness.bench import GuardedArray, Timers
 from warpbook.harness.checking import Row
 from warpbook.kernels.variants import Operation
 from warpbook.kernels.whole_networks import Implementation
@@ -46,7 +46,7 @@ class Data:
         return self.images[chosen], self.scores[chosen]
 
 
-def operation_of(call: Any, images: int, classes: int) -> Operation:
+def as_operation(call: Any, images: int, classes: int) -> Operation:
     """A call as an operation: y holds the scores, then the labels; w is nothing."""
     scores = images * classes
 
@@ -56,28 +56,28 @@ def operation_of(call: Any, images: int, classes: int) -> Operation:
     return operation
 
 
-def cubin_of(implementation: Implementation, arch: str) -> bytes | None:
+def compile_cubin(implementation: Implementation, arch: str) -> bytes | None:
     """An implementation's kernels compiled for an architecture; None where it has none.
 
-    Raises Failed where they need another architecture.
+    Raises VariantFailure where they need another architecture.
     """
     if implementation.cuda_source is None:
         return None
     header = implementation.header
     if reason := header.beyond_arch(arch):
-        raise Failed("unsupported", f"{implementation.name} {reason}")
+        raise VariantFailure("unsupported", f"{implementation.name} {reason}")
     defines = [f"-D{name}={value}" for name, value in implementation.constants.items()]
     arch = header.compiled_for(arch)
     return building.project_cubin(implementation.cuda_source, arch, text=implementation.text, defines=defines)
 
 
-def kernels_of(implementation: Implementation, arch: str) -> gpu_bench.Kernels | None:
+def load_kernels(implementation: Implementation, arch: str) -> gpu_bench.GpuKernels | None:
     """An implementation's kernels for the device; None where it has none."""
-    cubin = cubin_of(implementation, arch)
-    return gpu_bench.Kernels(gpu_bench.load_module(cubin), implementation.constants) if cubin else None
+    cubin = compile_cubin(implementation, arch)
+    return gpu_bench.GpuKernels(gpu_bench.load_module(cubin), implementation.constants) if cubin else None
 
 
-def judged(implementation: Implementation, network: Network, y: np.ndarray, expected: np.ndarray) -> Row:
+def comparison_columns(implementation: Implementation, network: Network, y: np.ndarray, expected: np.ndarray) -> Row:
     """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
     # In NumPy: CuPy compiles each of these operations when a machine first does it, ten seconds for the largest.
     images, classes = expected.shape
@@ -104,17 +104,17 @@ def judged(implementation: Implementation, network: Network, y: np.ndarray, expe
     }
 
 
-class Bench:
+class NetworkBench:
     """Implementations of one network on one device, in one process."""
 
     def __init__(self, bench: gpu_bench.GpuBench, data: Data):
         self._bench, self._data = bench, data
-        self._kernels: dict[str, gpu_bench.Kernels | None] = {}
+        self._kernels: dict[str, gpu_bench.GpuKernels | None] = {}
 
     def _prepared(self, implementation: Implementation, images: int, of_bytes: bool = False) -> Any:
         """Its call for so many images, float32 or as bytes."""
         if implementation.name not in self._kernels:
-            self._kernels[implementation.name] = kernels_of(implementation, self._bench.device.arch)
+            self._kernels[implementation.name] = load_kernels(implementation, self._bench.device.arch)
         kernels, network = self._kernels[implementation.name], self._data.network
         return implementation.prepare(kernels, network, images, self._data.parameters, of_bytes)
 
@@ -124,10 +124,10 @@ class Bench:
         """(samples, the columns of NETWORK_SAMPLES from `variant` on; the check of the first implementation).
 
         Each is checked before and after it is timed, on images in orders of their own, and timed on random numbers not
-        seen before. Raises Failed where the first fails; another that does so beforehand is left out.
+        seen before. Raises VariantFailure where the first fails; another that does so beforehand is left out.
         """
         bench, data = self._bench, self._data
-        timing.refuse_distrusted(bench)
+        timing.reject_distrusted(bench)
         x = bench.guarded((images, data.network.input.channels, *data.network.image))
         w = bench.guarded((1,))
         y = bench.guarded((images * (data.classes + 1),))
@@ -136,9 +136,9 @@ class Bench:
         for one in implementations:
             try:
                 operation = self._readied(one, images, (x, w, y))
-                with checking.faults_named(one, "called"):
+                with checking.fault_context(one, "called"):
                     timers[one.name] = bench.timers(operation, x.values, w.values, y.values)
-            except Failed:
+            except VariantFailure:
                 if one is implementations[0]:
                     raise
                 continue  # nothing sound to compare with; the first is still timed
@@ -151,21 +151,23 @@ class Bench:
                 ("cold", "host"): bench.cold(from_host.infer),
                 ("cold", "copy"): bench.cold(from_host.copy),
             }
-        samples, told_ms = timing.sampled(bench, implementations, timers, series, measuring)
-        timing.refuse_distrusted(bench)
+        samples, told_ms = timing.sample_rows(bench, implementations, timers, series, measuring)
+        timing.reject_distrusted(bench)
         checks = [self._check(one, operations[one.name], (x, w, y), poisoned=False) for one in implementations]
         if from_host:
             self._check_way(ours, from_host)
         for one in implementations:
             if one.name in told_ms:
                 arrays = (x.values, w.values, y.values)
-                timing.refuse_memory(bench, one, operations[one.name], told_ms[one.name], arrays)
+                timing.reject_memoized(bench, one, operations[one.name], told_ms[one.name], arrays)
         return samples, checks[0]
 
-    def _readied(self, one: Implementation, images: int, buffers: tuple[Guarded, Guarded, Guarded]) -> Operation:
+    def _readied(
+        self, one: Implementation, images: int, buffers: tuple[GuardedArray, GuardedArray, GuardedArray]
+    ) -> Operation:
         """Its operation, prepared and checked."""
-        with checking.faults_named(one, "prepared"):
-            operation = operation_of(self._prepared(one, images), images, self._data.classes)
+        with checking.fault_context(one, "prepared"):
+            operation = as_operation(self._prepared(one, images), images, self._data.classes)
         self._check(one, operation, buffers, poisoned=True)
         return operation
 
@@ -173,7 +175,7 @@ class Bench:
         """Its way from the host to the host, checked."""
         data = self._data
         entering, _ = data.drawn(images)
-        with checking.faults_named(one, "prepared"):
+        with checking.fault_context(one, "prepared"):
             of_bytes = one.takes_bytes
             way = host_to_host.FromHost(
                 self._bench,
@@ -188,21 +190,25 @@ class Bench:
 
     def _check_way(self, one: Implementation, way: host_to_host.FromHost) -> None:
         images, expected = self._data.drawn(len(way.images))
-        with checking.faults_named(one, "called"):
+        with checking.fault_context(one, "called"):
             result = way.result(images)
-        verdict = judged(one, self._data.network, result, expected)
+        verdict = comparison_columns(one, self._data.network, result, expected)
         if not verdict["ok"]:
-            raise Failed("wrong_result", f"{verdict['reason']}, from the host in chunks")
+            raise VariantFailure("wrong_result", f"{verdict['reason']}, from the host in chunks")
 
     def _check(
-        self, one: Implementation, operation: Operation, buffers: tuple[Guarded, Guarded, Guarded], poisoned: bool
+        self,
+        one: Implementation,
+        operation: Operation,
+        buffers: tuple[GuardedArray, GuardedArray, GuardedArray],
+        poisoned: bool,
     ) -> Row:
         images, expected = self._data.drawn(len(buffers[0].values))
         self._bench.enter(cupy.asarray(images), buffers[0].values, self._data.network.input.scale)
         result = checking.checked_call(self._bench, one, operation, *buffers, poisoned)
-        verdict = judged(one, self._data.network, result.get(), expected)
+        verdict = comparison_columns(one, self._data.network, result.get(), expected)
         if not verdict["ok"]:
-            raise Failed("wrong_result", verdict["reason"])
+            raise VariantFailure("wrong_result", verdict["reason"])
         return verdict
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import scratch_folder, written_whole
-from warpbook.common.supervision import Failed
+from warpbook.common.files import atomic_write, scratch_folder
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import HOT_WITHIN
 from warpbook.kernels import ece408
@@ -34,7 +34,7 @@ _USUAL = Path("/usr/local/cuda")
 
 
 @functools.cache
-def found() -> Path | None:
+def find_compiler() -> Path | None:
     """The compiler; None where there is none."""
     homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     homes.append(_USUAL)
@@ -47,7 +47,7 @@ def found() -> Path | None:
 @functools.cache
 def version() -> str:
     """Its name and version, as `nvcc 13.0`."""
-    said = subprocess.run([str(found()), "--version"], capture_output=True, text=True, errors="replace").stdout
+    said = subprocess.run([str(find_compiler()), "--version"], capture_output=True, text=True, errors="replace").stdout
     number = re.search(r"release (\d+\.\d+)", said)
     return f"nvcc {number[1] if number else 'of unknown version'}"
 
@@ -65,7 +65,7 @@ def cubin(variant: Variant, arch: str, sandboxed: bool = False) -> tuple[bytes, 
         return output.read_bytes(), words
 
 
-def linked(variant: Variant, arch: str, sandboxed: bool) -> Path:
+def link(variant: Variant, arch: str, sandboxed: bool) -> Path:
     """The shared library of a file of the course and its driver, compiled once and kept under the hash of all that
     decides it.
 
@@ -73,14 +73,14 @@ def linked(variant: Variant, arch: str, sandboxed: bool) -> Path:
     compiler or a header of CUDA's is missing.
     """
     assert variant.course is not None
-    if found() is None:
-        raise Failed("unsupported", f"{variant.name} is a file of the course: {MISSING}")
-    steps, driver, product = steps_of(variant.course), DRIVER.read_text(), MATRIX_PRODUCT.read_text()
+    if find_compiler() is None:
+        raise VariantFailure("unsupported", f"{variant.name} is a file of the course: {MISSING}")
+    steps, driver, product = driver_steps(variant.course), DRIVER.read_text(), MATRIX_PRODUCT.read_text()
     identity = "\0".join([variant.source_sha256, version(), *options(variant, arch), steps, driver, product])
     kept = cpp_compiler.LIBRARIES / f"{variant.name}-{arch}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if kept.exists():
         return kept
-    with written_whole(kept) as made, scratch_folder() as folder:
+    with atomic_write(kept) as made, scratch_folder() as folder:
         source, output = _laid_out(variant, folder), folder / "made.so"
         (folder / STEPS).write_text(steps)
         included, libraries = _cublas() if "cublas" in variant.code else ([], [])
@@ -90,7 +90,9 @@ def linked(variant: Variant, arch: str, sandboxed: bool) -> Path:
             _compiled(variant, arch, words, folder, sandboxed)
         except UserError as error:
             if absent := absent_header(error):
-                raise Failed("unsupported", f"{variant.name} includes {absent}, which CUDA here lacks") from None
+                raise VariantFailure(
+                    "unsupported", f"{variant.name} includes {absent}, which CUDA here lacks"
+                ) from None
             raise
         made.write_bytes(output.read_bytes())
     return kept
@@ -102,7 +104,7 @@ def absent_header(error: UserError) -> str:
     return named[1] if named else ""
 
 
-def steps_of(interface: ece408.Interface) -> str:
+def driver_steps(interface: ece408.Interface) -> str:
     """What the driver includes: the calls of one layer, each followed by a look whether CUDA refused something."""
     named = zip(("prolog", "convolution", "epilog"), interface.steps, strict=True)
     methods = " ".join(f'void {name}() {{ {calls} note("{name}", cudaPeekAtLastError()); }}' for name, calls in named)
@@ -128,14 +130,14 @@ def _copied(path: Path, folder: Path) -> Path:
 
 def _compiled(variant: Variant, arch: str, words: list[str], folder: Path, sandboxed: bool) -> str:
     """What the compiler says. Raises UserError where it fails."""
-    command = [str(found()), *options(variant, arch), *words]
+    command = [str(find_compiler()), *options(variant, arch), *words]
     refused = f"{variant.name} does not compile for {arch}"
-    return cpp_compiler.compiled(command, folder, sandboxed, refused, list(_readable()))
+    return cpp_compiler.run_compiler(command, folder, sandboxed, refused, list(_readable()))
 
 
 def _toolkit() -> Path:
     """The folder of the compiler's toolkit, which may lie anywhere."""
-    return Path(str(found())).resolve().parent.parent
+    return Path(str(find_compiler())).resolve().parent.parent
 
 
 def _readable() -> Iterator[Path]:
@@ -175,18 +177,18 @@ class Driver:
     def course(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """Op Time and Layer Time of one layer run as the course's program does, in milliseconds: `op`, `layer`.
 
-        Raises Failed where CUDA fails for good.
+        Raises VariantFailure where CUDA fails for good.
         """
         times = self._called(self._library.warpbook_course, layer, x, w, y)
         return {"op": times[0], "layer": times[1]}
 
     def without(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """Run one layer without `conv_forward_gpu`, and time nothing. Raises Failed."""
+        """Run one layer without `conv_forward_gpu`, and time nothing. Raises VariantFailure."""
         self._called(self._library.warpbook_without, layer, x, w, y)
         return {}
 
     def device(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises Failed."""
+        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises VariantFailure."""
         times = self._called(self._library.warpbook_device, layer, x, w, y, ctypes.c_double(HOT_WITHIN))
         return {state: time_ms for state, time_ms in zip(("cold", "hot"), times, strict=True) if time_ms >= 0}
 
@@ -196,5 +198,5 @@ class Driver:
         times = (ctypes.c_double * 2)(-1, -1)
         rest = arguments[len(arrays) :]
         if function(*(ctypes.c_void_p(array.ctypes.data) for array in arrays), *extents, *rest, times):
-            raise Failed("launch_failed", f"CUDA: {self.said}")
+            raise VariantFailure("launch_failed", f"CUDA: {self.said}")
         return list(times)

@@ -18,7 +18,7 @@ HUGE_PAGE = 2 << 20
 THREADS = min(8, len(os.sched_getaffinity(0)))
 
 
-def page_locked(shape: Sequence[int], dtype: type[np.generic] = np.uint8) -> np.ndarray:
+def pinned_zeros(shape: Sequence[int], dtype: type[np.generic] = np.uint8) -> np.ndarray:
     """Zeros in page-locked memory.
 
     CUDA's own allocation takes half a second a GB, for it makes and locks small pages, one after another. Here several

@@ -6,7 +6,7 @@ from dataclasses import astuple, replace
 
 import numpy as np
 
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
 from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
@@ -32,11 +32,11 @@ MIXED_EXPONENT = 12
 
 def layers() -> list[ConvLayer]:
     """Layers whose sums grow longer, then those of the networks, each shape once: some kernels are for them alone."""
-    every = [*LENGTHS, *(conv for network in networks.known().values() for conv in network.convs)]
+    every = [*LENGTHS, *(conv for network in networks.all_networks().values() for conv in network.convs)]
     return [replace(layer, name=shape) for shape, layer in {str(layer): layer for layer in every}.items()]
 
 
-def drawn(layer: ConvLayer, images: int, inputs: str) -> tuple[np.ndarray, np.ndarray]:
+def draw_inputs(layer: ConvLayer, images: int, inputs: str) -> tuple[np.ndarray, np.ndarray]:
     """x and w of a kind, float32: the same whenever they are drawn."""
     generator = np.random.default_rng([*astuple(layer)[1:], images, list(EXPONENTS).index(inputs)])
     shapes = (layer.x_shape(images), layer.w_shape)
@@ -47,7 +47,7 @@ def drawn(layer: ConvLayer, images: int, inputs: str) -> tuple[np.ndarray, np.nd
     return x, w
 
 
-def judged(variant: Variant, found: Difference, direct: Difference) -> Row:
+def precision_columns(variant: Variant, found: Difference, direct: Difference) -> Row:
     """The columns of PRECISION from `rel_l2_err` on."""
     reason = f"{variant.name}: {found.not_finite} outputs are NaN or infinite" if found.not_finite else ""
     return {
@@ -59,7 +59,7 @@ def judged(variant: Variant, found: Difference, direct: Difference) -> Row:
     }
 
 
-def row_of(variant: Variant, layer: ConvLayer | None, inputs: str, columns: Row) -> Row:
+def precision_row(variant: Variant, layer: ConvLayer | None, inputs: str, columns: Row) -> Row:
     """A row of PRECISION without its variant's name, its errors empty where nothing was compared."""
     place = {"products": layer.accumulation, "images": IMAGES} if layer else {"products": None, "images": None}
     nothing = {"rel_l2_err": None, "direct_rel_l2_err": None, "fp32_class": False}
@@ -72,27 +72,27 @@ def measure_layer(bench: Bench, variant: Variant, direct: Variant, layer: ConvLa
     row that names it."""
     if reason := variant.problem or variant.unsupported(layer, IMAGES):
         status = "compile_failed" if variant.problem else "unsupported"
-        return [row_of(variant, layer, "", {"status": status, "reason": reason})]
+        return [precision_row(variant, layer, "", {"status": status, "reason": reason})]
     rows: list[Row] = []
     inputs = ""
     try:
-        with checking.device_faults_named(variant):
+        with checking.device_fault_context(variant):
             operations = []
             for one in (direct, variant):
-                with checking.faults_named(one, "prepared"):
+                with checking.fault_context(one, "prepared"):
                     operations.append((one, bench.prepare(one, layer, IMAGES)))
             x, w, y = map(bench.guarded, (layer.x_shape(IMAGES), layer.w_shape, layer.y_shape(IMAGES)))
             for inputs in EXPONENTS:
-                for buffer, values in zip((x, w), drawn(layer, IMAGES, inputs), strict=True):
+                for buffer, values in zip((x, w), draw_inputs(layer, IMAGES, inputs), strict=True):
                     bench.put(buffer.values, values)
                 differences = []
                 for one, operation in operations:
                     result = checking.checked_call(bench, one, operation, x, w, y)
                     differences.append(bench.compare(layer, x.values, w.values, result))
                 by_direct, by_variant = differences
-                rows.append(row_of(variant, layer, inputs, judged(variant, by_variant, by_direct)))
-    except Failed as failure:
-        rows.append(row_of(variant, layer, inputs, failure.columns))
+                rows.append(precision_row(variant, layer, inputs, precision_columns(variant, by_variant, by_direct)))
+    except VariantFailure as failure:
+        rows.append(precision_row(variant, layer, inputs, failure.columns))
     return rows
 
 

@@ -139,7 +139,7 @@ def unit_error(layer: ConvLayer, variant: Variant) -> float:
 def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
     """What a network gives for images (n, channels, height, width) of 0 to 255, everything in float64: logits (n, 10),
     or a workload's maps."""
-    x = fashion_mnist.entering(images, network, np.float64)
+    x = fashion_mnist.normalize(images, network, np.float64)
     for step in network.steps:
         layer = step.layer
         if isinstance(layer, ConvLayer):

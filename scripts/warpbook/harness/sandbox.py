@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import FILE_BYTES, Failed, how_it_ended, leave_with
+from warpbook.common.supervision import FILE_BYTES, VariantFailure, describe_exit, end_with_parent
 from warpbook.kernels import sources
 from warpbook.machine import host
 from warpbook.problems import networks
@@ -54,7 +54,7 @@ def unavailable() -> str:
         return "bubblewrap is not installed (apt-get install bubblewrap)"
     try:
         tried = subprocess.run(
-            wrapped(["true"]), capture_output=True, text=True, errors="replace", timeout=TRIED_FOR_S, env={}
+            wrap(["true"]), capture_output=True, text=True, errors="replace", timeout=TRIED_FOR_S, env={}
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not work here ({error})"
@@ -70,7 +70,7 @@ def gpu_unavailable() -> str:
     if reason := unavailable():
         return reason
     asks = "from warpbook.machine.cuda_devices import probe; found = probe(); exit(found if type(found) is str else 0)"
-    command = wrapped([sys.executable, "-c", asks], gpu=True)
+    command = wrap([sys.executable, "-c", asks], gpu=True)
     try:
         tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TRIED_FOR_S, env={})
     except subprocess.TimeoutExpired as error:
@@ -79,7 +79,7 @@ def gpu_unavailable() -> str:
     return f"the GPU does not answer in bubblewrap ({words})" if tried.returncode else ""
 
 
-def absent(setting: str, device: str) -> str:
+def why_absent(setting: str, device: str) -> str:
     """Why code for a device, cpu, emulator or gpu, has no sandbox though the setting asks for one; empty where it has
     one, or none is asked for."""
     if device != "gpu":
@@ -87,21 +87,21 @@ def absent(setting: str, device: str) -> str:
     return gpu_unavailable() if setting == "all" else ""
 
 
-def chosen(setting: str, device: str = "cpu") -> bool:
+def is_chosen(setting: str, device: str = "cpu") -> bool:
     """Whether the setting `sandbox` means that code for a device, cpu, emulator or gpu, has a sandbox here: `auto` all
     code but a GPU's, `all` a GPU's too, `none` no code."""
     asked = setting in (("all",) if device == "gpu" else ("auto", "all"))
-    return asked and not absent(setting, device)
+    return asked and not why_absent(setting, device)
 
 
-def for_strangers(setting: str, device: str = "cpu") -> bool:
-    """`chosen` for code of strangers, which runs outside a sandbox only where that is asked for.
+def require_for_untrusted(setting: str, device: str = "cpu") -> bool:
+    """`is_chosen` for code of strangers, which runs outside a sandbox only where that is asked for.
 
     Raises UserError where the setting is not none and there is no sandbox for code on this device.
     """
     if setting == "none":
         return False
-    if reason := absent("all", device):
+    if reason := why_absent("all", device):
         raise UserError(
             f"strangers' kernels run in a sandbox, and there is none here: {reason}. "
             "To run them with your rights all the same, on a machine with nothing to lose, set sandbox=none"
@@ -109,7 +109,7 @@ def for_strangers(setting: str, device: str = "cpu") -> bool:
     return True
 
 
-def wrapped(
+def wrap(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
     readable: Iterable[Path] = (),
@@ -155,20 +155,20 @@ def wrapped(
     return [*words, "--", *map(str, command)]
 
 
-def answers(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool = False) -> Iterator[Any]:
-    """What one of the project's programs says in the sandbox by `say`, as it comes; its answers are a stranger's.
+def results(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool = False) -> Iterator[Any]:
+    """What one of the project's programs says in the sandbox by `emit`, as it comes; its answers are a stranger's.
 
     `arguments` are the program and its own; it runs in this process's folder, with what there is of `readable`.
-    Raises Failed where it ends otherwise than by its last answer.
+    Raises VariantFailure where it ends otherwise than by its last answer.
     """
     parent = os.getpid()
 
     def prepare() -> None:
-        leave_with(parent)
+        end_with_parent(parent)
         bound_files()
 
     there = [path for path in (*readable, *_CONFIGURATION) if path.exists()]
-    command = wrapped([sys.executable, *arguments], None, there, gpu=gpu, folder=Path.cwd())
+    command = wrap([sys.executable, *arguments], None, there, gpu=gpu, folder=Path.cwd())
     with (
         tempfile.TemporaryFile() as words,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, env={}, preexec_fn=prepare) as process,
@@ -179,26 +179,26 @@ def answers(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool
                 answer = json.loads(line)
                 status, reason = answer.get("failed") or ("", "")
             except (ValueError, TypeError, AttributeError, RecursionError):
-                raise Failed("launch_failed", "its process answers what no variant's would") from None
+                raise VariantFailure("launch_failed", "its process answers what no variant's would") from None
             if status:
-                raise Failed(status if status in STATUSES else "launch_failed", printable(reason))
+                raise VariantFailure(status if status in STATUSES else "launch_failed", printable(reason))
             if "end" in answer:
                 return
             yield answer.get("item")
-        raise Failed("launch_failed", f"its process died: {how_it_ended_inside(process.wait(), words)}")
+        raise VariantFailure("launch_failed", f"its process died: {describe_exit_inside(process.wait(), words)}")
 
 
 @contextlib.contextmanager
-def doubted(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong with an answer from the sandbox into Failed: no `what` would have said it."""
+def untrusted(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong with an answer from the sandbox into VariantFailure: no `what` would have said it."""
     try:
         yield
     except (UserError, ValueError, TypeError, KeyError, AttributeError):
-        raise Failed("launch_failed", f"its process answers what no {what} would") from None
+        raise VariantFailure("launch_failed", f"its process answers what no {what} would") from None
 
 
-def say(items: Iterable[Any]) -> None:
-    """Say items, values that JSON knows, and how they ended to whoever runs this process in a sandbox (`answers`).
+def emit(items: Iterable[Any]) -> None:
+    """Say items, values that JSON knows, and how they ended to whoever runs this process in a sandbox (`results`).
 
     What a variant prints goes where its errors go.
     """
@@ -212,7 +212,7 @@ def say(items: Iterable[Any]) -> None:
             for item in items:
                 answer(item=item)
             answer(end=True)
-        except Failed as failure:
+        except VariantFailure as failure:
             answer(failed=[failure.status, str(failure)])
         except UserError as error:
             answer(failed=["launch_failed", str(error)])
@@ -223,13 +223,13 @@ def printable(words: object) -> str:
     return "".join(filter(str.isprintable, str(words)))[:REASON_CHARACTERS]
 
 
-def how_it_ended_inside(code: int, words: IO[bytes], sandboxed: bool = True) -> str:
+def describe_exit_inside(code: int, words: IO[bytes], sandboxed: bool = True) -> str:
     """How a process in the sandbox ended, and the last of what it wrote to a file."""
     if sandboxed and 128 < code <= 128 + signal.SIGRTMAX:
         code = 128 - code  # as bubblewrap tells a signal
     words.seek(0)
     last = printable((words.read(WORDS_BYTES).decode(errors="replace").strip().splitlines() or [""])[-1])
-    return f"{how_it_ended(code)}{f' ({last})' if last else ''}"
+    return f"{describe_exit(code)}{f' ({last})' if last else ''}"
 
 
 def bound_files() -> None:

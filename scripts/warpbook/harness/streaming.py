@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.harness import inference
 from warpbook.kernels.variants import Variant
 from warpbook.machine import host
@@ -85,13 +85,13 @@ class GpuLane:
     ):
         import cupy
 
-        from warpbook.harness.pinned_memory import page_locked
+        from warpbook.harness.pinned_memory import pinned_zeros
 
         self.copy_s: float | None = 0.0
         self.compute_s = 0.0
         self._loaded, self._input = loaded, network.input
         self._inward, self._main, self._outward = inward, cupy.cuda.get_current_stream(), outward
-        self.images, self._labels = page_locked((chunk, *network.image)), page_locked((chunk,))
+        self.images, self._labels = pinned_zeros((chunk, *network.image)), pinned_zeros((chunk,))
         self._on_device = cupy.empty(self.images.shape, np.uint8)
         self._sent, self._arrived, self._begun, self._computed, self._done = (cupy.cuda.Event() for _ in range(5))
         self._elapsed_ms = cupy.cuda.get_elapsed_time
@@ -125,7 +125,7 @@ def gpu_chunk(network: Network) -> int:
     return min(fashion_mnist.IMAGES, max(1, GPU_CHUNK_BYTES // widest))
 
 
-def opened(variant: Variant, network: Network, weight_set: str, images: int) -> list[Lane]:
+def open_lanes(variant: Variant, network: Network, weight_set: str, images: int) -> list[Lane]:
     """The lanes of a worker that infers so many images, each tried once, so that what follows is under way at once.
 
     Raises UserError where the variant cannot, or its chunk needs more of a GPU than POOL_BYTES.
@@ -184,7 +184,7 @@ def run(lanes: list[Lane], images: Images, first: int, end: int, expected: np.nd
     under_way: deque[tuple[int, int, Lane]] = deque()
     digest, labels_sum, mismatched, read_s = hashlib.sha256(), 0, 0, 0.0
     began = time.time()
-    with written_whole(out) as temporary, temporary.open("wb") as file:
+    with atomic_write(out) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (end - first,)})
 
         def finish() -> None:

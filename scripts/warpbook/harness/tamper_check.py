@@ -17,6 +17,6 @@ def hold(owner: Any, *names: str) -> None:
         _held[f"{owner.__name__}.{name}"] = (members, name, members[name])
 
 
-def replaced() -> list[str]:
+def replaced_functions() -> list[str]:
     """Names of those that are no longer what they were."""
     return sorted(full for full, (members, name, value) in _held.items() if members.get(name) is not value)

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from warpbook.common import statistics
-from warpbook.common.supervision import Failed
-from warpbook.config.settings import Measuring, Series
+from warpbook.common.supervision import VariantFailure
+from warpbook.config.settings import Measuring, SeriesPolicy
 from warpbook.harness import checking, tamper_check
-from warpbook.harness.bench import SHORT_CALL_MS, Bench, Guarded, Timers
-from warpbook.harness.checking import Named
+from warpbook.harness.bench import SHORT_CALL_MS, Bench, GuardedArray, Timers
+from warpbook.harness.checking import NamedSubject
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.networks import ConvLayer
 
@@ -46,7 +46,7 @@ NOT_TIMED: Row = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clo
 """What the one row says that stands for samples that there are not."""
 
 
-def not_timed(failure: Failed) -> Row:
+def failure_columns(failure: VariantFailure) -> Row:
     """The columns of the one row that stands for a series which failed."""
     return {**NOT_TIMED, "stop_reason": "", **failure.columns}
 
@@ -68,9 +68,9 @@ class SeriesResult:
     stop_reason: str
 
 
-def in_turn(
+def interleaved(
     timers: dict[str, Callable[[], float]],
-    series: Series,
+    series: SeriesPolicy,
     relative_noise: float,
     read_device: Callable[[], tuple[float | None, bool]] = lambda: (None, False),
 ) -> SeriesResult:
@@ -110,7 +110,7 @@ def in_turn(
         rounds = len(samples[order[0]])
         enough = rounds >= series.min_samples or spent >= series.patience_s
         if enough and (rounds % 5 == 0 or round_s >= LONG_ROUND_S or spent >= series.budget_s):
-            noise = max(statistics.median(np.array(kept(taken))).relative_noise for taken in samples.values())
+            noise = max(statistics.median(np.array(unthrottled_ms(taken))).relative_noise for taken in samples.values())
             if noise <= relative_noise:
                 return SeriesResult(samples, "precise")
             if spent >= series.budget_s:
@@ -120,22 +120,22 @@ def in_turn(
         round_s, spent = take_round()
 
 
-def kept(samples: list[Sample]) -> list[float]:
+def unthrottled_ms(samples: list[Sample]) -> list[float]:
     """Times of the samples taken while no slowdown was active."""
     return [sample.time_ms for sample in samples if not sample.throttled]
 
 
 def measure_layer(
-    bench: Bench, variants: list[Variant], layer: ConvLayer, images: int, series: Series, measuring: Measuring
+    bench: Bench, variants: list[Variant], layer: ConvLayer, images: int, series: SeriesPolicy, measuring: Measuring
 ) -> list[Row]:
     """Samples of one layer at one size, for a variant and (second, where given) its baseline: the columns of SAMPLES
     from `variant` on, without `network` and `device`.
 
     All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested on others, as
-    in checking. Raises Failed where one faults, its result is wrong, it is slower on inputs not seen before, or the
+    in checking. Raises VariantFailure where one faults, its result is wrong, it is slower on inputs not seen before, or the
     device cannot be trusted.
     """
-    refuse_distrusted(bench)
+    reject_distrusted(bench)
     batches = bench.batches(images)
     first = batches[0]
     x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
@@ -145,26 +145,26 @@ def measure_layer(
     operations: dict[str, dict[int, Operation]] = {}
     timers = {}
     for variant in variants:
-        with checking.faults_named(variant, "prepared"):
+        with checking.fault_context(variant, "prepared"):
             prepared = {n: bench.prepare(variant, layer, n) for n in sorted(set(batches))}
             operations[variant.name] = prepared
             timers[variant.name] = bench.timers(_over_batches(prepared, batches), x.values, w.values, y.values)
 
-    rows, told_ms = sampled(bench, variants, timers, series, measuring)
+    rows, told_ms = sample_rows(bench, variants, timers, series, measuring)
     rows = [{"layer": layer.name, "size": images, **row} for row in rows]
-    refuse_distrusted(bench)
+    reject_distrusted(bench)
     for variant in variants:
         operation = operations[variant.name][first]
         _check_timed(bench, variant, layer, operation, first, (x, w, y))
         if variant.name in told_ms:
             samples_ms = [time_ms * first / images for time_ms in told_ms[variant.name]]
             arrays = (x.values[:first], w.values, y.values)
-            refuse_memory(bench, variant, operation, samples_ms, arrays, packs_weights=variant.header.peer)
+            reject_memoized(bench, variant, operation, samples_ms, arrays, packs_weights=variant.header.peer)
     return rows
 
 
-def sampled(
-    bench: Bench, named: Sequence[Named], timers: dict[str, Timers], series: Series, measuring: Measuring
+def sample_rows(
+    bench: Bench, named: Sequence[NamedSubject], timers: dict[str, Timers], series: SeriesPolicy, measuring: Measuring
 ) -> tuple[list[Row], dict[str, list[float]]]:
     """The samples of each state and kind, a row each: columns that SAMPLES and NETWORK_SAMPLES share, and `variant`;
     and the times of the kind that others are compared in, by name.
@@ -177,11 +177,11 @@ def sampled(
         # Claims rest on what the figures are quoted in; the rest is the variant's own, beside it.
         compared = timers if (state, kind) in bench.compared else [named[0].name]
         chosen = {name: timers[name][state, kind] for name in compared}
-        with checking.faults_named(named[0], "timed"):
-            result = in_turn(chosen, series, measuring.relative_noise, bench.read_clock)
+        with checking.fault_context(named[0], "timed"):
+            result = interleaved(chosen, series, measuring.relative_noise, bench.read_clock)
         for name, samples in result.samples.items():
-            if (state, kind) == bench.compared[-1] and kept(samples):
-                told_ms[name] = kept(samples)
+            if (state, kind) == bench.compared[-1] and unthrottled_ms(samples):
+                told_ms[name] = unthrottled_ms(samples)
             for number, sample in enumerate(samples):
                 rows.append(
                     {
@@ -200,10 +200,10 @@ def sampled(
     return rows, told_ms
 
 
-def refuse_distrusted(bench: Bench) -> None:
-    """Raises Failed where no figure of the device is to be trusted now."""
+def reject_distrusted(bench: Bench) -> None:
+    """Raises VariantFailure where no figure of the device is to be trusted now."""
     if reason := bench.distrusted():
-        raise Failed("refused", reason)
+        raise VariantFailure("refused", reason)
 
 
 def _check_timed(
@@ -212,7 +212,7 @@ def _check_timed(
     layer: ConvLayer,
     operation: Operation,
     images: int,
-    buffers: tuple[Guarded, Guarded, Guarded],
+    buffers: tuple[GuardedArray, GuardedArray, GuardedArray],
 ) -> None:
     """Test an operation that was timed, on inputs not seen before: its output poisoned, then left as the call before
     left it, as it was when timed."""
@@ -220,22 +220,22 @@ def _check_timed(
     for poisoned in (True, False):
         checking.draw_fresh(bench, x.values[:images], w.values)
         result = checking.checked_call(bench, variant, lambda x, w, y: operation(x[:images], w, y), x, w, y, poisoned)
-        verdict = checking.judged(
+        verdict = checking.comparison_columns(
             variant, layer, bench.compare(layer, x.values[:images], w.values, result), integers=False
         )
         if not verdict["ok"]:
-            raise Failed("wrong_result", f"after timing: {verdict['reason']}")
+            raise VariantFailure("wrong_result", f"after timing: {verdict['reason']}")
 
 
-def refuse_memory(
+def reject_memoized(
     bench: Bench,
-    variant: Named,
+    variant: NamedSubject,
     operation: Operation,
     samples_ms: list[float],
     arrays: tuple[Any, Any, Any],
     packs_weights: bool = False,
 ) -> None:
-    """Raises Failed where every call on inputs not seen before takes much longer than its samples did.
+    """Raises VariantFailure where every call on inputs not seen before takes much longer than its samples did.
 
     All samples read the same inputs: an operation that remembers its answers by their values is fast there alone. A
     library that `packs_weights`, once for all calls with them, does so for new ones before the clock starts.
@@ -263,7 +263,7 @@ def refuse_memory(
         return fastest
 
     usual_ms = float(np.median(samples_ms))
-    with checking.faults_named(variant, "called on fresh inputs"):
+    with checking.fault_context(variant, "called on fresh inputs"):
         for again in (True, False):
             limit_ms = SLOWER_WHEN_FRESH * usual_ms + FRESH_SLACK_MS
             fresh_ms = fastest_fresh_ms(limit_ms)
@@ -271,7 +271,7 @@ def refuse_memory(
                 return
             if again:
                 usual_ms = max(usual_ms, float(np.median([call_ms() for _ in samples_ms])))
-    raise Failed(
+    raise VariantFailure(
         "refused",
         f"{variant.name} takes {fresh_ms:.4g} ms on inputs not seen before and took {usual_ms:.4g} ms when timed on "
         f"the same ones again and again; {limit_ms:.4g} ms would pass. It must not remember answers",

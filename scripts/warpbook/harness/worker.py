@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc
 from warpbook.harness.emulator import emulation
 from warpbook.harness.worker_protocol import GUARD_WORDS, layout, serve, shapes
@@ -33,11 +33,11 @@ class Worker:
         self._emulated = how == EMULATED
         self._driver = nvcc.Driver(library) if how == DRIVEN and library else None
         if self._emulated:
-            emulation.CuPy.install()
+            emulation.EmulatedCuPy.install()
 
     def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
         self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
-        checking.refuse_replacements(self._variant)
+        checking.reject_replaced_functions(self._variant)
         places, _ = layout(self._layer, images)
         extents = shapes(self._layer, images)
         begins = [4 * (place + GUARD_WORDS) for place in places[:3]]
@@ -48,7 +48,7 @@ class Worker:
         self._returned = np.frombuffer(memory, np.float64, math.prod(extents[2]), 4 * places[3]).reshape(extents[2])
         if self._emulated:
             # They have exactly their size, so that the sanitizer knows their ends.
-            self._called = [emulation.allocated(shape) for shape in extents]
+            self._called = [emulation.allocate(shape) for shape in extents]
         elif self._driver:
             # Ordinary memory, as the course's program has, and not pages that two processes share.
             self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _wholes(places, extents)]
@@ -73,12 +73,12 @@ class Worker:
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 called[...] = shared
-        with checking.faults_named(self._variant, "called"):
+        with checking.fault_context(self._variant, "called"):
             result = self._operation(*self._called)
-            checking.refuse_lazy(self._variant, result, self._called[2])
+            checking.reject_lazy_result(self._variant, result, self._called[2])
             if result is not None:
                 result = np.asarray(result, np.float64)
-        checking.refuse_replacements(self._variant)
+        checking.reject_replaced_functions(self._variant)
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 shared[...] = called
@@ -91,7 +91,7 @@ class Worker:
     def time(self, how: str) -> dict[str, Any]:
         """The times of one round, as the course takes them or on the `device`, on the arrays of the last call."""
         assert self._driver
-        with checking.faults_named(self._variant, "called"):
+        with checking.fault_context(self._variant, "called"):
             times = getattr(self._driver, how)(self._layer, *self._called)
         return {"times": times}
 
@@ -101,18 +101,18 @@ class Worker:
             np.frombuffer(memory, kind, math.prod(shape), begin).reshape(shape) for _, kind, shape, begin in arrays
         )
         named = dict(zip((name for name, *_ in arrays[1:]), parameters, strict=True))
-        with checking.faults_named(self._variant, "inferring"):
+        with checking.fault_context(self._variant, "inferring"):
             labels, _ = inference.load(self._variant, network, named, self._library)(images)
             return {"labels": [int(label) for label in labels]}
 
     def _prepared(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:
-        with checking.faults_named(self._variant, "prepared"):
+        with checking.fault_context(self._variant, "prepared"):
             if self._driver:
                 return lambda x, w, y: None  # the driver is called with a layer
             if not self._emulated:
                 return cpp_compiler.prepare(self._variant, layer, images, self._library)
             assert self._library
-            kernels = emulation.Kernels(self._library, self._variant.header.constants, reverse)
+            kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants, reverse)
             return self._variant.prepare(layer, images, kernels)
 
 
@@ -130,7 +130,7 @@ def main() -> None:
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         try:
             answered: dict[str, Any] = getattr(worker, request.pop("do"))(**request)
-        except Failed as failure:
+        except VariantFailure as failure:
             return {"fault": [failure.status, str(failure)]}
         return answered
 

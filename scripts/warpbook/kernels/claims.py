@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, field_validator, model_validator
 
-from warpbook.common.errors import nearest
+from warpbook.common.errors import nearest_name
 from warpbook.kernels import launches
 from warpbook.kernels.constraints import Limits
 from warpbook.kernels.launches import Expression
@@ -106,7 +106,7 @@ class Claim(_Part):
     @classmethod
     def _known(cls, quantity: str) -> str:
         if quantity and quantity not in QUANTITIES and "__" not in quantity:
-            raise ValueError(f"{quantity!r} is no quantity: {nearest(quantity, list(QUANTITIES))}")
+            raise ValueError(f"{quantity!r} is no quantity: {nearest_name(quantity, list(QUANTITIES))}")
         return quantity
 
     @model_validator(mode="after")

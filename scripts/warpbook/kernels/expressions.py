@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from warpbook.common.errors import nearest
+from warpbook.common.errors import nearest_name
 
 LENGTH_MAX = 300
 VALUE_MAX = 2**63 - 1
@@ -66,7 +66,7 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction:
             raise ValueError(f"{node.value!r} is no whole number")
         case ast.Name(id=name):
             if name not in names:
-                raise ValueError(f"{name!r} is no extent or constant: {nearest(name, list(names))}")
+                raise ValueError(f"{name!r} is no extent or constant: {nearest_name(name, list(names))}")
             value = names[name]
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
             value = _value(operand, names) * (-1 if isinstance(sign, ast.USub) else 1)

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from warpbook.common.errors import nearest
+from warpbook.common.errors import nearest_name
 from warpbook.kernels import expressions, launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
@@ -109,7 +109,7 @@ class Header(BaseModel):
             if self.arguments and (there := self.arguments.count(array)) != times:
                 must = "must once" if times else f"is copied to `constant_memory: {self.constant_memory}`"
                 raise ValueError(f"arguments: {array} stands there {there} times, and {must}")
-        if self.block and (reason := occupancy.beyond_block(self.block)):
+        if self.block and (reason := occupancy.block_limit_reason(self.block)):
             raise ValueError(reason)
         return self
 
@@ -164,7 +164,7 @@ class Header(BaseModel):
         if self.launch:
             return launches.Shape(self.launch.grid(layer, images), self.launch.threads, shared_bytes)
         threads = launches.values("threads", self.threads, names)
-        if reason := occupancy.beyond_block(threads):
+        if reason := occupancy.block_limit_reason(threads):
             raise ValueError(reason)
         names = {"tiles": launches.tiles(threads, names)} | names
         return launches.Shape(launches.values("grid", self.grid, names), threads, shared_bytes)
@@ -190,7 +190,7 @@ def is_header(comment: str) -> bool:
     return bool(_KEY.search(comment))
 
 
-def content_of(text: str) -> dict[str, Any]:
+def parse_facts(text: str) -> dict[str, Any]:
     """The facts of a header or a YAML file, unchecked. Raises ValueError or YAMLError where it is none."""
     content = yaml.safe_load(text)
     if not isinstance(content, dict):
@@ -203,7 +203,7 @@ def says_launch(content: Mapping[str, Any]) -> bool:
     return bool({"launch", "arguments", "threads", "grid", "shared_bytes"} & content.keys())
 
 
-def joined(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+def join(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     """A header's facts completed by those of the YAML file beside it. Raises ValueError for what both say."""
     if twice := sorted(set(map(str, header)) & set(map(str, beside))):
         raise ValueError(f"`{twice[0]}` stands in the source's header too; say it in one of the two")
@@ -226,7 +226,7 @@ def first_words(error: Exception) -> str:
         first = _first(error)
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            return f"unknown key {key!r}: {nearest(str(first['loc'][-1]), _keys_at(first['loc']))}"
+            return f"unknown key {key!r}: {nearest_name(str(first['loc'][-1]), _keys_at(first['loc']))}"
         words = first["msg"].removeprefix("Value error, ")
         return f"{key}: {words}" if key else words
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:

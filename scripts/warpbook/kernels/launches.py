@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, field_validator
 
-from warpbook.common.errors import nearest
+from warpbook.common.errors import nearest_name
 from warpbook.kernels import expressions, occupancy
 from warpbook.problems.networks import ConvLayer
 
@@ -51,7 +51,7 @@ class Launch(BaseModel):
     @field_validator("threads")
     @classmethod
     def _allowed(cls, threads: tuple[int, int, int]) -> tuple[int, int, int]:
-        if reason := occupancy.beyond_block(threads):
+        if reason := occupancy.block_limit_reason(threads):
             raise ValueError(reason.removeprefix("threads: "))
         return threads
 
@@ -70,7 +70,7 @@ def check(key: str, listed: Sequence[Expression], known: Collection[str]) -> Non
         except ValueError as error:
             raise ValueError(f"{key}: `{text}`: {error}") from None
         if unknown:
-            reason = f"{unknown[0]!r} is no extent or constant: {nearest(unknown[0], list(known))}"
+            reason = f"{unknown[0]!r} is no extent or constant: {nearest_name(unknown[0], list(known))}"
             raise ValueError(f"{key}: `{text}`: {reason}")
 
 

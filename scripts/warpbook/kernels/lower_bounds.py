@@ -48,7 +48,7 @@ def memory_bound_ms(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> float
     return lower_bound_ms(layer, images, gpu["copy_gb_per_s"], None)
 
 
-def bound_by(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> str:
+def bounding_resource(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> str:
     """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
     moved = memory_bound_ms(layer, images, gpu)
     return "memory bandwidth" if moved == fp32_bound_ms(layer, images, gpu) else "FP32 arithmetic"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class SmLimits:
     """What one multiprocessor of an architecture holds, and what it can do in a cycle.
 
     Source: CUDA C++ Programming Guide, technical specifications by compute capability; the tensor rate is dense TF32's.
@@ -22,20 +22,20 @@ class Limits:
     partitions: int = 4
 
 
-LIMITS = {
-    "sm_50": Limits(64, 32, 64 << 10, 0, 256),
-    "sm_52": Limits(64, 32, 96 << 10, 0, 256),
-    "sm_60": Limits(64, 32, 64 << 10, 0, 128, partitions=2),
-    "sm_61": Limits(64, 32, 96 << 10, 0, 256),
-    "sm_70": Limits(64, 32, 96 << 10, 0, 128, None, 1024),
-    "sm_75": Limits(32, 16, 64 << 10, 0, 128, None, 1024),
-    "sm_80": Limits(64, 32, 164 << 10, 1024, 128, 1024, 2048),
-    "sm_86": Limits(48, 16, 100 << 10, 1024, 256, 512, 1024),
-    "sm_87": Limits(48, 16, 164 << 10, 1024, 256, 512, 1024),
-    "sm_89": Limits(48, 24, 100 << 10, 1024, 256, 512, 1024),
-    "sm_90": Limits(64, 32, 228 << 10, 1024, 256, 2048, 4096),
-    "sm_100": Limits(64, 32, 228 << 10, 1024, 256),
-    "sm_120": Limits(48, 24, 100 << 10, 1024, 256),
+SM_LIMITS = {
+    "sm_50": SmLimits(64, 32, 64 << 10, 0, 256),
+    "sm_52": SmLimits(64, 32, 96 << 10, 0, 256),
+    "sm_60": SmLimits(64, 32, 64 << 10, 0, 128, partitions=2),
+    "sm_61": SmLimits(64, 32, 96 << 10, 0, 256),
+    "sm_70": SmLimits(64, 32, 96 << 10, 0, 128, None, 1024),
+    "sm_75": SmLimits(32, 16, 64 << 10, 0, 128, None, 1024),
+    "sm_80": SmLimits(64, 32, 164 << 10, 1024, 128, 1024, 2048),
+    "sm_86": SmLimits(48, 16, 100 << 10, 1024, 256, 512, 1024),
+    "sm_87": SmLimits(48, 16, 164 << 10, 1024, 256, 512, 1024),
+    "sm_89": SmLimits(48, 24, 100 << 10, 1024, 256, 512, 1024),
+    "sm_90": SmLimits(64, 32, 228 << 10, 1024, 256, 2048, 4096),
+    "sm_100": SmLimits(64, 32, 228 << 10, 1024, 256),
+    "sm_120": SmLimits(48, 24, 100 << 10, 1024, 256),
 }
 
 
@@ -47,7 +47,7 @@ REGISTERS = 65_536
 SHARED_MAX = 227 << 10  # of a block, where it is asked for; older architectures allow less
 
 
-def beyond_block(threads: Sequence[int]) -> str:
+def block_limit_reason(threads: Sequence[int]) -> str:
     """Why CUDA refuses a block of so many threads along x, y and z: value, limit and remedy. Empty when it does not."""
     if reason := _beyond("threads", threads, BLOCK_MAX):
         return reason
@@ -58,9 +58,9 @@ def beyond_block(threads: Sequence[int]) -> str:
     return ""
 
 
-def beyond_launch(grid: Sequence[int], threads: Sequence[int], shared_bytes: int = 0) -> str:
+def launch_limit_reason(grid: Sequence[int], threads: Sequence[int], shared_bytes: int = 0) -> str:
     """Why CUDA refuses such a launch: value, limit and remedy. Empty when it does not."""
-    if reason := beyond_block(threads) or _beyond("grid", grid, GRID_MAX):
+    if reason := block_limit_reason(threads) or _beyond("grid", grid, GRID_MAX):
         return reason
     if 0 <= shared_bytes <= SHARED_MAX:
         return ""
@@ -77,13 +77,13 @@ def _beyond(name: str, extents: Sequence[int], limits: Sequence[int]) -> str:
     return ""
 
 
-def beyond_registers(arch: str, threads: int, registers: int, shared_bytes: int) -> str:
+def register_limit_reason(arch: str, threads: int, registers: int, shared_bytes: int) -> str:
     """Why a block of a kernel does not fit on a multiprocessor of an architecture: value, limit and remedy."""
-    if arch not in LIMITS or occupancy(arch, threads, registers, shared_bytes)[0]:
+    if arch not in SM_LIMITS or occupancy(arch, threads, registers, shared_bytes)[0]:
         return ""
     return (
         f"a block of {threads} threads with {registers} registers each and {shared_bytes} bytes of shared memory does "
-        f"not fit on {arch}, which has {REGISTERS} registers and {LIMITS[arch].shared_bytes} bytes; take smaller "
+        f"not fit on {arch}, which has {REGISTERS} registers and {SM_LIMITS[arch].shared_bytes} bytes; take smaller "
         f"blocks, or bound the registers: __launch_bounds__({threads})"
     )
 
@@ -95,7 +95,7 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tup
     As CUDA's own calculator (cuda_occupancy.h) has it: registers are given out by 256 a warp within the partitions of a
     multiprocessor, shared memory by 128 bytes (256 before sm_80).
     """
-    limits = LIMITS[arch]
+    limits = SM_LIMITS[arch]
     major = int(arch.removeprefix("sm_")) // 10
     warps = -(-threads // 32)
     by_limit = {"warps": limits.warps // warps, "blocks": limits.blocks}

@@ -41,7 +41,7 @@ class Source:
     problem: str = ""
 
 
-def text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
     """A source file's text. Raises UnicodeDecodeError where it is not UTF-8."""
     return path.read_text(encoding="utf-8-sig")
 
@@ -163,13 +163,13 @@ def plain_name(symbol: str) -> str:
     return name
 
 
-def symbol_of_variable(name: str) -> str:
+def find_variable_symbol(name: str) -> str:
     """The name that compilers give to a variable, its namespaces written before it."""
     parts = name.split("::")
     return f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E" if len(parts) > 1 else name
 
 
-def symbol_of(kernel: str, symbols: Iterable[str]) -> str | None:
+def find_symbol(kernel: str, symbols: Iterable[str]) -> str | None:
     """The one symbol that a kernel's name in the source, template arguments included, is of; None without just one."""
     known = list(dict.fromkeys(symbols))
     plain = kernel.partition("<")[0].rpartition("::")[2]

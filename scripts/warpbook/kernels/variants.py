@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from warpbook.common.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
 from warpbook.kernels import ece408, headers, launches, occupancy, sources
 from warpbook.kernels.headers import Header
@@ -72,7 +72,7 @@ class Variant:
     launcher_code: str
     """The launcher's code without its docstring: prose does not change what runs."""
     problem: str = ""
-    written: launch_reader.Written | None = None
+    written: launch_reader.InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
     included: tuple[Path, ...] = ()
     """Files of the project that its CUDA C++ includes; their code is part of `code`."""
@@ -168,7 +168,7 @@ class Variant:
                 self.header.passed(layer, images)
             except ValueError as error:
                 return f"{self.name}: {error} ({self.place_of('grid')})"
-            if reason := occupancy.beyond_launch(*shape):
+            if reason := occupancy.launch_limit_reason(*shape):
                 where = self.place_of("launch" if self.header.launch else "grid")
                 return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
@@ -237,7 +237,7 @@ class Variant:
 
         if not (variable := self.header.constant_memory):
             return launch
-        held = kernels.symbol(sources.symbol_of_variable(variable))
+        held = kernels.symbol(sources.find_variable_symbol(variable))
 
         def copy_and_launch(x: Any, w: Any, y: Any) -> None:
             held.copy(w)
@@ -267,14 +267,14 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
     usual = {"device": "cpu"} if cpp else {}
     written = None
     try:
-        content = headers.content_of(described.header) if described.header.strip() else {}
+        content = headers.parse_facts(described.header) if described.header.strip() else {}
         if facts:
             said_by = facts
-            completing = headers.content_of(beside.header) if beside.header.strip() else {}
-            content, keys = headers.joined(content, completing), frozenset(map(str, completing))
+            completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
+            content, keys = headers.join(content, completing), frozenset(map(str, completing))
         if cuda and python is None and not described.problem and not headers.says_launch(content):
             said_by, kept = cuda, said_by
-            written = launch_reader.of_file(cuda, described.code, str(content.get("kernel", "")))
+            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")))
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
         header, problem = Header.model_validate(usual | content), ""
@@ -383,7 +383,7 @@ def _checked_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
         return variant
     problem = ""
     if baseline not in every:
-        problem = f"builds_on {baseline!r} is no variant: {nearest(baseline, list(every))}"
+        problem = f"builds_on {baseline!r} is no variant: {nearest_name(baseline, list(every))}"
     elif every[baseline].device != variant.device:
         problem = f"builds_on {baseline!r} runs on another device"
     if not problem:
@@ -394,5 +394,5 @@ def _checked_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
 def find(name: str, known: dict[str, Variant]) -> Variant:
     """The variant called `name`; UserError with the nearest valid name when there is none."""
     if name not in known:
-        raise UserError(f"no variant is called {name!r}: {nearest(name, list(known))}")
+        raise UserError(f"no variant is called {name!r}: {nearest_name(name, list(known))}")
     return known[name]

@@ -144,7 +144,7 @@ def read(name: str) -> Implementation:
     if kernels.exists():
         problem = problem or _inlined(kernels).problem
     try:
-        header = Header.model_validate(headers.content_of(described.header) if described.header.strip() else {})
+        header = Header.model_validate(headers.parse_facts(described.header) if described.header.strip() else {})
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
         header, problem = Header.model_validate({"title": name}), problem or headers.first_words(error)
     return Implementation(name, launcher, header, problem)
@@ -169,7 +169,7 @@ def _inlined(path: Path) -> sources.Inlined:
 
 def _header_of(path: Path) -> Header:
     content = sources.read_cuda(path).header
-    return Header.model_validate(headers.content_of(content) if content.strip() else {})
+    return Header.model_validate(headers.parse_facts(content) if content.strip() else {})
 
 
 def _with_imports(launcher: Path) -> Iterator[Path]:

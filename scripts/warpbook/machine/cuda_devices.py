@@ -86,7 +86,7 @@ FILLED_BYTES = 16 << 20
 COMPUTE_MODE = 20  # an attribute: 0 where several processes may use a device
 
 
-def fails() -> str:
+def self_test() -> str:
     """What is wrong with the first visible device, which fills memory and gives it back; empty where nothing is.
 
     That another process has the memory, or the device to itself, is no fault of the device.
@@ -141,7 +141,7 @@ def _described(cuda: ctypes.CDLL, number: int) -> Device | str:
     )
 
 
-def alike(found: Sequence[Device], count: int | str) -> list[Device]:
+def select_alike(found: Sequence[Device], count: int | str) -> list[Device]:
     """So many of the devices, or `all`, of one model. Raises UserError where there are fewer, or others among all."""
     models = Counter(device.model for device in found)
     shown = " and ".join(f"{number} of {model}" for model, number in models.items())

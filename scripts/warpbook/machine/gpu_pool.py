@@ -23,7 +23,7 @@ PCI = Path("/sys/bus/pci/devices")
 
 
 @contextmanager
-def held(
+def acquire(
     device: str, out: Path, shared: bool = False, number: int | None = None, whole: bool = False
 ) -> Iterator[list[Row]]:
     """Hold what a job on a device, cpu, emulator or gpu, needs, alone or `shared` with its like; see `locks`.
@@ -50,11 +50,11 @@ def held(
             with (
                 _one_of(wanted, part, shared, number, whole) as gpu,
                 _noted(out, asked, shared),
-                gpu_quarantine.watched(gpu, part) as rows,
+                gpu_quarantine.watch_job(gpu, part) as rows,
             ):
                 yield rows
-        except gpu_quarantine.Faulty:
-            gpu_quarantine.begin_again()
+        except gpu_quarantine.GpuFault:
+            gpu_quarantine.restart()
 
 
 @contextmanager
@@ -71,8 +71,8 @@ def _one_of(wanted: int, part: str, shared: bool, number: int | None, whole: boo
             gpu = several[place]
             if gpu_quarantine.reason(gpu):  # while it was waited for
                 continue
-            with host.using(gpu), _kept_to(shares(several)[place]):
-                if gpu_quarantine.AGAIN in os.environ and gpu_quarantine.found(gpu, part):
+            with host.use_gpu(gpu), _kept_to(core_shares(several)[place]):
+                if gpu_quarantine.AGAIN in os.environ and gpu_quarantine.quarantine_if_faulty(gpu, part):
                     continue
                 yield gpu
                 return
@@ -88,13 +88,13 @@ def _several(wanted: int) -> list[cuda_devices.Device]:
     found = host.visible()
     if isinstance(found, str):
         raise UserError(f"gpus: {wanted}, and {host.node()} has none to use: {found}")
-    several = cuda_devices.alike(found, min(wanted, len(found)))
+    several = cuda_devices.select_alike(found, min(wanted, len(found)))
     if len(several) < wanted:
         print(f"gpus: {wanted}, and {host.node()} shows {len(several)}: they go on alone", file=sys.stderr)
     return several
 
 
-def shares(gpus: Sequence[cuda_devices.Device]) -> list[list[int]]:
+def core_shares(gpus: Sequence[cuda_devices.Device]) -> list[list[int]]:
     """The cores of each GPU: its part of those beside it, where the system tells which these are, else of all.
 
     They are neighbours, both threads of a core or neither. Where they are fewer than GPUs, each has them all.
@@ -170,19 +170,19 @@ def _move_to(cores: Collection[int], process: int) -> None:
 
 @contextmanager
 def _noted(out: Path, asked: float, shared: bool) -> Iterator[None]:
-    """Note when a part of a run was worked on, and where: a row of JOBS at `note_of`. Of other files nothing is."""
+    """Note when a part of a run was worked on, and where: a row of JOBS at `note_path`. Of other files nothing is."""
     began = time()
     try:
         yield
     finally:
-        if note := note_of(out):
+        if note := note_path(out):
             tables.JOBS.write([_job(out, asked, began, shared)], note)
 
 
 def _job(out: Path, asked: float, began: float, shared: bool) -> Row:
     return {
         "part": _part(out),
-        "measured_on": host.measured_on("gpu"),
+        "measured_on": host.node_and_gpu("gpu"),
         "alone": not shared,
         "cores": _ranges(sorted(os.sched_getaffinity(0))),
         "waited_s": max(0.0, began - asked),
@@ -193,11 +193,11 @@ def _job(out: Path, asked: float, began: float, shared: bool) -> Row:
 
 def _part(out: Path) -> str:
     """A part as the run calls it, samples/gpu/fa18/direct; of other files the name."""
-    note = note_of(out)
+    note = note_path(out)
     return str(note.relative_to(NOTES)).removesuffix(".csv") if note else out.name
 
 
-def note_of(part: Path) -> Path | None:
+def note_path(part: Path) -> Path | None:
     """Where it is noted when a part was worked on; None for what is no part of a run."""
     if not part.is_relative_to(run_parts.PARTS) or part.suffix == ".json":
         return None

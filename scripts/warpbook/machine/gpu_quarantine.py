@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from warpbook.common import parent_process
-from warpbook.common.files import PROJECT, written_whole
+from warpbook.common.files import PROJECT, atomic_write
 from warpbook.machine import host
 from warpbook.machine.cuda_devices import Device
 from warpbook.runs import run_parts
@@ -29,13 +29,13 @@ NO_FAILURE = ("ok", "unsupported")  # of `status`
 TRIES = "from warpbook.machine import cuda_devices; print(cuda_devices.fails())"
 
 
-class Faulty(Exception):
+class GpuFault(Exception):
     """The GPU that a job held was put aside, and the job may begin again."""
 
 
 @contextmanager
-def watched(gpu: Device, part: str) -> Iterator[list[Row]]:
-    """A list for the rows that a job makes on a GPU. Raises Faulty where one failed, or the job, and the GPU does.
+def watch_job(gpu: Device, part: str) -> Iterator[list[Row]]:
+    """A list for the rows that a job makes on a GPU. Raises GpuFault where one failed, or the job, and the GPU does.
 
     That is done once for a job: a second GPU that fails under it is put aside too, and what the job made there stands.
     """
@@ -47,25 +47,25 @@ def watched(gpu: Device, part: str) -> Iterator[list[Row]]:
     except Exception as error:
         raised = error
     failed = raised or any(row["status"] not in NO_FAILURE for row in rows)
-    if failed and found(gpu, part, before) and AGAIN not in os.environ:
-        raise Faulty from raised
+    if failed and quarantine_if_faulty(gpu, part, before) and AGAIN not in os.environ:
+        raise GpuFault from raised
     if raised:
         raise raised
 
 
-def found(gpu: Device, part: str, before: int | None = None) -> bool:
+def quarantine_if_faulty(gpu: Device, part: str, before: int | None = None) -> bool:
     """Whether the visible GPU fails; it is put aside then."""
-    if not (why := fault(gpu, before)):
+    if not (why := diagnose(gpu, before)):
         return False
-    said = {"measured_on": host.measured_on("gpu"), "reason": why, "part": part, "by": _snakemake()}
+    said = {"measured_on": host.node_and_gpu("gpu"), "reason": why, "part": part, "by": _snakemake()}
     said |= {"at": datetime.now(UTC).isoformat(timespec="seconds")}
-    with written_whole(_mark(gpu)) as temporary:
+    with atomic_write(_mark(gpu)) as temporary:
         temporary.write_text(json.dumps(said, indent=1) + "\n")
     print(f"{said['measured_on']} is put aside: {why}", file=sys.stderr)
     return True
 
 
-def fault(gpu: Device, before: int | None) -> str:
+def diagnose(gpu: Device, before: int | None) -> str:
     """What is wrong with the visible GPU, which had so many errors in memory before; empty where nothing is."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
     process = subprocess.Popen([sys.executable, "-c", TRIES], stdout=subprocess.PIPE, text=True, env=environment)
@@ -105,7 +105,7 @@ def reason(gpu: Device) -> str:
     return str(said["reason"]) if said["by"] == _snakemake() else ""
 
 
-def since(started: str) -> list[str]:
+def quarantined_since(started: str) -> list[str]:
     """A sentence for each GPU that was put aside since a run began, or by this Snakemake, in order of time."""
     every = sorted((json.loads(path.read_text()) for path in FOLDER.glob("[!.]*.json")), key=lambda one: one["at"])
     return [
@@ -115,7 +115,7 @@ def since(started: str) -> list[str]:
     ]
 
 
-def begin_again() -> NoReturn:
+def restart() -> NoReturn:
     """Start this program again in its place, with the same arguments."""
     os.environ[AGAIN] = "yes"
     sys.stdout.flush()

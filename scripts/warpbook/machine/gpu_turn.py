@@ -15,7 +15,7 @@ from warpbook.machine import gpu_pool, gpu_wait, host
 from warpbook.runs.schema import Row
 
 
-class Turn:
+class GpuTurn:
     """A job's turn at the GPU: it begins when the first program that the job runs is ready for it (`gpu_wait.wait`),
     and lasts for all that the job runs."""
 
@@ -25,7 +25,7 @@ class Turn:
         """How long programs waited for it in all."""
 
     def keep(self, rows: Iterable[Row]) -> None:
-        """Hand in what the job made, by which its GPU is judged: see `gpu_pool.held`."""
+        """Hand in what the job made, by which its GPU is judged: see `gpu_pool.acquire`."""
         self._begin().extend(rows)
 
     def run(
@@ -61,7 +61,7 @@ class Turn:
 
 
 @contextmanager
-def turn(out: Path) -> Iterator[Turn]:
+def hold_turn(out: Path) -> Iterator[GpuTurn]:
     """The turn of the job that makes a part `out` of a run, given back at the end of the block."""
     with ExitStack() as held:
-        yield Turn(lambda: held.enter_context(gpu_pool.held("gpu", out)))
+        yield GpuTurn(lambda: held.enter_context(gpu_pool.acquire("gpu", out)))

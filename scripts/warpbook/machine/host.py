@@ -105,7 +105,7 @@ def _probed() -> list[cuda_devices.Device] | str:
 
 
 @contextmanager
-def using(device: cuda_devices.Device) -> Iterator[None]:
+def use_gpu(device: cuda_devices.Device) -> Iterator[None]:
     """Let this process and what it starts see one GPU alone. Nothing of CUDA may have been touched before."""
     before = os.environ.get(VISIBLE)
     os.environ[VISIBLE] = device.selector
@@ -120,7 +120,7 @@ def using(device: cuda_devices.Device) -> Iterator[None]:
             os.environ[VISIBLE] = before
 
 
-def measured_on(device: str) -> str:
+def node_and_gpu(device: str) -> str:
     """What a figure is of: this node, and on a GPU its UUID hashed: `node7/3f2a1c4d5e6f`."""
     found = gpu() if device == "gpu" else ""
     return f"{node()}/{found.uuid_sha256[:UUID_SHOWN]}" if isinstance(found, cuda_devices.Device) else node()

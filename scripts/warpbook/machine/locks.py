@@ -74,7 +74,7 @@ def machine(shared: bool = False, path: Path | None = None) -> Iterator[None]:
     """
     path = path or place()
     with ExitStack() as held:
-        with _saying_so(path):
+        with _announcing(path):
             if shared:
                 _take(held, path, fcntl.LOCK_SH)
                 for gpu in sorted(path.parent.glob(f"{DEVICE}*.lock")):
@@ -95,7 +95,7 @@ def gpu(uuids_sha256: Sequence[str], shared: bool = False, path: Path | None = N
     path = path or place()
     gpus = [path.with_name(f"{DEVICE}{uuid[:12]}.lock") for uuid in uuids_sha256]
     with ExitStack() as held:
-        with _saying_so(path):
+        with _announcing(path):
             with ExitStack() as turn:
                 _take(turn, path.with_name(NEXT), fcntl.LOCK_EX)
                 if not all(gpu.exists() for gpu in gpus):
@@ -146,7 +146,7 @@ def _open(path: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _saying_so(path: Path) -> Iterator[None]:
+def _announcing(path: Path) -> Iterator[None]:
     """Say that something is waited for, when that takes long."""
     words = f"another measurement runs on this machine ({path}); waiting for it to end"
     timer = threading.Timer(SAID_AFTER_S, print, [words], {"file": sys.stderr, "flush": True})

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.problems.networks import Network
 
 CACHE = Path("results/data")
@@ -58,7 +58,7 @@ def find_or_download(name: str) -> Path:
             "or name its folder in the environment variable FASHION_MNIST."
         ) from error
     _unpack(content, name, f"{DOWNLOAD_URL}/{name}")
-    with written_whole(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_bytes(content)
     return target
 
@@ -126,7 +126,7 @@ def _middles(old: int, new: int) -> tuple[slice, slice]:
     return slice((new - kept) // 2, (new - kept) // 2 + kept), slice((old - kept) // 2, (old - kept) // 2 + kept)
 
 
-def fitted(images: np.ndarray, network: Network) -> np.ndarray:
+def fit(images: np.ndarray, network: Network) -> np.ndarray:
     """Images (count, 28, 28) as a network's (count, height, width), uint8; a thousand at a time, for resizing takes
     float64."""
     fit = {"bilinear": resize, "pad": pad}[network.input.resizing]
@@ -134,13 +134,13 @@ def fitted(images: np.ndarray, network: Network) -> np.ndarray:
     return np.concatenate([fit(part, *network.image) for part in parts])
 
 
-def entering(images: np.ndarray, network: Network, kind: type[np.floating]) -> np.ndarray:
+def normalize(images: np.ndarray, network: Network, kind: type[np.floating]) -> np.ndarray:
     """What enters a network of images (count, channels, height, width), uint8: scaled, of a floating-point kind."""
     values = images.astype(kind, order="C")
     return values if network.input.scale == 1 else values * kind(network.input.scale)
 
 
-def cached(network: Network) -> Path:
+def cache_path(network: Network) -> Path:
     """Where `prepare` keeps a network's images and labels."""
     return CACHE / f"{network.name}.npz"
 
@@ -149,8 +149,8 @@ def prepare(network: Network, path: Path) -> None:
     """Write the t10k images (10000, height, width) and labels (10000,) of a network, uint8."""
     images = read_idx("t10k-images-idx3-ubyte.gz")
     labels = read_idx("t10k-labels-idx1-ubyte.gz")
-    with written_whole(path) as temporary:
-        np.savez(temporary, images=fitted(images, network), labels=labels)
+    with atomic_write(path) as temporary:
+        np.savez(temporary, images=fit(images, network), labels=labels)
 
 
 def load(network: Network) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +158,7 @@ def load(network: Network) -> tuple[np.ndarray, np.ndarray]:
 
     Every channel is the same grey image.
     """
-    path = cached(network)
+    path = cache_path(network)
     if not path.exists():
         prepare(network, path)
     try:

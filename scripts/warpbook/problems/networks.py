@@ -17,12 +17,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from warpbook.common.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
-from warpbook.common.validation import explained, validated
+from warpbook.common.validation import explain, validate
 from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, Layer, Maps, PoolLayer, Step
 
-__all__ = ["ConvLayer", "DenseLayer", "Description", "Layer", "Network", "PoolLayer", "Step", "find", "known"]
+__all__ = ["ConvLayer", "DenseLayer", "Description", "Layer", "Network", "PoolLayer", "Step", "all_networks", "find"]
 
 GIVEN = "WARPBOOK_NETWORKS"
 """The environment variable that holds `networks:` as JSON, where a Snakemake's configuration is not the file's."""
@@ -72,24 +72,24 @@ class Pooling(_Part):
     ceil: bool = Field(False, description="keep a smaller window at the edge")
 
 
-class Connected(_Part):
+class FullyConnected(_Part):
     outputs: Count
     activation: Activation = "none"
 
 
-class Described(_Part):
+class LayerDescription(_Part):
     """One layer: exactly one of the three keys."""
 
     conv: Convolution | None = None
     pool: Pooling | None = None
-    fc: Connected | None = None
+    fc: FullyConnected | None = None
 
     @property
     def kinds(self) -> list[str]:
-        return [kind for kind in Described.model_fields if getattr(self, kind) is not None]
+        return [kind for kind in LayerDescription.model_fields if getattr(self, kind) is not None]
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Described":
+    def _one_kind(self) -> "LayerDescription":
         if len(self.kinds) != 1:
             said = " and ".join(self.kinds) or "nothing"
             raise ValueError(f"a layer is one of conv, pool and fc, and this says {said}")
@@ -107,7 +107,7 @@ class Description(_Part):
     """A network: its input and its layers in order."""
 
     input: Input
-    layers: list[Described] = Field(min_length=1)
+    layers: list[LayerDescription] = Field(min_length=1)
     weights: Annotated[list[str], Field(min_length=1), AfterValidator(_weight_sets)] = ["trained"]
 
     @model_validator(mode="after")
@@ -148,7 +148,7 @@ class Description(_Part):
             given = step.layer.gives
 
 
-def _step(described: Described, name: str, given: Maps, flat: bool) -> Step:
+def _step(described: LayerDescription, name: str, given: Maps, flat: bool) -> Step:
     maps, height, width = given
     if described.fc:
         return Step(DenseLayer(name, math.prod(given), described.fc.outputs), described.fc.activation)
@@ -260,7 +260,7 @@ class Network:
         return self.name if len(self.weight_sets) == 1 else f"{self.name}-{weight_set}"
 
 
-def name_of(name: str) -> str:
+def valid_name(name: str) -> str:
     """A network's name, which files are called by. Raises ValueError where it is none."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of letters, digits and underscores; rename the network")
@@ -271,10 +271,10 @@ class _Networks(BaseModel):
     """Of config.yaml, what this module knows."""
 
     model_config = ConfigDict(strict=True)
-    networks: dict[Annotated[str, AfterValidator(name_of)], Description]
+    networks: dict[Annotated[str, AfterValidator(valid_name)], Description]
 
 
-def known() -> dict[str, Network]:
+def all_networks() -> dict[str, Network]:
     """Every network by name: those of this command's configuration, else config.yaml's.
 
     Raises UserError with every mistake on a line.
@@ -290,9 +290,9 @@ def known() -> dict[str, Network]:
 @cache
 def _read(text: str, parse: Callable[[str], Any]) -> dict[str, Network]:
     try:
-        content = validated(_Networks, parse(text))
+        content = validate(_Networks, parse(text))
     except ValidationError as error:
-        raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explained(error, _Networks))])) from error
+        raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explain(error, _Networks))])) from error
     except yaml.YAMLError as error:
         raise UserError(f"config.yaml cannot be read: {error}") from error
     return {name: Network(name, described) for name, described in content.networks.items()}
@@ -300,7 +300,7 @@ def _read(text: str, parse: Callable[[str], Any]) -> dict[str, Network]:
 
 def find(name: str) -> Network:
     """The network called `name`; UserError with the nearest valid name when there is none."""
-    networks = known()
+    networks = all_networks()
     if name not in networks:
-        raise UserError(f"no network is called {name!r}: {nearest(name, list(networks))}")
+        raise UserError(f"no network is called {name!r}: {nearest_name(name, list(networks))}")
     return networks[name]

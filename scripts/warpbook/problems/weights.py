@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.common.errors import UserError, nearest
-from warpbook.common.files import PROJECT, written_whole
+from warpbook.common.errors import UserError, nearest_name
+from warpbook.common.files import PROJECT, atomic_write
 from warpbook.problems.layers import PoolLayer
 from warpbook.problems.networks import Network
 
 FOLDER = PROJECT / "weights"
 
 
-def chosen(network: Network, weight_set: str | None) -> str:
+def choose_set(network: Network, weight_set: str | None) -> str:
     """A set of a network's weights, its usual one where none is named. UserError where there is no such set."""
     if not network.labels_images:
         raise UserError(
@@ -33,22 +33,22 @@ def chosen(network: Network, weight_set: str | None) -> str:
     weight_set = weight_set or network.weight_sets[0]
     if weight_set not in network.weight_sets:
         sets = list(network.weight_sets)
-        raise UserError(f"{network.name} has no weights called {weight_set!r}: {nearest(weight_set, sets)}")
+        raise UserError(f"{network.name} has no weights called {weight_set!r}: {nearest_name(weight_set, sets)}")
     return weight_set
 
 
-def path_of(network: Network, weight_set: str) -> Path:
-    return FOLDER / f"{network.model(chosen(network, weight_set))}.npz"
+def weights_path(network: Network, weight_set: str) -> Path:
+    return FOLDER / f"{network.model(choose_set(network, weight_set))}.npz"
 
 
-def here(network: Network) -> list[str]:
+def available_sets(network: Network) -> list[str]:
     """Weight sets of a network whose files are here; sp19's are imported by whoever has them."""
-    return [name for name in network.weight_sets if path_of(network, name).exists()]
+    return [name for name in network.weight_sets if weights_path(network, name).exists()]
 
 
 def load(network: Network, weight_set: str) -> dict[str, np.ndarray]:
     """Float32 parameters of a network by name, their shapes checked against it."""
-    path = path_of(network, weight_set)
+    path = weights_path(network, weight_set)
     try:
         with np.load(path) as content:
             parameters = {name: content[name].astype(np.float32) for name in network.parameters}
@@ -67,19 +67,19 @@ def load(network: Network, weight_set: str) -> dict[str, np.ndarray]:
 
 def provenance(network: Network, weight_set: str) -> dict[str, Any]:
     """How these weights came to be, as recorded when they were written."""
-    with np.load(path_of(network, weight_set)) as content:
+    with np.load(weights_path(network, weight_set)) as content:
         story: dict[str, Any] = json.loads(str(content["provenance"]))
     return story
 
 
 def save(parameters: dict[str, np.ndarray], story: dict[str, Any], path: Path) -> None:
     """Write parameters as they are, without change of precision, with their provenance."""
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         arrays = {"provenance": np.array(json.dumps(story, indent=1)), **parameters}
         np.savez_compressed(temporary, allow_pickle=True, **arrays)
 
 
-def rounded(values: np.ndarray, bits: int) -> np.ndarray:
+def round_mantissa(values: np.ndarray, bits: int) -> np.ndarray:
     """Values as float16 with `bits` explicit mantissa bits (float16 has 10), rounded to nearest.
 
     The zero bits compress: ten thousand predictions are the same at 6 bits to within a few images.

@@ -29,7 +29,7 @@ def plain_name(kernel: str) -> str:
     return words[-1].rsplit("::", 1)[-1] if words else ""
 
 
-def mistaken(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -> str:
+def wrong_variant_reason(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -> str:
     """Why the profile is of another variant; empty where its kernels are this one's, or nobody's here.
 
     Names tell; of kernels with the same name in several variants, the threads of a block where events have them.
@@ -47,14 +47,16 @@ def mistaken(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -
             others = [name for name, kernels in named.items() if claimed & kernels]
         if others:
             strange = ", ".join(sorted(claimed - expected))
-            return f"its kernels ({strange}) are not in {variant.name}, but in {units.listed(sorted(others), _SHOWN)}"
+            return (
+                f"its kernels ({strange}) are not in {variant.name}, but in {units.join_some(sorted(others), _SHOWN)}"
+            )
     blocks = {row["block"] for row in profile.events if plain_name(row["name"]) == "conv_forward" and row["block"]}
     threads = _threads(variant)
     if threads and blocks and threads not in blocks:
         others = [other.name for other in known.values() if _threads(other) in blocks]
         if others:
             held = ", ".join(sorted(blocks))
-            alike = units.listed(sorted(others), _SHOWN)
+            alike = units.join_some(sorted(others), _SHOWN)
             return f"its conv_forward has blocks of {held} threads, as {alike}; {variant.name} has {threads}"
     return ""
 

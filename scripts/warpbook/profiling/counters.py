@@ -66,16 +66,16 @@ _SCALES = {
 }  # fmt: skip
 
 
-def metric_of(check: str) -> str:
+def named_metric(check: str) -> str:
     """The counter that a header's `check` names: its first word, if that is a counter's name; else empty."""
     match = _METRIC.match(check)
     return match[0] if match else ""
 
 
-def wanted(variants: Iterable[Variant]) -> list[str]:
+def metrics_to_read(variants: Iterable[Variant]) -> list[str]:
     """The counters to read of every launch: those always read, and those that any variant's header or claim names."""
     read = list(variants)
-    named = {metric_of(variant.header.check) for variant in read}
+    named = {named_metric(variant.header.check) for variant in read}
     claimed = {claim.counter for variant in read for claim in variant.header.claims}
     return [*ALWAYS, *sorted((named | claimed) - {"", *ALWAYS})]
 
@@ -191,7 +191,7 @@ def total(calls: Iterable[CountedCall], metric: str) -> float | None:
     return sum(value or 0.0 for value in values) if None not in values else None
 
 
-def among_instructions(calls: Iterable[CountedCall], metric: str) -> float | None:
+def instruction_share(calls: Iterable[CountedCall], metric: str) -> float | None:
     """The share of calls' instructions that a counter counts, in percent; None where one gave no reading."""
     every = list(calls)
     counted, made = total(every, metric), total(every, INSTRUCTIONS)
@@ -238,7 +238,7 @@ UNITS = {
 """What may bound a kernel, by the counter of its throughput in percent: of the schedulers' cycles, else of its peak."""
 
 
-def nearest(launch: CountedLaunch) -> str:
+def nearest_peak(launch: CountedLaunch) -> str:
     """The counter of the unit that is nearest its peak; empty where one of those that it takes is missing.
 
     Where schedulers issue in about as many cycles as the pipes are busy, these are busy with whatever is issued.
@@ -256,7 +256,7 @@ def bound(launch: CountedLaunch) -> str:
     The unit nearest its peak bounds the kernel from HIGH percent on, in part from LOW on; below that latency does, and
     the sentence says what warps wait for most.
     """
-    unit = nearest(launch)
+    unit = nearest_peak(launch)
     if not unit:
         return ""
     name, most = UNITS[unit], launch.values[unit]
@@ -281,7 +281,7 @@ def bound(launch: CountedLaunch) -> str:
 def bound_in_short(launch: CountedLaunch) -> tuple[str, str, str]:
     """What bounds a kernel: whether in part, what, and how busy the unit nearest its peak is: ("in part ", "the L2
     cache", "76 %"). Empty words where the counters that it takes are missing."""
-    unit = nearest(launch)
+    unit = nearest_peak(launch)
     if not unit:
         return "", "", ""
     most, name = launch.values[unit], UNITS[unit]
@@ -315,7 +315,7 @@ NAMES = {
 """Counters for what they count: sectors are no load instructions."""
 
 
-def named(metric: str) -> str:
+def describe_metric(metric: str) -> str:
     """What a counter counts, in words; its own name where there are none."""
     return NAMES.get(metric, metric)
 

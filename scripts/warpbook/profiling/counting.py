@@ -36,7 +36,7 @@ def without_unknown(metrics: list[str], said: str) -> list[str]:
     return [metric for metric in metrics if metric not in unknown and metric.split(".")[0] not in unknown]
 
 
-def why_nothing(status: int, said: str, err: str) -> Failure:
+def no_counters_reason(status: int, said: str, err: str) -> Failure:
     """The failure in ncu's output: `refused` where ncu names one, else the program's last words."""
     if "NVGPUCTRPERM" in said + err:
         return "refused", NO_PERMISSION
@@ -90,10 +90,10 @@ def under_ncu(
                 counted = [{**row, "ranges": page.ranges.get(row["launch"], "")} for row in named]
         except UserError as error:
             return [], ("launch_failed", str(error))
-        return counted, None if counted and not status else why_nothing(status, said + out, err)
+        return counted, None if counted and not status else no_counters_reason(status, said + out, err)
 
 
-def rows_of(
+def counter_rows(
     place: dict[str, Any], counted: list[dict[str, Any]], metrics: list[str], launches: int | None
 ) -> list[dict[str, Any]]:
     """Rows of COUNTERS for a call at `place` that makes so many launches, None where that is not known: one for each

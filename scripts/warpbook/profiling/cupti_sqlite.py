@@ -17,7 +17,16 @@ from urllib.parse import quote
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.callbacks import DRIVER, RUNTIME
-from warpbook.profiling.profile_schema import EVENTS_AT_MOST, Profile, Row, clean, event, kind_of, summarised, sums
+from warpbook.profiling.profile_schema import (
+    EVENTS_AT_MOST,
+    Profile,
+    Row,
+    activity_kind,
+    clean,
+    event,
+    summary_title,
+    sums,
+)
 
 Label = Any  # a cell of SQLite, in a damaged file of any type
 
@@ -64,11 +73,11 @@ class _Source:
 def _copied(label: Label) -> tuple[str, str]:
     direction = _COPY_KINDS.get(label, "")
     name = f"[CUDA memcpy {direction}]" if direction else "[CUDA memcpy]"
-    return kind_of(name, api=False), name
+    return activity_kind(name, api=False), name
 
 
 @cache
-def demangled(name: str) -> str:
+def demangle(name: str) -> str:
     """A C++ symbol as it was written; the name itself where it is none, or where no C++ library is at hand."""
     if not name.startswith("_Z"):
         return name
@@ -92,7 +101,7 @@ def _called(names: dict[int, str], api: str) -> Callable[[Label], tuple[str, str
 
 def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
     def kernel(label: Label) -> tuple[str, str]:
-        return "kernel", clean(demangled(strings.get(label, ""))) or f"kernel {label}"
+        return "kernel", clean(demangle(strings.get(label, ""))) or f"kernel {label}"
 
     def marked(label: Label) -> tuple[str, str]:
         return "range", clean(strings.get(label, "")) or f"range {label}"
@@ -120,7 +129,7 @@ def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
 
     def called(label: Label) -> tuple[str, str]:
         name = clean(strings.get(label, "")) or f"call {label}"
-        return kind_of(name, api=True), name
+        return activity_kind(name, api=True), name
 
     def marked(label: Label) -> tuple[str, str]:
         text = strings.get(label, "") if isinstance(label, int) else str(label or "")
@@ -197,7 +206,9 @@ def _read(database: sqlite3.Connection, origin: str) -> Profile:
         raise UserError(f"{origin} is {tool.what} without kernels, copies, API calls or ranges")
     if sum(counts) > EVENTS_AT_MOST:
         rows = sums(tool.name, (group for source in sources for group in _sums(database, source)))
-        return Profile(summarised(tool.what, sum(counts)), tool.name, summaries=rows, device=_device(database, tables))
+        return Profile(
+            summary_title(tool.what, sum(counts)), tool.name, summaries=rows, device=_device(database, tables)
+        )
     events = [row for source in sources for row in _events(database, source)]
     return Profile(tool.what, tool.name, events, device=_device(database, tables))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT, written_whole
+from warpbook.common.files import PROJECT, atomic_write
 from warpbook.profiling.profile_schema import Profile, Row
 from warpbook.runs import tables
 from warpbook.runs.schema import Table
@@ -47,7 +47,7 @@ class Record(BaseModel):
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedTables:
     """A profile of one variant at one size that somebody else took."""
 
     path: Path
@@ -59,7 +59,7 @@ class Imported:
         return table.read(path) if path.exists() else table.empty()
 
 
-def keep(folder: Path, record: Record, rows_of: Mapping[Table, list[Row]]) -> None:
+def write(folder: Path, record: Record, rows_of: Mapping[Table, list[Row]]) -> None:
     """Write an import's tables and its record in place of what the folder held of an earlier one."""
     (folder / RECORD).unlink(missing_ok=True)
     for table in TABLES:
@@ -67,17 +67,17 @@ def keep(folder: Path, record: Record, rows_of: Mapping[Table, list[Row]]) -> No
             table.write(rows_of[table], folder / table.name)
         else:
             (folder / table.name).unlink(missing_ok=True)
-    with written_whole(folder / RECORD) as temporary:
+    with atomic_write(folder / RECORD) as temporary:
         temporary.write_text(record.model_dump_json(indent=1) + "\n")
 
 
-def described(path: Path, profile: Profile) -> File:
+def describe_file(path: Path, profile: Profile) -> File:
     """The record of a file that was read."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return File(name=path.name, sha256=digest, what=profile.what, device=profile.device)
 
 
-def of_study(folder: Path) -> tuple[Imported, ...]:
+def imported_for_study(folder: Path) -> tuple[ImportedTables, ...]:
     """What was imported for a study into its folder, by variant and size; nothing where there is no folder.
 
     UserError names a record that is damaged.
@@ -85,7 +85,7 @@ def of_study(folder: Path) -> tuple[Imported, ...]:
     found = []
     for path in folder.glob(f"*/{RECORD}"):
         try:
-            found.append(Imported(path.parent, Record.model_validate_json(path.read_text())))
+            found.append(ImportedTables(path.parent, Record.model_validate_json(path.read_text())))
         except (ValidationError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is damaged: import the profile again") from error
     return tuple(sorted(found, key=lambda one: (one.record.variant, one.record.size)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from warpbook.common.errors import UserError
 from warpbook.profiling import cupti_sqlite, ncu, ncu_console, nsight, nvprof, nvprof_metrics
-from warpbook.profiling.profile_schema import Profile, Row, group_of
+from warpbook.profiling.profile_schema import Profile, Row, activity_group
 from warpbook.runs import tables
 from warpbook.runs.schema import Table
 
@@ -101,7 +101,7 @@ def _read_text(lines: Sequence[str], origin: str, first_line: int) -> Profile:
     raise UserError(f"{origin} holds no profile that is known{said}; known: {KNOWN}")
 
 
-def combined(
+def combine(
     profiles: Mapping[str, Profile], variant: str, network: str, size: int, layer: str = ""
 ) -> dict[Table, list[Row]]:
     """The rows of several files about one variant at one size, {table: rows}, for the tables that have any.
@@ -111,7 +111,7 @@ def combined(
     """
     seen: dict[tuple[str, ...], str] = {}
     for origin, profile in profiles.items():
-        groups = {("events", group_of(row["kind"])) for row in profile.events}
+        groups = {("events", activity_group(row["kind"])) for row in profile.events}
         groups |= {("sums", row["share_of"]) for row in profile.summaries}
         for what, group in sorted(groups):
             other = seen.setdefault((profile.tool, what, group), origin)

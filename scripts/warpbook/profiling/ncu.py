@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.profile_schema import Profile, clean, located, no_decimal_comma, no_doubt
+from warpbook.profiling.profile_schema import Profile, clean, error_location, no_decimal_comma, no_doubt
 
 _HEADER = re.compile(r'\s*"?ID"?,.*"?Kernel Name"?')
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?", re.IGNORECASE)
@@ -96,7 +96,7 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
             printed = [(clean(head), unit, text) for head, unit, text in triples if head not in _PLACE]
         for name, unit, text in printed:
             try:
-                with located(origin, number):
+                with error_location(origin, number):
                     value = (clean(unit), reading(text, unit.strip()))
             except Word:
                 words.add(name)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
 from warpbook.profiling.ncu import Word, label, reading
-from warpbook.profiling.profile_schema import Profile, located
+from warpbook.profiling.profile_schema import Profile, error_location
 
 REMEDY = "print it with ncu --csv --page raw, or `ncu --import REPORT --csv --page raw` of its report"
 
@@ -106,7 +106,7 @@ def read_console(lines: Sequence[str], origin: str, first_line: int = 1) -> Prof
 
 def _add(readings: Readings, origin: str, line: int, key: Hashable, metric: str, unit: str, texts: list[str]) -> None:
     try:
-        with located(origin, line):
+        with error_location(origin, line):
             values = [reading(text, unit) for text in texts]
     except Word:
         if any(text[:1].isdecimal() for text in texts):

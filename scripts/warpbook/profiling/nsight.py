@@ -15,15 +15,15 @@ from warpbook.common.errors import UserError
 from warpbook.profiling.profile_schema import (
     Profile,
     Row,
-    Summed,
-    columns_of,
+    SumRow,
+    column_roles,
     contradiction,
+    error_location,
     is_api,
-    kept,
-    located,
+    limit_events,
+    sum_row,
     summary_rows,
-    summed,
-    traced,
+    traced_event,
 )
 
 KILO = 1000  # nsys' KB
@@ -98,7 +98,7 @@ def _tables(lines: Sequence[str], origin: str, first_line: int) -> Iterator[_Tab
         yield table
 
 
-def _share_of(heads: Sequence[str], rows: Sequence[Summed], types: set[str]) -> tuple[str, str]:
+def _share_of(heads: Sequence[str], rows: Sequence[SumRow], types: set[str]) -> tuple[str, str]:
     """(what the shares of a table of sums are of, the kind of its rows where all have one); ("", "") for others."""
     names = {head.lower() for head in heads}
     if "range" in names:
@@ -126,8 +126,8 @@ def read_stats(lines: Sequence[str], origin: str, first_line: int = 1) -> Profil
     summaries: list[Row] = []
     left_out: list[str] = []
     for table in _tables(lines, origin, first_line):
-        with located(origin, table.line):
-            columns = list(columns_of(table.heads))
+        with error_location(origin, table.line):
+            columns = list(column_roles(table.heads))
         # before 2021 the unit stood over the total alone, or in the caption, which a copy may have lost: nanoseconds
         unit = table.caption_unit or "nanoseconds"
         if "total" in dict(columns) and not dict(columns)["total"]:
@@ -137,15 +137,15 @@ def read_stats(lines: Sequence[str], origin: str, first_line: int = 1) -> Profil
             columns = [(name, _CAPTION_UNITS[unit] if name == "total" else printed) for name, printed in columns]
         whole = dict(columns).get("total", "")
         columns = [(name, unit or whole if name in ("avg", "min", "max") else unit) for name, unit in columns]
-        sums: list[Summed] = []
+        sums: list[SumRow] = []
         types: set[str] = set()
         for number, cells in table.rows:
             texts = {name: (text, unit) for (name, unit), text in zip(columns, cells, strict=True) if name}
-            with located(origin, number):
+            with error_location(origin, number):
                 if "start" in texts:
-                    events.append(traced(texts, KILO))
+                    events.append(traced_event(texts, KILO))
                 else:
-                    sums.append(summed(number, texts))
+                    sums.append(sum_row(number, texts))
                     types |= {texts["type"][0]} if "type" in texts else set()
         if not sums:
             continue
@@ -164,7 +164,7 @@ def read_stats(lines: Sequence[str], origin: str, first_line: int = 1) -> Profil
     if not events and not summaries:
         others = f", only {', '.join(left_out)}" if left_out else ""
         raise UserError(f"{origin} holds no times of kernels, copies or API calls{others}")
-    return kept(Profile("nsys stats", "nsys", events, summaries, left_out=tuple(left_out)))
+    return limit_events(Profile("nsys stats", "nsys", events, summaries, left_out=tuple(left_out)))
 
 
 def export(report: Path, target: Path) -> None:

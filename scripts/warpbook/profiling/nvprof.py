@@ -11,15 +11,15 @@ from warpbook.profiling.profile_schema import (
     TIME_UNIT,
     Profile,
     Row,
-    Summed,
-    columns_of,
+    SumRow,
+    column_roles,
     contradiction,
+    error_location,
     is_api,
-    kept,
-    located,
+    limit_events,
+    sum_row,
     summary_rows,
-    summed,
-    traced,
+    traced_event,
 )
 
 KIBI = 1024  # nvprof's KB
@@ -49,7 +49,7 @@ _TRACE_TEXT = re.compile(r"\s*Start\s+Duration\s+(?:Grid Size|Name)")
 
 
 @dataclass
-class Printed:
+class PrintedTable:
     """A table of sums found in a text: what its shares are of (gpu or api), its rows or its problem.
 
     `line` is its first row's, `header` that of the line which names its columns, or its first row's too.
@@ -58,7 +58,7 @@ class Printed:
     line: int
     header: int
     share_of: str = ""
-    rows: list[Summed] = field(default_factory=list)
+    rows: list[SumRow] = field(default_factory=list)
     problem: tuple[int, str] | None = None
 
 
@@ -78,7 +78,7 @@ def _columns(line: str) -> tuple[tuple[str, str], ...]:
         return ()
     try:
         # Type stands in front of the rows, not in them
-        return columns_of(head for head in re.findall(_HEAD, line) if head != "Type")
+        return column_roles(head for head in re.findall(_HEAD, line) if head != "Type")
     except ValueError:
         return ()
 
@@ -90,13 +90,13 @@ def _unfinished(name: str) -> bool:
     return name in ("", "void") or name.endswith(",") or any(name.count(a) > name.count(b) for a, b in ("()", "<>"))
 
 
-def console_tables(lines: Sequence[str], first_line: int = 1) -> list[Printed]:
+def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTable]:
     """Every table of sums in nvprof's console text, in order; one that cannot be read right has its `problem`.
 
     A row may go on over several lines, a table over blank lines and code fences. Anything else ends it.
     """
-    tables: list[Printed] = []
-    table: Printed | None = None
+    tables: list[PrintedTable] = []
+    table: PrintedTable | None = None
     columns: tuple[tuple[str, str], ...] = ()
     section = ""
     header = 0
@@ -114,7 +114,7 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[Printed]:
                     raise ValueError(f"several rows run together: {' '.join(texts['name'][0].split())[:60]!r}")
                 if texts["name"][0].strip() in ("", "void"):
                     raise ValueError("the row's name is lost")
-                table.rows.append(summed(line, texts))
+                table.rows.append(sum_row(line, texts))
             except ValueError as error:
                 table.problem = (line, str(error))
         row = None
@@ -150,7 +150,7 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[Printed]:
         if (cells and (columns or _WITH_UNITS.match(line))) or (_LIKE_A_ROW if columns else _WITH_UNITS).match(line):
             end_row()
             if table is None:
-                table = Printed(number, header or number, section)
+                table = PrintedTable(number, header or number, section)
                 tables.append(table)
             if cells:
                 row, grown = (number, list(cells.groups(default=""))), 0
@@ -214,7 +214,7 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
     events: list[Row] = []
     summaries: list[Row] = []
     columns: list[tuple[str, str]] = []
-    parts: dict[str, list[Summed]] = {}
+    parts: dict[str, list[SumRow]] = {}
     left_out: dict[str, None] = {}
     units_next = skipping = False
 
@@ -244,8 +244,8 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
             continue
         elif is_csv_header(line):
             end_table()
-            with located(origin, number):
-                columns, units_next = list(columns_of(_cells(line, origin, number))), True
+            with error_location(origin, number):
+                columns, units_next = list(column_roles(_cells(line, origin, number))), True
         elif columns:
             cells = _cells(line, origin, number)
             if len(cells) != len(columns):
@@ -258,11 +258,11 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
                 units_next = False
                 continue
             texts = {name: (text, unit) for (name, unit), text in zip(columns, cells, strict=True) if name}
-            with located(origin, number):
+            with error_location(origin, number):
                 if "start" in texts:
-                    events.append(traced(texts, KIBI))
+                    events.append(traced_event(texts, KIBI))
                 else:
-                    row = summed(number, texts)
+                    row = sum_row(number, texts)
                     section = texts["type"][0] if "type" in texts else _GPU_OR_API[is_api(row.name)]
                     if section in _SHARE_OF:
                         parts.setdefault(_SHARE_OF[section], []).append(row)
@@ -271,7 +271,7 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
     end_table()
     if not events and not summaries:
         raise UserError(f"{origin} has the header of nvprof's CSV and no rows under it")
-    return kept(Profile("nvprof CSV", "nvprof", events, summaries, left_out=tuple(left_out)))
+    return limit_events(Profile("nvprof CSV", "nvprof", events, summaries, left_out=tuple(left_out)))
 
 
 def _cells(line: str, origin: str, number: int) -> list[str]:

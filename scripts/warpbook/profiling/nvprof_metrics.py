@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from warpbook.common.errors import UserError
 from warpbook.profiling import nvprof
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.profile_schema import Profile, figure, located, no_decimal_comma
+from warpbook.profiling.profile_schema import Profile, error_location, figure, no_decimal_comma
 
 _TEXT_HEADER = re.compile(r"\s*Invocations\s+(?:Metric|Event) Name\s.*")
 _CSV_HEADER = re.compile(r'\s*"Device","Kernel","Invocations","(?:Metric|Event) Name",.*')
@@ -95,7 +95,7 @@ def _add(readings: Readings, origin: str, line: int, place: tuple[str, str], cel
     printed = cells[2:5] if event else cells[3:6]
     if not place[1].strip() or not metric.strip():
         raise UserError(f"{origin}, line {line}: a counter without its name or the kernel's")
-    with located(origin, line):
+    with error_location(origin, line):
         count = figure(launches).whole()
         if not count:
             raise ValueError(f"{metric} over 0 invocations")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 
 HOST, DEVICE = 1, 2
 _ROWS = {
@@ -61,7 +61,7 @@ def write(activities: pd.DataFrame, folder: Path) -> list[Path]:
     for key, events in activities.groupby(["network", "variant", "size", "tool", "weights"], sort=False):
         document = {"displayTimeUnit": "ms", "traceEvents": trace_events(events)}
         path = folder / f"{'-'.join(filter(None, map(str, key)))}.json.gz"
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(gzip.compress(json.dumps(document).encode(), compresslevel=5, mtime=0))
         written.append(path)
     return written

@@ -1,6 +1,6 @@
 """What a profile is read into, the figures that profilers print, and the sums that must agree with them.
 
-A figure is read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `located` adds
+A figure is read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `error_location` adds
 the file and the line.
 """
 
@@ -71,7 +71,7 @@ class Profile:
     device: str = ""
 
 
-class Figure(NamedTuple):
+class PrintedNumber(NamedTuple):
     """A printed number: its value, and what one more in its last digit would add."""
 
     value: Decimal
@@ -85,7 +85,7 @@ class Figure(NamedTuple):
 
 
 @contextmanager
-def located(origin: str, line: int) -> Iterator[None]:
+def error_location(origin: str, line: int) -> Iterator[None]:
     """Turn a ValueError into a UserError that begins with the file and the line."""
     try:
         yield
@@ -114,7 +114,7 @@ def no_doubt(text: str, unit: str) -> None:
         )
 
 
-def figure(text: str, scale: int = 1) -> Figure:
+def figure(text: str, scale: int = 1) -> PrintedNumber:
     """A printed number such as `1,979,310` or `13.166`, times `scale`; ValueError when it is none."""
     match = _NUMBER.fullmatch(text.strip())
     if not match:
@@ -125,10 +125,10 @@ def figure(text: str, scale: int = 1) -> Figure:
         raise ValueError(f"{text.strip()!r} is more than 64 bits hold")
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)  # what matches _NUMBER is neither infinite nor NaN
-    return Figure(value * scale, Decimal(scale).scaleb(exponent))
+    return PrintedNumber(value * scale, Decimal(scale).scaleb(exponent))
 
 
-def time_ns(text: str, unit: str = "") -> Figure:
+def time_ns(text: str, unit: str = "") -> PrintedNumber:
     """A printed time in ns: `1.97931s`, `5.9230us`, `13.166` where `unit` is ms. Its own unit goes before `unit`."""
     match = _TIME.fullmatch(text.strip())
     if not match or not (match[4] or unit):
@@ -158,7 +158,7 @@ def role(head: str) -> tuple[str, str]:
     return _ROLE_OF.get(name + "%" if unit == "%" else name, ""), unit.strip()
 
 
-def columns_of(heads: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def column_roles(heads: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """(role, unit) of each column; ValueError where they are neither those of sums nor those of a trace."""
     columns = tuple(role(head) for head in heads)
     names = [name for name, _ in columns if name]
@@ -180,7 +180,7 @@ def is_api(name: str) -> bool:
     return _API.fullmatch(name) is not None
 
 
-def kind_of(name: str, api: bool) -> str:
+def activity_kind(name: str, api: bool) -> str:
     """The kind, as ACTIVITIES has it, of what a profiler calls `name`; `api`: it is a call, not work of the device."""
     if api:
         return "api_driver" if re.match(r"cu[A-Z]", name) else "api_runtime"
@@ -197,7 +197,7 @@ def event(kind: str, name: str, start: int, end: int, **details: Any) -> Row:
     return {"kind": kind, "name": name, "start_ns": start, "end_ns": end, "grid": "", "block": "", **nothing, **details}
 
 
-def traced(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
+def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
     """An event from the printed cells of a trace, {role: (text, unit)}; `kilo` is what the tool's KB stands for."""
 
     def text(name: str) -> str:
@@ -225,7 +225,7 @@ def traced(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
     for time in ("start", "duration"):
         no_doubt(*cells[time])
     return event(
-        kind_of(name, api=not text("grid_x") and not name.startswith("[")),
+        activity_kind(name, api=not text("grid_x") and not name.startswith("[")),
         name,
         start,
         start + time_ns(*cells["duration"]).whole(),
@@ -240,18 +240,18 @@ def traced(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
 
 
 @dataclass(frozen=True)
-class Summed:
+class SumRow:
     """A printed row of sums: the share in percent (`below`: only known to be less), times in ns."""
 
     line: int
     name: str
-    share: Figure
+    share: PrintedNumber
     below: bool
-    total: Figure
+    total: PrintedNumber
     calls: int | None = None
-    avg: Figure | None = None
-    min: Figure | None = None
-    max: Figure | None = None
+    avg: PrintedNumber | None = None
+    min: PrintedNumber | None = None
+    max: PrintedNumber | None = None
 
     def whole_ns(self) -> tuple[float, float]:
         """The least and the most that the whole can be of which `total` is `share`."""
@@ -261,7 +261,7 @@ class Summed:
         return 100 * low, 100 * float(self.total.value + self.total.step) / least if least > 0 else float("inf")
 
 
-def summed(line: int, cells: Mapping[str, tuple[str, str]]) -> Summed:
+def sum_row(line: int, cells: Mapping[str, tuple[str, str]]) -> SumRow:
     """A row of sums from its printed cells, {role: (text, unit)}; ValueError when its own figures contradict it."""
     name = clean(cells["name"][0])
     if not name:
@@ -284,10 +284,10 @@ def summed(line: int, cells: Mapping[str, tuple[str, str]]) -> Summed:
         raise ValueError(
             f"{calls} calls of {name} at {avg.value:f} ns each make {avg.value * calls:f} ns, not {total.value:f} ns"
         )
-    return Summed(line, name, figure(share.removeprefix("<")), share.startswith("<"), total, calls, avg, least, most)
+    return SumRow(line, name, figure(share.removeprefix("<")), share.startswith("<"), total, calls, avg, least, most)
 
 
-def contradiction(rows: Sequence[Summed], complete: bool) -> tuple[int, str] | None:
+def contradiction(rows: Sequence[SumRow], complete: bool) -> tuple[int, str] | None:
     """(line, reason) where times and shares do not belong to one whole, within what the printed digits leave open.
 
     `complete`: the rows are all there are, so their shares must add up to 100 %.
@@ -312,14 +312,14 @@ def contradiction(rows: Sequence[Summed], complete: bool) -> tuple[int, str] | N
     return None
 
 
-def summary_rows(tool: str, share_of: str, rows: Iterable[Summed], kind: str = "") -> list[Row]:
+def summary_rows(tool: str, share_of: str, rows: Iterable[SumRow], kind: str = "") -> list[Row]:
     """Printed sums as rows of SUMMARIES; `kind` where the table says it, else by each name."""
     return [
         {
             "tool": tool,
             "share_of": share_of,
             "row": number,
-            "kind": kind or kind_of(row.name, api=share_of == "api"),
+            "kind": kind or activity_kind(row.name, api=share_of == "api"),
             "name": row.name,
             "share_percent": None if row.below else float(row.share.value),
             "total_ns": row.total.whole(),
@@ -333,14 +333,14 @@ def summary_rows(tool: str, share_of: str, rows: Iterable[Summed], kind: str = "
 
 
 def sums(tool: str, groups: Iterable[tuple[str, str, int, int, int, int]]) -> list[Row]:
-    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of `group_of` each kind."""
+    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of `activity_group` each kind."""
     merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
     for kind, name, *new in groups:
         calls, total, least, most = merged.get((kind, name), (0, 0, new[2], new[3]))
         merged[kind, name] = (calls + new[0], total + new[1], min(least, new[2]), max(most, new[3]))
     rows: list[Row] = []
     for share_of in ("gpu", "api", "range"):
-        groups_of = [(key, of) for key, of in merged.items() if group_of(key[0]) == share_of]
+        groups_of = [(key, of) for key, of in merged.items() if activity_group(key[0]) == share_of]
         whole = sum(total for _, (_, total, _, _) in groups_of)
         for number, ((kind, name), (calls, total, least, most)) in enumerate(sorted(groups_of, key=lambda g: -g[1][1])):
             rows.append(
@@ -351,12 +351,12 @@ def sums(tool: str, groups: Iterable[tuple[str, str, int, int, int, int]]) -> li
     return rows
 
 
-def group_of(kind: str) -> str:
+def activity_group(kind: str) -> str:
     """Which whole a kind of event is part of: gpu (kernels, copies, sets), api or range."""
     return "api" if kind.startswith("api_") else "range" if kind == "range" else "gpu"
 
 
-def kept(profile: Profile) -> Profile:
+def limit_events(profile: Profile) -> Profile:
     """The profile itself, or its sums where it has more than EVENTS_AT_MOST events, and that said."""
     if len(profile.events) <= EVENTS_AT_MOST:
         return profile
@@ -365,12 +365,12 @@ def kept(profile: Profile) -> Profile:
     printed = {row["share_of"] for row in profile.summaries}
     return replace(
         profile,
-        what=summarised(profile.what, len(profile.events)),
+        what=summary_title(profile.what, len(profile.events)),
         events=[],
         summaries=[*profile.summaries, *(row for row in rows if row["share_of"] not in printed)],
     )
 
 
-def summarised(what: str, events: int) -> str:
+def summary_title(what: str, events: int) -> str:
     """What to call a profile of so many events, of which only the sums are kept."""
     return f"{what}, {events:,} events summarised (at most {EVENTS_AT_MOST:,} are kept one by one)"

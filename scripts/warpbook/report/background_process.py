@@ -13,7 +13,7 @@ from warpbook.common.errors import UserError
 
 
 @contextmanager
-def meanwhile(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
+def run_in_background(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
     """Have `work` done while the block runs, which ends when both have; what either raises is raised.
 
     The process begins as a copy of this one. Where there is one processor, the work is done before the block.

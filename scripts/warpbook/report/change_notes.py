@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
-from warpbook.report.comparison import Change, Comparison, is_doubtful
+from warpbook.report.comparison import ComparedChange, Comparison, is_doubtful
 from warpbook.report.escaping import code
 
 MOST = 3
@@ -66,11 +66,11 @@ def _doubts(compared: Comparison) -> Iterator[tuple[tuple[str, ...], str]]:
             yield (device,), f"{_together(device, size, drift.ratio)}; measure head again, on the GPU of base"
 
 
-def _place(row: Change) -> tuple[str, ...]:
+def _place(row: ComparedChange) -> tuple[str, ...]:
     return row.place.variant, row.place.network, row.place.device
 
 
-def _told(row: Change) -> str:
+def _told(row: ComparedChange) -> str:
     place, ratio = row.place, units.ratio_and_interval(row.speedup)
     where = f"{code(place.variant)} on {code(place.network)} ({place.device}), {units.count(place.size)} images"
     times = f"{units.time(row.base.value)} before and {units.time(row.head.value)} now"

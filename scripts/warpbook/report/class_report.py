@@ -10,7 +10,7 @@ from warpbook.course.submissions import FINAL, TITLES
 from warpbook.report import student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
-from warpbook.report.evidence.submission_evidence import Judged
+from warpbook.report.evidence.submission_evidence import JudgedFile
 
 Row = dict[str, Any]
 
@@ -25,7 +25,7 @@ def rows(ev: Evidence, document: str) -> list[Row]:
     return [{**shared, **row, "pages": pages.get(row["number"], "")} for row in _rows(ev)]
 
 
-def failed(name: str, term: str, reason: str) -> Row:
+def failure_row(name: str, term: str, reason: str) -> Row:
     """The row of a submission of which there is no report."""
     nothing = {column: None if kind.dtype != "string" else "" for column, kind in GRADES.columns.items()}
     return {**nothing, "submission": name, "term": term, "verdict": "no report", "words": reason}
@@ -35,7 +35,7 @@ def _rows(ev: Evidence) -> Iterator[Row]:
     term = ev.submitted.term
     for name in (*term.earlier, FINAL, *term.optimizations):
         judged, one = ev.submitted.judged(name), term.optimizations.get(name)
-        rule, person = claim(ev, name) if one else final(ev) if name == FINAL else ("", "")
+        rule, person = claim(ev, name) if one else final_columns(ev) if name == FINAL else ("", "")
         times = ev.course.total(name, ev.largest, OP) if ev.submitted.variant(name) else None
         yield {
             "number": name,
@@ -81,18 +81,18 @@ def _reading(ev: Evidence, name: str) -> str:
     return f"the answers: {answered} of {asked}" if answered else "no answers"
 
 
-def final(ev: Evidence) -> tuple[str, str]:
+def final_columns(ev: Evidence) -> tuple[str, str]:
     """The same of the final file."""
     judged, variant = ev.submitted.judged(FINAL), ev.submitted.variant(FINAL)
     if not judged.right or variant is None:
         return judged.verdict, judged.words if judged.status == "unsupported" else ""
-    found = final_submission_rules.rules(variant.code)
+    found = final_submission_rules.final_rules(variant.code)
     broken = [f"not kept: {rule.asks} ({rule.words})" for rule in found if rule.kept is False]
     open_ones = [rule.words for rule in found if rule.kept is None]
     return "; ".join([_at_any_batch(judged), *broken]), "; ".join([*open_ones, "its times on the course's GPU"])
 
 
-def _at_any_batch(judged: Judged) -> str:
+def _at_any_batch(judged: JudgedFile) -> str:
     if judged.note:
         return f"right, not at any batch size: {judged.note}"
     return f"right at {' and at '.join(map(str, judged.sizes))} images"

@@ -35,7 +35,7 @@ RESOURCES = ("registers", "shared_bytes", "local_bytes", "spill_bytes")
 
 
 @dataclass(frozen=True)
-class Place:
+class ComparedPlace:
     """Where a time belongs: all layers of a network at one size with one variant."""
 
     variant: str
@@ -45,7 +45,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Drift:
+class ComparisonDrift:
     """What two runs of the same code differ by at one size on one device.
 
     ratio: median over the unchanged variants of base's op time over head's, with its interval; 1 where none is
@@ -56,14 +56,14 @@ class Drift:
     ratio: Estimate
     near: float
     far: float
-    ratios: dict[Place, float]
+    ratios: dict[ComparedPlace, float]
 
 
 @dataclass(frozen=True)
-class Change:
+class ComparedChange:
     """Op time of a place in both runs, ms; base's over head's, corrected by the drift; and what that allows to say."""
 
-    place: Place
+    place: ComparedPlace
     base: Estimate
     head: Estimate
     speedup: Estimate
@@ -171,19 +171,19 @@ class Comparison:
         return [row for row in rows if row[3] != row[4]]
 
     @cached_property
-    def _times(self) -> list[dict[Place, list[np.ndarray]]]:
+    def _times(self) -> list[dict[ComparedPlace, list[np.ndarray]]]:
         """Op times of both runs, in ms, a series for each layer; places without a sound series on every layer left
         out."""
         return [series_by_place(run, self.networks) for run in (self.base, self.head)]
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[ComparedPlace]:
         """Places that both runs measured, on devices that can be compared, in base's order."""
         base, head = self._times
         return [place for place in base if place in head and place.device in self.devices]
 
     @cached_property
-    def drifts(self) -> dict[tuple[str, int], Drift]:
+    def drifts(self) -> dict[tuple[str, int], ComparisonDrift]:
         """By device and size."""
         drifts = {}
         for device, size in dict.fromkeys((place.device, place.size) for place in self.places):
@@ -201,7 +201,7 @@ class Comparison:
                 near = max(near, float(np.quantile(scatter, 0.95, method="higher")))
                 # Half of what lies so far out is slower.
                 far = max(near, float(np.quantile(scatter, 1 - 2 * FALSE_ALARMS / max(judgements, 2), method="higher")))
-            drifts[device, size] = Drift(middle, near, far, ratios)
+            drifts[device, size] = ComparisonDrift(middle, near, far, ratios)
         return drifts
 
     def _unchanged(self, variant: str) -> bool:
@@ -209,7 +209,7 @@ class Comparison:
         return held is not None and variant not in self.changed and not held["peer"]
 
     @cached_property
-    def moved(self) -> list[Change]:
+    def moved(self) -> list[ComparedChange]:
         """Every changed variant at every place, those first that lost most."""
         rows = []
         for place in self.places:
@@ -221,11 +221,11 @@ class Comparison:
                 speedup = Estimate(value, low, high, ratio.n)
                 before, after = (statistics.sum_of_medians(series) for series in (base, head))
                 verdict = statistics.verdict(speedup, drift.near, drift.far)
-                rows.append(Change(place, before, after, speedup, verdict))
+                rows.append(ComparedChange(place, before, after, speedup, verdict))
         return sorted(rows, key=lambda row: row.speedup.value)
 
     @cached_property
-    def strays(self) -> list[tuple[Place, float]]:
+    def strays(self) -> list[tuple[ComparedPlace, float]]:
         """Unchanged variants whose ratio lies beyond the tolerance of the drift, furthest first."""
         rows = [
             (place, ratio / drift.ratio.value)
@@ -240,7 +240,7 @@ class Comparison:
         """(variant, network, device, why) of what was right or measured in base and is not in head."""
         rows: dict[tuple[str, str, str], str] = {}
         for table in (tables.CORRECTNESS, tables.OP_TIMES):
-            sides = [table_of(run, table, self.networks) for run in (self.base, self.head)]
+            sides = [table_for_networks(run, table, self.networks) for run in (self.base, self.head)]
             keys = list(table.key)
             sound = sides[0][sides[0].status == "ok"][keys]
             both = sound.merge(sides[1][sides[1].status != "ok"], on=keys)
@@ -286,7 +286,7 @@ def is_doubtful(verdict: str, speedup: Estimate) -> bool:
     return verdict == "ambiguous" and not speedup.low > 1
 
 
-def table_of(run: Run, table: Table, networks: list[str]) -> pd.DataFrame:
+def table_for_networks(run: Run, table: Table, networks: list[str]) -> pd.DataFrame:
     """A run's table, those networks alone."""
     frame = run.table(table)
     return frame[frame.network.isin(networks)]
@@ -296,16 +296,16 @@ def _total(series: list[np.ndarray]) -> float:
     return float(sum(map(np.median, series)))
 
 
-def series_by_place(run: Run, networks: list[str]) -> dict[Place, list[np.ndarray]]:
+def series_by_place(run: Run, networks: list[str]) -> dict[ComparedPlace, list[np.ndarray]]:
     """A run's sound op times on those networks, in ms, a series for each layer, of each variant's own job."""
-    samples = table_of(run, tables.SAMPLES, networks)
+    samples = table_for_networks(run, tables.SAMPLES, networks)
     samples = samples[(samples.job == samples.variant) & (samples.kind == "op")]
     samples = samples[samples.state == samples.device.map(STATE)]
     keys = [samples[name] for name in ("variant", "network", "device", "size", "layer")]
-    layers: dict[Place, list[np.ndarray]] = {}
+    layers: dict[ComparedPlace, list[np.ndarray]] = {}
     each_layer: Iterable[Any] = summaries.sound_ms(samples).groupby(keys, sort=False)
     for (*place, _), times in each_layer:
-        layers.setdefault(Place(*place), []).append(times.dropna().to_numpy())
+        layers.setdefault(ComparedPlace(*place), []).append(times.dropna().to_numpy())
     return {place: series for place, series in layers.items() if all(map(len, series))}
 
 

@@ -11,7 +11,7 @@ MOST_NAMED = 5
 MOST_CHARACTERS = 160
 
 
-def lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
+def summary_lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     """The last words on a study's report, in plain text."""
     problems = ev.problems.of_variants
     problems = problems[problems.status != "unsupported"]
@@ -25,9 +25,9 @@ def lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     said += [f"failed: {row.variant}: {_short(str(row.reason))}" for row in failed.itertuples()]
     said += [f"without a figure: {row.variant}: {_short(str(row.reason))}" for row in slowed.itertuples()]
     if stale:
-        said.append(f"stale, left out until measured again: {units.listed(stale, MOST_NAMED)}")
+        said.append(f"stale, left out until measured again: {units.join_some(stale, MOST_NAMED)}")
     if absent:
-        said.append(f"not measured: {units.listed(absent, MOST_NAMED)}")
+        said.append(f"not measured: {units.join_some(absent, MOST_NAMED)}")
     lacking = set(problems.device[problems.status.isin(["stale", "not_measured"])])
     said.append(f"next: {_next(ev, list(failed.variant), lacking)}")
     return [f"Report of {ev.name}: {pdf}", *(f"  {line}" for line in said)]

@@ -13,7 +13,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>|~&#]|(?<!\w)_|_(?!\w)")
 _BREAKS = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+")
 
 
-def escaped(value: Any) -> str:
+def escape(value: Any) -> str:
     """A value within a line of Markdown. Markup is taken for Markdown of our own and left as it is."""
     if isinstance(value, Markup):
         return value

@@ -153,7 +153,7 @@ def _highlighted(entries: list[_Entry], before: str, after: str, ending: str) ->
     """Lines without the indentation that all share."""
     texts = {REMOVED: before.splitlines()}
     code = {sign: texts.get(sign, after.splitlines()) for sign in (ADDED, REMOVED, " ")}
-    marked = {sign: coloured(before if sign == REMOVED else after, ending) for sign in (ADDED, REMOVED)}
+    marked = {sign: highlight_lines(before if sign == REMOVED else after, ending) for sign in (ADDED, REMOVED)}
     shown = [code[entry.sign][entry.number] for entry in entries if entry.sign != GAP]
     indent = min(len(line) - len(line.lstrip()) for line in shown)
     for entry in entries:
@@ -164,7 +164,7 @@ def _highlighted(entries: list[_Entry], before: str, after: str, ending: str) ->
 
 
 @cache
-def coloured(text: str, ending: str) -> tuple[Markup, ...]:
+def highlight_lines(text: str, ending: str) -> tuple[Markup, ...]:
     """Each line of a source as HTML, its comments, keywords and numbers in spans of Pygments' classes.
 
     Indentation stays as it is written, before any span.

@@ -16,9 +16,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from warpbook.common import units
-from warpbook.common.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import Failed, bound, supervised
+from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.profiling import counters
 from warpbook.report import escaping
 from warpbook.report.evidence import Evidence, Speedup
@@ -87,7 +87,7 @@ class Figures:
     def launching(self, variant: str) -> str:
         """That Python's launching paces a variant's calls, as a sentence; empty where it does not."""
         self._check(variant)
-        return launch_overhead.sentence(self._ev, self._ev.plan.variants[variant])
+        return launch_overhead.overhead_sentence(self._ev, self._ev.plan.variants[variant])
 
     def best(self) -> str:
         """The name of the fastest GPU variant of ours."""
@@ -112,10 +112,10 @@ class Figures:
             (layer, layers),
         ):
             if name and name not in known:
-                raise UserError(f"{name!r} is not known: {nearest(name, known)}")
+                raise UserError(f"{name!r} is not known: {nearest_name(name, known)}")
 
 
-def rendered(ev: Evidence, folder: Path = FOLDER) -> Markup:
+def render_narrative(ev: Evidence, folder: Path = FOLDER) -> Markup:
     """A study's text as HTML; a sentence that says so where there is none.
 
     Raises UserError with file and line for a name that does not exist and for broken syntax.
@@ -125,12 +125,12 @@ def rendered(ev: Evidence, folder: Path = FOLDER) -> Markup:
         return Markup(f"<p>The authors wrote no discussion ({path.name}).</p>")
 
     def produce() -> Iterator[str]:
-        bound(MEMORY_BYTES, 2 * SECONDS)
+        limit_resources(MEMORY_BYTES, 2 * SECONDS)
         yield _filled_in(path, Figures(ev))
 
     try:
-        (text,) = supervised(produce, 2 * SECONDS)
-    except (Failed, RuntimeError) as error:
+        (text,) = run_supervised(produce, 2 * SECONDS)
+    except (VariantFailure, RuntimeError) as error:
         raise UserError(f"{path}: it cannot be rendered: {error}") from error
     return Markup(escaping.to_html(text))
 
@@ -138,7 +138,7 @@ def rendered(ev: Evidence, folder: Path = FOLDER) -> Markup:
 def _filled_in(path: Path, figures: Figures) -> str:
     """A text with its figures in place."""
     env = ImmutableSandboxedEnvironment(
-        loader=FileSystemLoader(path.parent), undefined=StrictUndefined, finalize=escaping.escaped
+        loader=FileSystemLoader(path.parent), undefined=StrictUndefined, finalize=escaping.escape
     )
     env.globals = {name: getattr(figures, name) for name in dir(figures) if not name.startswith("_")}
 

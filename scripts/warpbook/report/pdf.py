@@ -63,7 +63,7 @@ def attachments(cited: Iterable[Run]) -> list[Any]:
         for file, meaning in meanings.items():
             try:
                 content = archive_reader.read(run.path, file)
-            except archive_reader.Missing:  # a run may lack an optional table
+            except archive_reader.MissingMember:  # a run may lack an optional table
                 continue
             name = f"{run.run_id}_{file}"
             attached[name] = Attachment(
@@ -72,7 +72,7 @@ def attachments(cited: Iterable[Run]) -> list[Any]:
     return [attached[name] for name in sorted(attached)]  # a PDF wants them in the order of their names
 
 
-class Undrawable(UserError):
+class UndrawableImage(UserError):
     """No font here has these characters."""
 
     def __init__(self, characters: set[str]):
@@ -80,8 +80,8 @@ class Undrawable(UserError):
         named = ", ".join(f"U+{ord(one):04X}" for one in sorted(characters)[:20])
         super().__init__(f"WeasyPrint could not draw everything: no font has {named}")
 
-    def __reduce__(self) -> tuple[type["Undrawable"], tuple[set[str]]]:
-        return Undrawable, (self.characters,)  # as it was made, in another process too
+    def __reduce__(self) -> tuple[type["UndrawableImage"], tuple[set[str]]]:
+        return UndrawableImage, (self.characters,)  # as it was made, in another process too
 
 
 def _fetcher() -> "URLFetcher":
@@ -118,7 +118,7 @@ def _finish(_: Any, pdf: Any) -> None:
     metadata.stream = [part.replace(b"</rdf:RDF>", PDF_UA) for part in metadata.stream]
     metadata.compress = False  # PDF/A wants it to be found by programs that read no PDF
     # Nothing changes them from here on.
-    pdf.objects = [_Finished(one) if one.free == "n" and one.compressible else one for one in pdf.objects]
+    pdf.objects = [_RawObject(one) if one.free == "n" and one.compressible else one for one in pdf.objects]
 
 
 @cache
@@ -163,7 +163,7 @@ def _mend_pydyf() -> None:
     pydyf.zlib = SimpleNamespace(compressobj=lambda level: zlib.compressobj(level=min(level, LEVEL)))
 
 
-class _Finished:
+class _RawObject:
     """An object of a PDF that is no stream, as bytes: pydyf asks for them as it asks for a stream's."""
 
     free, generation, compressible, offset = "n", 0, True, 0
@@ -177,7 +177,7 @@ def _pages(document: str) -> Any:
     return page.render(pdf_variant=VARIANT)
 
 
-def laid_out(document: str) -> Any:
+def lay_out(document: str) -> Any:
     """HTML on pages, as WeasyPrint's document, to be looked at.
 
     Raises UserError where Pango is missing or WeasyPrint found something wrong.
@@ -186,10 +186,10 @@ def laid_out(document: str) -> Any:
         return _pages(document)
 
 
-def paged(document: str) -> str:
+def add_page_numbers(document: str) -> str:
     """HTML whose links of the class `pages` say on which pages of its PDF the section is that they lead to."""
     where: dict[str, int] = {}
-    for number, page in enumerate(laid_out(document).pages, 1):
+    for number, page in enumerate(lay_out(document).pages, 1):
         where |= dict.fromkeys(page.anchors, number)
 
     def filled_in(link: re.Match[str]) -> str:
@@ -203,7 +203,7 @@ def write_strangers_pdf(document: str, target: Path, cited: Iterable[Run] = ()) 
     """The same of HTML with strangers' words in it: a mark stands for each character that no font here has."""
     try:
         write_pdf(document, target, cited)
-    except Undrawable as error:
+    except UndrawableImage as error:
         marked = document.translate({ord(one): "\N{REPLACEMENT CHARACTER}" for one in error.characters})
         write_pdf(marked, target, cited)
 
@@ -236,6 +236,6 @@ def _heard() -> Iterator[None]:
         logger.removeHandler(handler)
     lacked = [re.fullmatch(r"\.notdef glyph .*\(U\+([0-9A-F]+)\)", line, re.DOTALL) for line in complaints]
     if complaints and all(lacked):
-        raise Undrawable({chr(int(found[1], 16)) for found in lacked if found})
+        raise UndrawableImage({chr(int(found[1], 16)) for found in lacked if found})
     if complaints:
         raise UserError("WeasyPrint could not draw everything:\n" + "\n".join(f"  {line}" for line in complaints[:20]))

@@ -21,7 +21,7 @@ from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
 from warpbook.report.views import VIEWS, class_table, cover, runs_compared
-from warpbook.report.views.cell_markup import coded, data_uri
+from warpbook.report.views.cell_markup import code_spans, data_uri
 from warpbook.report.views.deliverables import SUPPLEMENT
 from warpbook.report.views.run_archive import Overview
 
@@ -61,12 +61,12 @@ class Headings:
 def templates(autoescape: bool = True) -> Environment:
     """The environment of every template: undefined names raise, and what the macros call is here."""
     env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=autoescape)
-    env.filters |= {"coded": coded, "data_uri": data_uri, "enumerated": units.enumerated}
+    env.filters |= {"coded": code_spans, "data_uri": data_uri, "enumerated": units.join_all}
     env.globals["version"] = version.VERSION
     return env
 
 
-def unwrapped(paragraph: str) -> str:
+def join_lines(paragraph: str) -> str:
     """A paragraph's lines as one."""
     return re.sub(" *\n *", " ", paragraph)
 
@@ -74,8 +74,8 @@ def unwrapped(paragraph: str) -> str:
 def markdown_templates() -> Environment:
     """The environment of Markdown templates: what they print of a run is escaped, and Markup of ours is not."""
     env = templates(autoescape=False)
-    env.finalize = escaping.escaped
-    env.filters |= {"code": escaping.code, "unwrapped": unwrapped}
+    env.finalize = escaping.escape
+    env.filters |= {"code": escaping.code, "unwrapped": join_lines}
     return env
 
 
@@ -116,7 +116,7 @@ class Documents:
     `report` and `supplement` apart for paper, each leading to the other."""
 
     def __init__(self, ev: Evidence, made: datetime, commit: str, dirty: bool | None):
-        self._ev, self._cover = ev, cover.view(ev, made, commit, dirty)
+        self._ev, self._cover = ev, cover.cover_view(ev, made, commit, dirty)
 
     @cached_property
     def _behind(self) -> Part:
@@ -137,26 +137,26 @@ class Documents:
     def supplement(self) -> str:
         """What it has no place for is the report's, which need not be made for it."""
         alone = self._document(self._behind, others=[], full_cover=False)
-        return leading_to(f"{self._ev.name}.pdf", alone, linked(alone))
+        return rewrite_links(f"{self._ev.name}.pdf", alone, link_targets(alone))
 
     @cached_property
     def report(self) -> str:
         alone = self._document(self._front, others=self._behind.chapters, full_cover=True)
-        return leading_to(f"{self._ev.name}-supplement.pdf", alone, ids(self._behind.body))
+        return rewrite_links(f"{self._ev.name}-supplement.pdf", alone, element_ids(self._behind.body))
 
     @cached_property
     def whole(self) -> str:
         document = self._document(self._front, self._behind, others=[], full_cover=True)
-        if lost := linked(document) - ids(document):
+        if lost := link_targets(document) - element_ids(document):
             raise UserError(f"links of the report lead nowhere: {', '.join(sorted(lost))}")
         return document
 
 
-def of_submission(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
+def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
     """The report of a submission as an HTML document, which has no supplement."""
     report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
     shell = templates().get_template("document.html.j2")
-    shown = {"cover": cover.view(ev, made, commit, dirty), "stylesheet": _stylesheet(), "name": ev.name}
+    shown = {"cover": cover.cover_view(ev, made, commit, dirty), "stylesheet": _stylesheet(), "name": ev.name}
     contents = in_columns((report,))
     return shell.render(parts=[report], contents=contents, others=[], full_cover=True, kind="submission", **shown)
 
@@ -193,20 +193,20 @@ def _checked(ev: Evidence, report: Part, supplement: Part) -> Part:
     return Part(report.front, report.body + Markup(last), headings.entries)
 
 
-def ids(document: str) -> set[str]:
+def element_ids(document: str) -> set[str]:
     """The places of a document that links can lead to."""
     return set(re.findall(r'\sid="([^"]+)"', document))
 
 
-def linked(document: str) -> set[str]:
+def link_targets(document: str) -> set[str]:
     """The places that links of a document lead to."""
     return set(re.findall(r'href="#([^"]+)"', document))
 
 
-def leading_to(file: str, document: str, there: set[str]) -> str:
+def rewrite_links(file: str, document: str, there: set[str]) -> str:
     """A document whose links to what only its companion holds, of the places `there`, lead there: see
     `pdf.COMPANION`."""
-    beyond = there - ids(document)
+    beyond = there - element_ids(document)
 
     def led(link: re.Match[str]) -> str:
         return f'href="{COMPANION}{file}#{link[1]}"' if link[1] in beyond else link[0]
@@ -233,7 +233,11 @@ def _as_element(chart: re.Match[str]) -> str:
 
 def comparison_text(compared: Comparison, figure: str = "") -> str:
     """Two runs compared, as Markdown."""
-    return markdown_templates().get_template("compare.md.j2").render(view=runs_compared.view(compared), figure=figure)
+    return (
+        markdown_templates()
+        .get_template("compare.md.j2")
+        .render(view=runs_compared.runs_compared_view(compared), figure=figure)
+    )
 
 
 def comparison_html(compared: Comparison) -> str:
@@ -252,13 +256,13 @@ def comparison_html(compared: Comparison) -> str:
     )
 
 
-def of_grades(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -> str:
+def grades_html(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -> str:
     """The table over submissions as an HTML document: rows of GRADES, of a term's study with so many images at most."""
-    shown = class_table.view(title, term, images, rows)
+    shown = class_table.class_table_view(title, term, images, rows)
     return templates().get_template("grades.html.j2").render(view=shown, stylesheet=_stylesheet())
 
 
-def of_site(title: str, overview: Overview) -> dict[str, str]:
+def site_pages(title: str, overview: Overview) -> dict[str, str]:
     """The pages over archived runs by file name, the stylesheet among them; fonts are in a folder beside."""
     env = templates()
     env.globals |= {"title": title, "overview": overview, "script": Markup((FOLDER / "sorting.js").read_text())}

@@ -13,7 +13,7 @@ import numpy as np
 from warpbook.common import statistics
 from warpbook.common.statistics import Estimate
 from warpbook.report import comparison
-from warpbook.report.comparison import Comparison, Place
+from warpbook.report.comparison import ComparedPlace, Comparison
 from warpbook.report.evidence import Speedup
 from warpbook.runs import tables
 from warpbook.runs.catalog import Run
@@ -21,7 +21,7 @@ from warpbook.runs.catalog import Run
 Series = list[np.ndarray]
 
 
-class Model(NamedTuple):
+class GpuModel(NamedTuple):
     """A kind of hardware: `gpu` or `cpu`, and its name."""
 
     device: str
@@ -29,7 +29,7 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class HistoryStep:
     """What came between two runs of one model: how many times faster the best variant of the later one is, corrected by
     how far unchanged variants differ; or why that cannot be told."""
 
@@ -46,18 +46,18 @@ class Headline:
     """
 
     run: Run
-    model: Model
+    model: GpuModel
     network: str
     size: int
     best: str
     time: Estimate
     over: tuple[str, Speedup] | None
     peer: tuple[str, Speedup] | None
-    step: Step | None
+    step: HistoryStep | None
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredVariant:
     """A variant in one run: its op time, over the naive one and over what it builds on, and what its build took.
 
     bound: its time over the least that the GPU allows the direct method in FP32; None where the run tells no bound.
@@ -82,7 +82,7 @@ class History:
         self._named = networks
         self.runs = sorted(archived, key=lambda run: (str(run.record["ended"]), run.run_id))
         self.tolerance = tolerance
-        self._held: dict[int, dict[Place, Series]] = {}
+        self._held: dict[int, dict[ComparedPlace, Series]] = {}
 
     @cached_property
     def networks(self) -> list[str]:
@@ -91,7 +91,7 @@ class History:
         return list(dict.fromkeys(line.network for line in lines))
 
     @cached_property
-    def models(self) -> list[Model]:
+    def models(self) -> list[GpuModel]:
         """Hardware with a headline, GPUs first, that of the newest run before others."""
         found = dict.fromkeys(line.model for line in reversed(self.headlines))
         return sorted(found, key=lambda model: model.device != "gpu")
@@ -100,7 +100,7 @@ class History:
     def headlines(self) -> list[Headline]:
         """By run, oldest first."""
         made: list[Headline] = []
-        latest: dict[tuple[str, Model], Headline] = {}
+        latest: dict[tuple[str, GpuModel], Headline] = {}
         for run in self.runs:
             for network, model, size in self._measured(run):
                 headline = self._headline(run, network, model, size, latest.get((network, model)))
@@ -109,15 +109,15 @@ class History:
                     made.append(headline)
         return made
 
-    def of(self, network: str, model: Model | None = None) -> list[Headline]:
+    def of(self, network: str, model: GpuModel | None = None) -> list[Headline]:
         """The headlines of a network, oldest first; on one model where told."""
         return [line for line in self.headlines if line.network == network and model in (None, line.model)]
 
-    def newest(self, network: str, model: Model) -> Headline | None:
+    def newest(self, network: str, model: GpuModel) -> Headline | None:
         """The headline of the newest run of a model that holds a network."""
         return next(reversed(self.of(network, model)), None)
 
-    def variants(self, headline: Headline) -> list[Measured]:
+    def variants(self, headline: Headline) -> list[MeasuredVariant]:
         """Every variant of a headline's run on its network and model at its size, fastest first."""
         run, record = headline.run, headline.run.record["variants"]
         found = self._series(run, headline.network, headline.model.device, headline.size)
@@ -128,7 +128,7 @@ class History:
             baseline = _word(record[name].get("builds_on"))
             time = statistics.sum_of_medians(series)
             rows.append(
-                Measured(
+                MeasuredVariant(
                     name=name,
                     peer=record[name]["peer"],
                     precision=_precision(record[name]),
@@ -143,16 +143,16 @@ class History:
             )
         return sorted(rows, key=lambda row: row.time.value)
 
-    def _measured(self, run: Run) -> Iterator[tuple[str, Model, int]]:
+    def _measured(self, run: Run) -> Iterator[tuple[str, GpuModel, int]]:
         """Networks, models and the largest size of each at which a run has op times."""
         sizes: dict[tuple[str, str], int] = {}
         for place in self._places(run):
             key = place.network, place.device
             sizes[key] = max(place.size, sizes.get(key, 0))
         for (network, device), size in sizes.items():
-            yield network, Model(device, run.device_name(device)), size
+            yield network, GpuModel(device, run.device_name(device)), size
 
-    def _places(self, run: Run) -> dict[Place, Series]:
+    def _places(self, run: Run) -> dict[ComparedPlace, Series]:
         if id(run) not in self._held:
             named = [name for name in run.record["networks"] if self._named is None or name in self._named]
             self._held[id(run)] = comparison.series_by_place(run, named)
@@ -175,7 +175,7 @@ class History:
         starts = (name for name in found if not record[name]["peer"] and not _word(record[name].get("builds_on")))
         return next(starts, "")
 
-    def _headline(self, run: Run, network: str, model: Model, size: int, before: Headline | None) -> Headline | None:
+    def _headline(self, run: Run, network: str, model: GpuModel, size: int, before: Headline | None) -> Headline | None:
         record, found = run.record["variants"], self._series(run, network, model.device, size)
         exact = [name for name in found if _precision(record[name]) == "fp32"]
         best = _least(found, [name for name in exact if model.device == "cpu" or not record[name]["peer"]])
@@ -202,21 +202,21 @@ class History:
         ratio = statistics.ratio_of_sums(found[base], found[variant], paired=False)
         return Speedup(ratio, False, statistics.verdict(ratio, run.record["measuring"]["same_within"]))
 
-    def _step(self, before: Headline, run: Run, series: Series, size: int) -> Step:
+    def _step(self, before: Headline, run: Run, series: Series, size: int) -> HistoryStep:
         device, network = before.model.device, before.network
         compared = Comparison(before.run, run, self.tolerance)
         if device in compared.obstacles:
-            return Step(None, compared.obstacles[device])
+            return HistoryStep(None, compared.obstacles[device])
         if network not in compared.networks or size != before.size:
-            return Step(None, "the network's shapes or sizes are others")
+            return HistoryStep(None, "the network's shapes or sizes are others")
         drift = compared.drifts.get((device, size))
         if drift is None:
-            return Step(None, "no variant was measured in both runs at this size")
+            return HistoryStep(None, "no variant was measured in both runs at this size")
         earlier = self._series(before.run, network, device, size)[before.best]
         ratio = statistics.ratio_of_sums(earlier, series, paired=False)
         value, low, high = (end / drift.ratio.value for end in (ratio.value, ratio.low, ratio.high))
         moved = Estimate(value, low, high, ratio.n)
-        return Step(Speedup(moved, False, statistics.verdict(moved, drift.near, drift.far)))
+        return HistoryStep(Speedup(moved, False, statistics.verdict(moved, drift.near, drift.far)))
 
     def _registers(self, run: Run) -> dict[str, int]:
         """The most registers that a thread of each variant's kernels has, built for the run's GPU."""

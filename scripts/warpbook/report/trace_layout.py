@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook.common.intervals import covered, length, united
+from warpbook.common.intervals import covered_length, length, unite
 from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
 from warpbook.profiling.counters import DURATION
@@ -20,19 +20,19 @@ UNSEEN = 0.01  # a share of a drawn axis
 _OP_TIME = re.compile(r"^Op Time: ([\d.]+)$", re.MULTILINE)
 
 
-def kernels_of(ev: Evidence, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
+def kernels_in_layer(ev: Evidence, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
     """The kernels that a traced program launched within a layer's NVTX range, in order of start; none without one."""
     within = ev.profiles.within_layer(variant, layer, size, tool)
     return within[within.kind == "kernel"]
 
 
-def spans_of(events: pd.DataFrame) -> list[tuple[int, int]]:
+def event_spans(events: pd.DataFrame) -> list[tuple[int, int]]:
     """(start, end) of each event, ns."""
     return [(int(start), int(end)) for start, end in zip(events.start_ns, events.end_ns, strict=True)]
 
 
 @dataclass(frozen=True)
-class Hidden:
+class CopyOverlap:
     """Copies between host and device of a program, and how much of their time kernels ran beside; how many kernels
     run at once on average while any runs."""
 
@@ -45,14 +45,14 @@ class Hidden:
         return self.hidden_ns / self.copies_ns if self.copies_ns else 0.0
 
 
-def hidden(events: pd.DataFrame) -> Hidden:
+def copy_overlap(events: pd.DataFrame) -> CopyOverlap:
     """How far copies hide behind kernels in a traced program, and kernels behind each other."""
-    copies = united(spans_of(events[events.kind.isin(("memcpy_htod", "memcpy_dtoh"))]))
-    kernels = spans_of(events[events.kind == "kernel"])
+    copies = unite(event_spans(events[events.kind.isin(("memcpy_htod", "memcpy_dtoh"))]))
+    kernels = event_spans(events[events.kind == "kernel"])
     busy = length(kernels)
-    return Hidden(
+    return CopyOverlap(
         copies_ns=sum(end - start for start, end in copies),
-        hidden_ns=covered(copies, kernels),
+        hidden_ns=covered_length(copies, kernels),
         kernels_at_once=sum(end - start for start, end in kernels) / busy if busy else 0.0,
     )
 
@@ -72,7 +72,7 @@ class Side:
 
     @property
     def busy_ns(self) -> int:
-        return length(spans_of(self.kernels))
+        return length(event_spans(self.kernels))
 
     def one_bar(self, axis_ns: int) -> bool:
         """Whether on an axis so long one kernel is all that can be seen, with no gap before or after it."""
@@ -80,7 +80,7 @@ class Side:
         return self.span_ns - longest < UNSEEN * axis_ns
 
 
-def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
+def comparison_sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
     """Each layer under what a variant builds on and under the variant, at the largest size of which both programs
     were traced; none where there is no such size."""
     before = variant.header.builds_on
@@ -92,7 +92,7 @@ def sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
 
 
 def _side(ev: Evidence, variant: str, layer: str, size: int) -> Side:
-    return Side(variant, layer, size, kernels_of(ev, variant, layer, size))
+    return Side(variant, layer, size, kernels_in_layer(ev, variant, layer, size))
 
 
 def kernel_names(pairs: list[tuple[Side, Side]]) -> list[str]:
@@ -134,7 +134,7 @@ def agreements(ev: Evidence) -> list[Agreement]:
     for variant in ev.ranking.measured("gpu", peers=False):
         for layer in ev.layers:
             for size in reversed(ev.sizes):
-                seen = {tool: kernels_of(ev, variant.name, layer.name, size, tool) for tool in tools}
+                seen = {tool: kernels_in_layer(ev, variant.name, layer.name, size, tool) for tool in tools}
                 seen = {tool: kernels for tool, kernels in seen.items() if len(kernels)}
                 if seen:
                     break

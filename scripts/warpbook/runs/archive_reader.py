@@ -17,7 +17,7 @@ MEMBER_BYTES = 128 << 20
 RECORD_BYTES = 4 << 20
 
 
-class Missing(UserError):
+class MissingMember(UserError):
     """A run lacks a file."""
 
 
@@ -26,9 +26,9 @@ def read(run: Path, name: str, at_most: int = MEMBER_BYTES) -> bytes:
     try:
         return _from_folder(run, name, at_most) if run.is_dir() else _from_zip(run, name, at_most)
     except FileNotFoundError as error:
-        raise Missing(f"{error.filename} does not exist") from error
+        raise MissingMember(f"{error.filename} does not exist") from error
     except KeyError as error:
-        raise Missing(f"{run} lacks {name}: it is no whole run") from error
+        raise MissingMember(f"{run} lacks {name}: it is no whole run") from error
     except (OSError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise UserError(f"{run} is damaged at {name} ({error}); fetch it again") from error
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from warpbook.common.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest_name
 from warpbook.runs import archive_reader, tables
 from warpbook.runs.manifest import FORMAT, Record
 from warpbook.runs.schema import Table
@@ -67,7 +67,7 @@ class Run:
     def _table(self, table: Table) -> "pd.DataFrame":
         try:
             content = archive_reader.read(self.path, table.name)
-        except archive_reader.Missing:
+        except archive_reader.MissingMember:
             if table.optional:
                 return table.empty()
             raise
@@ -117,7 +117,7 @@ def open_run(path: Path) -> Run:
         raise UserError(f"{path} does not exist")
     try:
         record = archive_reader.read_json(path, "run.json")
-    except archive_reader.Missing as error:
+    except archive_reader.MissingMember as error:
         raise UserError(f"{path} holds no run.json: it is no run") from error
     if isinstance(record, dict) and isinstance(number := record.get("format"), int) and not 1 <= number <= FORMAT:
         raise UserError(f"{path} is of format {number}; this Warpbook reads formats 1 to {FORMAT}")
@@ -132,7 +132,7 @@ def open_run(path: Path) -> Run:
     return Run(path, record)
 
 
-def archived(folder: Path = ARCHIVES) -> list[Path]:
+def archived_paths(folder: Path = ARCHIVES) -> list[Path]:
     """Paths of the archived runs, without the archives of the profilers' files."""
     return sorted(path for path in folder.glob("*.zip") if not path.name.endswith(".profiles.zip"))
 
@@ -141,25 +141,25 @@ def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[s
     """The archived run of that id; UserError with the nearest id, or word that `key` may be, when there is none."""
     path = folder / f"{run_id}.zip"
     if not path.exists():
-        known = [other.stem for other in archived(folder)]
-        raise UserError(f"{key}: no archived run is called {run_id!r}: {nearest(run_id, [*words, *known])}")
+        known = [other.stem for other in archived_paths(folder)]
+        raise UserError(f"{key}: no archived run is called {run_id!r}: {nearest_name(run_id, [*words, *known])}")
     return open_run(path)
 
 
-def on_gpus(folder: Path = ARCHIVES) -> list[Run]:
+def gpu_runs(folder: Path = ARCHIVES) -> list[Run]:
     """Archived runs with a GPU, the newest last; those that cannot be read are left out."""
     found = []
-    for path in archived(folder):
+    for path in archived_paths(folder):
         with suppress(UserError):
             found.append(open_run(path))
     return sorted((run for run in found if run.gpu), key=lambda run: str(run.record["ended"]))
 
 
-def of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+def runs_of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
     """The newest sound archived run of each GPU model other than a run's, with a network of the same shapes, timed
     under the same protocol."""
     found: dict[str, Run] = {}
-    for other in reversed(on_gpus(folder)):
+    for other in reversed(gpu_runs(folder)):
         name = other.device_name("gpu")
         if name == run.device_name("gpu") or name in found or not _alike(run, other, network):
             continue
@@ -168,7 +168,7 @@ def of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run
     return list(found.values())
 
 
-def of_its_model_before(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+def earlier_runs_of_model(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
     """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
     the same protocol, the newest first."""
     older = (one for one in _before(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
@@ -185,7 +185,7 @@ def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, 
     return None, refused
 
 
-def archived_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
+def run_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
     """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
     return next((proven for one in _before(run, network, folder) if (proven := _proven(one))), None)
 
@@ -204,7 +204,7 @@ def _alike(run: Run, other: Run, network: str) -> bool:
 def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:
     """Archived runs with a GPU that hold a network, newest first, and why others cannot be read."""
     usable, refused = [], []
-    for path in archived(folder):
+    for path in archived_paths(folder):
         try:
             run = open_run(path)
         except UserError as error:

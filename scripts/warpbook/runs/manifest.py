@@ -25,12 +25,12 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class Cpu(_Part):
+class RecordedCpu(_Part):
     model: str
     cores: PositiveInt
 
 
-class Gpu(_Part):
+class RecordedGpu(_Part):
     name: str
     arch: str = Field(pattern=r"^sm_\d{2,3}[af]?$")
     uuid_sha256: str
@@ -44,22 +44,22 @@ class Machine(_Part):
     python: str
     compiler: str
     packages: dict[str, str | None]
-    cpu: Cpu
-    gpu: Gpu | None
+    cpu: RecordedCpu
+    gpu: RecordedGpu | None
 
 
-class Network(_Part):
+class RecordedNetwork(_Part):
     shapes_sha256: str
     sizes: list[PositiveInt]
 
 
-class Variant(_Part):
+class RecordedVariant(_Part):
     source_sha256: str
     peer: bool
     requires: str
 
 
-class Measuring(_Part):
+class RecordedMeasuring(_Part):
     relative_noise: PositiveFloat
     same_within: NonNegativeFloat
     gpu: dict[str, Any]
@@ -70,12 +70,12 @@ class Record(_Part):
     format: int = Field(ge=1, le=FORMAT)
     run_id: str = Field(pattern=r"^[\w.-]{1,100}$")
     studies: list[str]
-    networks: dict[str, Network]
-    variants: dict[str, Variant]
+    networks: dict[str, RecordedNetwork]
+    variants: dict[str, RecordedVariant]
     started: Time
     ended: Time
     commit: str | None
     dirty: bool | None
     protocol: int
-    measuring: Measuring
+    measuring: RecordedMeasuring
     machine: Machine

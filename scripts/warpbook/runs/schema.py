@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,7 +182,7 @@ class Table:
         content = self.text(rows, str(path)).encode()
         if str(path).endswith(".gz"):
             content = gzip.compress(content, compresslevel=6, mtime=0)
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(content)
 
     def text(self, rows: Iterable[Mapping[Any, Any]], origin: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from warpbook.common import statistics
-from warpbook.common.intervals import covered
+from warpbook.common.intervals import covered_length
 from warpbook.kernels import lower_bounds, variants
 from warpbook.problems import networks
 from warpbook.runs import tables
@@ -46,7 +46,7 @@ def by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], n
     return {key: times for key, times in series.items() if not np.isnan(times).all()}
 
 
-def summarised(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
+def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
     """OP_TIMES from SAMPLES: one row for each series that a variant's own job took, the samples left out counted."""
     samples = samples[samples.job == samples.variant]
     samples = samples.assign(sound_ms=sound_ms(samples))
@@ -101,7 +101,7 @@ def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
     begin, end = measuring.began_s.min(), measuring.ended_s.max()
     rows = []
     for measured_on, held in jobs.groupby("measured_on"):
-        busy_s = covered([(begin, end)], zip(held.began_s, held.ended_s, strict=True))
+        busy_s = covered_length([(begin, end)], zip(held.began_s, held.ended_s, strict=True))
         cores = " or ".join(sorted(held.cores.unique()))
         rows.append([measured_on, cores, len(held), busy_s, end - begin - busy_s, end - begin])
     return pd.DataFrame(rows, columns=["measured_on", "cores", "jobs", "busy_s", "idle_s", "wall_s"])

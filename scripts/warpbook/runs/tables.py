@@ -485,7 +485,7 @@ STREAMS = Table(
         "mismatched_labels": Column("int64", "labels that are not the inference program's", COUNT),
     },
 )
-"""Not among RUN_TABLES: it follows from STREAM_SHARDS (`streams.summarised`)."""
+"""Not among RUN_TABLES: it follows from STREAM_SHARDS (`streams.summarize_streams`)."""
 
 RUN_TABLES = (
     BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, NETWORK_CHECKS, NETWORK_SAMPLES, PROGRAMS, PROFILES,

@@ -57,7 +57,7 @@ def all_code() -> list[str]:
     return [name for name in named if not name.startswith(left_out)]
 
 
-def columns(*written: Table) -> dict[str, dict[str, str]]:
+def column_types(*written: Table) -> dict[str, dict[str, str]]:
     """What decides whether a table's file can still be read: its columns and their types, without their meanings."""
     return {table.name: {name: column.dtype for name, column in table.columns.items()} for table in written}
 

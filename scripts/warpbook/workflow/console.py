@@ -89,7 +89,7 @@ class Console(logging.Handler):
             if record.levelno >= logging.ERROR and FAILED in text:
                 self._line(self._outcome())
             elif text.strip() not in ("", "None") and not text.lstrip().startswith(CHATTER):
-                self._line("\n".join([text, *(standing(self.wanted()) if text.startswith(NOTHING) else [])]))
+                self._line("\n".join([text, *(summary_line(self.wanted()) if text.startswith(NOTHING) else [])]))
 
     def _begins(self, record: Any) -> None:
         if not record.rule_msg:  # a rule without work of its own
@@ -158,7 +158,7 @@ def _end(log: Path) -> list[str]:
         return [f"cannot be read: {error.strerror}"]
 
 
-def standing(wanted: Iterable[str]) -> list[str]:
+def summary_line(wanted: Iterable[str]) -> list[str]:
     """Where files are that were made before: of a study's report what was said then, of any other its path."""
     said: dict[Path, list[str]] = {}
     others = []
@@ -169,10 +169,10 @@ def standing(wanted: Iterable[str]) -> list[str]:
         else:
             others.append(str(file))
     lines = [line for words in said.values() for line in words]
-    return [*lines, *([f"here: {units.listed(others, MOST_NAMED)}"] if others else [])]
+    return [*lines, *([f"here: {units.join_some(others, MOST_NAMED)}"] if others else [])]
 
 
-def shorten(wanted: Callable[[], Iterable[str]] = list) -> None:
+def install(wanted: Callable[[], Iterable[str]] = list) -> None:
     """Have Snakemake say less on the console, unless it was asked for more or for another logger.
 
     wanted: the files that its command is about; where none is to be made, they are named.

@@ -39,7 +39,7 @@ def _beside_direct(plan: Plan) -> list[str]:
     return sorted(chosen & set(compared))
 
 
-EXTRAS: dict[str, Callable[[Plan], list[str]]] = {
+OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
     "aa": lambda plan: [
         f"{PARTS}/aa/{gpu}/{network}/{name}.csv.gz"
         for network in plan.networks

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from warpbook.common.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest_name
 from warpbook.config.settings import Config, Study, Target, load
 from warpbook.kernels import ece408, variants, whole_networks
 from warpbook.kernels.variants import Variant
@@ -31,7 +31,7 @@ class GpuSource:
 
 
 @dataclass(frozen=True)
-class Promised:
+class RemoteTarget:
     """What `target` in config.yaml promises of the nodes that measure."""
 
     name: str
@@ -47,7 +47,7 @@ class Plan:
     config: Config
     variants: dict[str, Variant]
     probed: Device | str
-    promised: Promised | None = None
+    promised: RemoteTarget | None = None
     beside: tuple[Device, ...] = ()
     """Devices that are visible here besides the one in hand."""
 
@@ -66,7 +66,7 @@ class Plan:
         if not self.device:
             return 1
         if not self.promised:
-            return len(cuda_devices.alike([self.device, *self.beside], self.config.gpus))
+            return len(cuda_devices.select_alike([self.device, *self.beside], self.config.gpus))
         if not isinstance(self.config.gpus, int):
             raise UserError("gpus: all counts the devices here, and target promises those of others: say how many "
                             "(gpus: 4)")  # fmt: skip
@@ -206,7 +206,7 @@ class Plan:
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here."""
-        return weights.here(self.config.network(network))
+        return weights.available_sets(self.config.network(network))
 
     @cached_property
     def implementations(self) -> dict[str, Implementation]:
@@ -292,13 +292,13 @@ class Plan:
         return list(dict.fromkeys(paths))
 
 
-def of(values: Mapping[str, Any]) -> Plan:
+def from_config(values: Mapping[str, Any]) -> Plan:
     """The plan for a configuration's values, which are checked against the variants that are here."""
     known = variants.discover()
-    return make(load(values, list(known)), known)
+    return build(load(values, list(known)), known)
 
 
-def make(config: Config, known: dict[str, Variant] | None = None) -> Plan:
+def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:
     """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere.
 
     `known` are the variants, where somebody has discovered them already.
@@ -314,15 +314,17 @@ def make(config: Config, known: dict[str, Variant] | None = None) -> Plan:
     return Plan(config, known, device, promised)
 
 
-def _promised(target: Target) -> Promised:
+def _promised(target: Target) -> RemoteTarget:
     """A target in full. What it leaves out is that of the newest archived run on a GPU of its name."""
-    known = {} if target.arch else {run.gpu["name"]: run for run in catalog.on_gpus() if run.gpu}
+    known = {} if target.arch else {run.gpu["name"]: run for run in catalog.gpu_runs() if run.gpu}
     if target.arch is None and target.name not in known:
-        raise UserError(f"target: no archived run is of a GPU called {target.name!r}: {nearest(target.name, [*known])}")
+        raise UserError(
+            f"target: no archived run is of a GPU called {target.name!r}: {nearest_name(target.name, [*known])}"
+        )
     if target.arch:
-        return Promised(target.name, target.arch, target.memory_gib, list(target.profilers or ["cupti"]))
+        return RemoteTarget(target.name, target.arch, target.memory_gib, list(target.profilers or ["cupti"]))
     machine = known[target.name].record["machine"]
     had = [tool for tool, said in machine.get("profilers", {}).items() if not said.get("missing")]
     memory_gib = target.memory_gib or machine["gpu"].get("memory_bytes", 0) / 2**30
     wanted = had if target.profilers is None else list(target.profilers)
-    return Promised(target.name, machine["gpu"]["arch"], memory_gib, wanted)
+    return RemoteTarget(target.name, machine["gpu"]["arch"], memory_gib, wanted)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import written_whole
+from warpbook.common.files import atomic_write
 from warpbook.common.intervals import length
 from warpbook.problems import fashion_mnist
 from warpbook.problems.networks import Network
@@ -89,7 +89,7 @@ class Stream:
         }
 
 
-def made() -> list[str]:
+def gather_tables() -> list[str]:
     """The tables of streams that were made here, by this command or others: all belong to this machine's run."""
     return sorted(map(str, PARTS.glob("*.csv")))
 
@@ -104,7 +104,7 @@ def write_images(network: Network, passes: int, path: Path) -> None:
     images, _ = fashion_mnist.load(network)
     grey = np.ascontiguousarray(images[:, 0])
     described = {"descr": "|u1", "fortran_order": False, "shape": (passes * len(grey), *network.image)}
-    with written_whole(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, described)
         for _ in range(passes):
             file.write(grey.data)
@@ -154,7 +154,7 @@ class Images:
 _REMEDY = "delete it and run the command again"
 
 
-def summarised(shards: "pd.DataFrame") -> Iterator[Row]:
+def summarize_streams(shards: "pd.DataFrame") -> Iterator[Row]:
     """A row of STREAMS for each stream, from rows of STREAM_SHARDS; workers are those devices that had a shard."""
     rows: list[dict[str, Any]] = []
     for _, one in shards.groupby(IDENTITY, sort=True):
@@ -185,7 +185,7 @@ def summarised(shards: "pd.DataFrame") -> Iterator[Row]:
         yield row
 
 
-def devices_of(row: Row) -> str:
+def device_words(row: Row) -> str:
     """How many devices a row of STREAMS is of, in words: 4 GPUs."""
     return f"{row['devices']} {row['device'].upper()}{'s' * (row['devices'] > 1)}"
 

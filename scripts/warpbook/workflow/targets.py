@@ -10,7 +10,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
 from warpbook.runs.run_parts import PARTS
 from warpbook.workflow import streams
-from warpbook.workflow.optional_measurements import EXTRAS
+from warpbook.workflow.optional_measurements import OPTIONAL_PARTS
 from warpbook.workflow.plan import Plan
 
 
@@ -115,7 +115,7 @@ class Targets:
         traced = [*self.activities, *self.profiles]
         whole = WholeNetworks(self.plan).parts if self.on_gpu else []
         timed = [*self.samples, *self.course_samples, *self.programs, *whole]
-        return [*self.checks, *timed, *self.extras, *self.counters, *traced, *streams.made()]
+        return [*self.checks, *timed, *self.extras, *self.counters, *traced, *streams.gather_tables()]
 
     @cached_property
     def checks(self) -> list[str]:
@@ -143,12 +143,16 @@ class Targets:
     @property
     def extras(self) -> list[str]:
         """Files of the optional measurements that the configuration asks for, where a GPU can make them."""
-        return [path for name in self.plan.config.extras for path in EXTRAS[name](self.plan)] if self.on_gpu else []
+        return (
+            [path for name in self.plan.config.extras for path in OPTIONAL_PARTS[name](self.plan)]
+            if self.on_gpu
+            else []
+        )
 
     @property
     def sanitizer(self) -> list[str]:
         """What compute-sanitizer says of every variant and of whole networks of ours, asked for or not."""
-        return EXTRAS["sanitizer"](self.plan)
+        return OPTIONAL_PARTS["sanitizer"](self.plan)
 
     @cached_property
     def _profiled(self) -> list[str]:

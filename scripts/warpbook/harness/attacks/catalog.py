@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpbook.common.files import PROJECT
-from warpbook.config.settings import Measuring, Programs, Series
+from warpbook.config.settings import Measuring, Programs, SeriesPolicy
 from warpbook.harness.attacks import cheating_launchers as launchers
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
@@ -27,7 +27,9 @@ SLOW = "float sum = 0.0f; __nanosleep({});"
 
 TIMEOUT_S = 60
 # As many samples as an attack waits for, however slow its calls: it ends in a verdict or at the time limit.
-QUICK = Series(warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=12, budget_s=0.5, patience_s=TIMEOUT_S)
+QUICK = SeriesPolicy(
+    warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=12, budget_s=0.5, patience_s=TIMEOUT_S
+)
 MEASURING = Measuring(
     relative_noise=0.05,
     same_within=0.01,
@@ -64,7 +66,7 @@ CHECKS = {
 """Words of a failure's reason, and the check that says them."""
 
 
-def check_of(reason: str) -> str:
+def check_behind(reason: str) -> str:
     """The check that gave a reason; empty for none of them."""
     return next((check for words, check in CHECKS.items() if words in reason), "")
 
@@ -172,9 +174,9 @@ ATTACKS = {
         None, "deviceSynchronize, by which the harness judges it", launcher=launchers.NO_WAIT
     ),
     "replaces the judge of its errors": Attack(
-        "replaces warpbook.harness.checking.judged, by which the harness judges it",
-        "replaces warpbook.harness.checking.judged, by which the harness judges it",
-        launcher=launchers.KIND_JUDGE, cpu="replaces warpbook.harness.checking.judged, by which the harness judges it",
+        "replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
+        "replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
+        launcher=launchers.KIND_JUDGE, cpu="replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
     ),
     "writes only where it sees poison": Attack(
         "exceeds what fp32 allows", "exceeds what fp32 allows", STORE,
@@ -292,7 +294,7 @@ def forge(attack: Attack, folder: Path, device: str = "gpu") -> Variant:
     return variants.read("mine", folder)
 
 
-def checked(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
+def check_rows(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
     """The rows that checking a folder's variant gives on `gpu`, `cpu` or `emulator`, in a process of its own and in no
     sandbox, which would stop some attacks before the check that they are to try."""
     out = folder / f"{name}.{device}.csv"
@@ -302,7 +304,7 @@ def checked(folder: Path, name: str, device: str, network: str = "fa17") -> list
     return tables.CORRECTNESS.rows(out)
 
 
-def timed(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
+def timing_rows(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
     """The rows that timing a folder's variant gives, after `checked` and like it in a process of its own."""
     machine, out = folder / "machine.json", folder / f"{name}.{device}.samples.csv"
     machine.write_text(json.dumps(MACHINE))
@@ -315,13 +317,13 @@ def timed(folder: Path, name: str, device: str, network: str = "fa17") -> list[R
     return tables.SAMPLES.rows(out)
 
 
-def failure_of(attack: Attack, device: str, folder: Path) -> dict[str, str] | None:
+def first_failure(attack: Attack, device: str, folder: Path) -> dict[str, str] | None:
     """status and reason with which an attack fails its checks or its timing; None where it passes them."""
     forge(attack, folder, device)
     for _ in range(attack.processes):
-        if failure := tables.first_failure(checked(folder, "mine", device)):
+        if failure := tables.first_failure(check_rows(folder, "mine", device)):
             return failure
-    samples = timed(folder, "mine", device) if attack.timed else []
+    samples = timing_rows(folder, "mine", device) if attack.timed else []
     return tables.first_failure({**row, "ok": row["status"] == "ok"} for row in samples)
 
 
@@ -329,6 +331,6 @@ def document() -> str:
     """The attacks as a Markdown table: by which check each is caught, emulated, as a CPU variant and on a GPU."""
     lines = ["| A kernel or launcher that | emulated | on the CPU | on a GPU |", "| --- | --- | --- | --- |"]
     for name, attack in ATTACKS.items():
-        caught = (check_of(attack.words(device) or "") or "-" for device in DEVICES)
+        caught = (check_behind(attack.words(device) or "") or "-" for device in DEVICES)
         lines.append(f"| {name} | {' | '.join(caught)} |")
     return "\n".join(lines) + "\n"

@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import written_whole
-from warpbook.common.supervision import Failed
+from warpbook.common.files import atomic_write
+from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import translation
 from warpbook.kernels import ece408, occupancy, sources
@@ -54,7 +54,7 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
-def beyond(variant: Variant) -> str:
+def unsupported_reason(variant: Variant) -> str:
     """Why a variant cannot be emulated here; empty when it can."""
     if variant.cuda_source is None:
         return f"{variant.name} is no CUDA C++ of ours"
@@ -79,7 +79,7 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
 
 def _entry(kernel: str) -> str:
     return (
-        f'extern "C" void {entry_of(kernel)}'
+        f'extern "C" void {entry_name(kernel)}'
         "(const unsigned* grid, const unsigned* block, unsigned shared, void** arguments, int count, int reversed)"
         f"{{ emulator::launch_untyped({kernel}, grid, block, shared, arguments, count, reversed); }}\n"
     )
@@ -106,7 +106,7 @@ extern "C" const char* {ece408_worker.NOTED}() {{ return emulator::noted.c_str()
 """
 
 
-def entry_of(kernel: str) -> str:
+def entry_name(kernel: str) -> str:
     """The name of a kernel's C entry; those of templates too."""
     return "launch_" + re.sub(r"\W", "_", kernel)
 
@@ -125,21 +125,23 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     product.write_text(translation.to_host(nvcc.MATRIX_PRODUCT.read_text(), product.name, {}))
     path.write_text(to_host(variant, list(kernels), {product.name: str(product)}))
     library = folder / f"{variant.name}.so"
-    own = itself(folder)
+    own = build_emulator(folder)
     # Ours first: memory that its own variables begin with is there before the source's.
     files = ["-include", own / HEADER.name, *(own / f"{name}.o" for name in OWN), path, "-o", library]
     command = [str(compiler()), "-shared", *_options(), *variant.defines, *map(str, files)]
     try:
-        cpp_compiler.compiled(command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own])
-    except cpp_compiler.Refused as error:
+        cpp_compiler.run_compiler(
+            command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own]
+        )
+    except cpp_compiler.CompileRefusal as error:
         names = [path.name for path in (variant.cuda_source, *variant.included)]
-        if reason := lacking(error.words, *names):
-            raise Failed("unsupported", f"{variant.name}: {reason}") from None
+        if reason := missing_feature(error.words, *names):
+            raise VariantFailure("unsupported", f"{variant.name}: {reason}") from None
         raise
     return library
 
 
-def itself(scratch: Path) -> Path:
+def build_emulator(scratch: Path) -> Path:
     """The folder of what is the same for every source: HEADER, read by the compiler already, and OWN compiled.
 
     Kept under the hash of all that decides it. Nothing of a variant goes into it, and no variant's process can write
@@ -153,10 +155,10 @@ def itself(scratch: Path) -> Path:
         try:
             with _alone(folder / f".{name}.lock"):
                 if not (folder / name).exists():
-                    with written_whole(folder / name) as made:
+                    with atomic_write(folder / name) as made:
                         _make(made)
             return folder / name
-        except cpp_compiler.Refused:
+        except cpp_compiler.CompileRefusal:
             raise
         except (UserError, OSError):
             if folder == scratch:
@@ -179,7 +181,7 @@ def _make(folder: Path) -> None:
     jobs = [["-x", "c++-header", str(HEADER), "-o", str(folder / f"{HEADER.name}.gch")]]
     jobs += [["-c", str(HEADER.with_name(name)), "-o", str(folder / f"{name}.o")] for name in OWN]
     for job in jobs:
-        cpp_compiler.compiled([str(compiler()), *_options(), *job], folder, False, "the emulator does not compile")
+        cpp_compiler.run_compiler([str(compiler()), *_options(), *job], folder, False, "the emulator does not compile")
 
 
 def _options() -> tuple[str, ...]:
@@ -204,7 +206,7 @@ _NO_CPP = ("expected", "was not declared in this scope", "redefinition", "redecl
 """The C++ compiler's words for what CUDA's would refuse too."""
 
 
-def lacking(words: str, *names: str) -> str:
+def missing_feature(words: str, *names: str) -> str:
     """What of CUDA the emulator lacks, by the C++ compiler's words on a source's files; empty where it is no C++."""
     for line in words.splitlines():
         found = re.match(rf"(?:.*/)?(?:{'|'.join(map(re.escape, names))}):(\d+):\d+: (?:fatal )?error: (.*)", line)
@@ -224,14 +226,14 @@ def lacking(words: str, *names: str) -> str:
     return ""
 
 
-class Kernels:
+class EmulatedKernels:
     """A variant's kernels as its launcher sees them: the host's stand-in for `gpu.Kernels`."""
 
     def __init__(self, library: Path, constants: Mapping[str, int], reversed_order: bool = False):
         try:
             self._library = ctypes.CDLL(str(library))
         except OSError as error:
-            if not (reason := ece408_worker.undefined(error)):
+            if not (reason := ece408_worker.undefined_symbol(error)):
                 raise
             raise UserError(reason) from None
         self.constants = constants
@@ -239,13 +241,13 @@ class Kernels:
 
     def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
         """A kernel: call it with grid, threads and arguments; a stream, if given, is the order of the calls."""
-        entry = getattr(self._library, entry_of(name))
+        entry = getattr(self._library, entry_name(name))
 
         def call(
             grid: tuple[int, ...], threads: tuple[int, ...], arguments: tuple[Any, ...], stream: Any = None
         ) -> None:
-            if reason := occupancy.beyond_launch(grid, threads, shared_bytes):
-                raise Failed("launch_failed", f"{name}: {reason}")
+            if reason := occupancy.launch_limit_reason(grid, threads, shared_bytes):
+                raise VariantFailure("launch_failed", f"{name}: {reason}")
             extents = [(ctypes.c_uint * 3)(*(*shape, 1, 1)[:3]) for shape in (grid, threads)]
             held = [_argument(value) for value in arguments]
             pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
@@ -255,19 +257,19 @@ class Kernels:
 
     def has(self, name: str) -> bool:
         """Whether there is a kernel of that name."""
-        return hasattr(self._library, entry_of(name))
+        return hasattr(self._library, entry_name(name))
 
-    def symbol(self, name: str) -> "Symbol":
-        return Symbol(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)))
+    def symbol(self, name: str) -> "EmulatedSymbol":
+        return EmulatedSymbol(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)))
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        return allocated(shape, dtype)
+        return allocate(shape, dtype)
 
     def streams(self, count: int) -> list[None]:
         return [None] * count
 
 
-class CuPy(types.ModuleType):
+class EmulatedCuPy(types.ModuleType):
     """What a launcher may ask of CuPy where there is no GPU: how large the device is."""
 
     class Device:
@@ -279,7 +281,7 @@ class CuPy(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python asks for some that a module need not have
             raise AttributeError(name)
-        raise Failed("unsupported", f"beyond the emulator: {self.__name__}.{name}")
+        raise VariantFailure("unsupported", f"beyond the emulator: {self.__name__}.{name}")
 
     @classmethod
     def install(cls) -> None:
@@ -290,7 +292,7 @@ class CuPy(types.ModuleType):
         sys.modules |= {"cupy": cupy, "cupy.cuda": cuda}
 
 
-class Symbol:
+class EmulatedSymbol:
     """A variable in constant or device memory."""
 
     def __init__(self, address: int):
@@ -316,7 +318,7 @@ def _malloc() -> Any:
     return library.malloc
 
 
-def allocated(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+def allocate(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     """An array in an allocation of exactly its size, so that the sanitizer knows its ends; never freed."""
     count = int(np.prod(shape))
     size = max(1, count * np.dtype(dtype).itemsize)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from warpbook.common.errors import UserError
-from warpbook.common.supervision import Failed
+from warpbook.common.supervision import VariantFailure
 from warpbook.kernels import ece408, sources
 from warpbook.kernels.launch_inference import cuda_ast
 
@@ -53,7 +53,7 @@ class _Lacking(Exception):
         self.line = line
 
 
-def beyond(what: str, line: int) -> Exception:
+def unsupported_construct(what: str, line: int) -> Exception:
     """That the emulator lacks something that stands in a line of the text."""
     return _Lacking(what, line)
 
@@ -61,20 +61,20 @@ def beyond(what: str, line: int) -> Exception:
 def to_host(source: str, name: str, own: dict[str, str]) -> str:
     """The source as C++, its lines where they were. `own` are headers that stand for those of the course by name.
 
-    Raises Failed, unsupported, for what cannot be emulated, UserError for what CUDA would refuse.
+    Raises VariantFailure, unsupported, for what cannot be emulated, UserError for what CUDA would refuse.
     """
     try:
         return _to_host(source, name, own)
     except _Lacking as lacking:
         where = sources.own_line(source, lacking.line, name)
-        raise Failed("unsupported", f"beyond the emulator: {lacking}, {where}") from None
+        raise VariantFailure("unsupported", f"beyond the emulator: {lacking}, {where}") from None
 
 
 def _to_host(source: str, name: str, own: dict[str, str]) -> str:
     source = re.sub(r"\b__align__\b", "alignas  ", source)
     # No macro: the host's own headers have the word in attributes.
     source = re.sub(r"(?<!\()\b__noinline__\b", " " * len("__noinline__"), source)
-    root, text = cuda_ast.parsed(source), source.encode()
+    root, text = cuda_ast.parse(source), source.encode()
     edits: list[Edit] = []
     for node in cuda_ast.walk(root):
         if node.type == "call_expression" and (config := cuda_ast.child(node, "kernel_call_syntax")):
@@ -89,7 +89,7 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
     plain = sources.without_comments(made)
     for left, what in (("<<<", "this launch"), ("__shared__", "this declaration in shared memory")):
         if left in plain:
-            raise beyond(what, plain.count("\n", 0, plain.index(left)) + 1)
+            raise unsupported_construct(what, plain.count("\n", 0, plain.index(left)) + 1)
     return made
 
 
@@ -106,7 +106,7 @@ def _launch(call: "Node", config: "Node") -> Iterator[Edit]:
     line = config.start_point.row + 1
     for node in cuda_ast.walk(call):
         if node.type in ("update_expression", "assignment_expression"):
-            raise beyond("an argument of a launch that changes what it names", node.start_point.row + 1)
+            raise unsupported_construct("an argument of a launch that changes what it names", node.start_point.row + 1)
     begin, end = config.children[0], config.children[-1]
     kernel, arguments = call.children[0], call.children[-1]
     name = cuda_ast.words(kernel)
@@ -140,7 +140,7 @@ def _declared(declaration: "Node", name: str) -> Iterator[Edit]:
             node for node in cuda_ast.walk(declarator) if node.type == "identifier" and not _in_extent(node, declarator)
         ]
         if not found or declarator.type == "init_declarator":
-            raise beyond("this declaration in shared memory", declarator.start_point.row + 1)
+            raise unsupported_construct("this declaration in shared memory", declarator.start_point.row + 1)
         variable, called = found[0], cuda_ast.words(found[0])
         kind = f"{called}_of_block"
         yield variable.start_byte, variable.end_byte, kind
@@ -185,7 +185,7 @@ def _instructions(assembly: "Node") -> str:
         words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word not in ("", "_")]
         wide = WGMMA.fullmatch(name)
         if not (wide or name in PTX) or not all(word in named or word.isdecimal() for word in words):
-            raise beyond(f"inline PTX ({instruction})", line)
+            raise unsupported_construct(f"inline PTX ({instruction})", line)
         given = [named.get(word, word) for word in words]
         # `__LINE__` and no number: it is the line in the file that the instruction stands in.
         function = f"wgmma<{wide[1]}>" if wide else re.sub(r"[.:]+", "_", name)

@@ -1,7 +1,7 @@
 """C++'s expressions over a layer's extents as those of headers: `(W_out + 15) / 16` is `(W_out + 15) // 16`.
 
 Types decide: `/` of two whole numbers rounds down, and a fraction that becomes an int loses what is behind the point.
-What is no such expression raises `Unread`, with its line.
+What is no such expression raises `UnreadableExpression`, with its line.
 """
 
 import ast
@@ -33,7 +33,7 @@ _SAMPLES = tuple(
 )
 
 
-class Unread(Exception):
+class UnreadableExpression(Exception):
     """What cannot be read, in words, and its line in the source."""
 
     def __init__(self, reason: str, line: int):
@@ -87,7 +87,7 @@ class Function:
     """What it returns; None for a macro, which has no type."""
 
 
-Known = Value | Extents | Function | Unread
+Known = Value | Extents | Function | UnreadableExpression
 Lookup = Callable[[str, int], Known | None]
 
 
@@ -108,16 +108,16 @@ def is_fraction(type_name: str) -> bool:
     return bool(_FRACTION.search(type_name))
 
 
-def arguments_of(text: str) -> "list[Node]":
+def parse_arguments(text: str) -> "list[Node]":
     """The expressions of a list in parentheses, as `(M * N, 1)`: where a declaration's could be parameters too."""
-    root = cuda_ast.parsed(f"int made = made{text};")
+    root = cuda_ast.parse(f"int made = made{text};")
     listed = next((node for node in cuda_ast.walk(root) if node.type == "argument_list"), None)
     return listed.named_children if listed else []
 
 
-def expression_of(text: str) -> "Node | None":
+def parse_expression(text: str) -> "Node | None":
     """The one expression of a macro's text; None where it is none."""
-    root = cuda_ast.parsed(f"int made = ({text});")
+    root = cuda_ast.parse(f"int made = ({text});")
     made = next((node for node in cuda_ast.walk(root) if node.type == "parenthesized_expression"), None)
     return None if made is None or root.has_error else made
 
@@ -143,7 +143,7 @@ class Reader:
         self._depth += 1
         try:
             if self._depth > 50:
-                raise Unread(f"`{_short(node)}` nests too deep", line)
+                raise UnreadableExpression(f"`{_short(node)}` nests too deep", line)
             return _simplest(self._read(node, line), self._strided)
         finally:
             self._depth -= 1
@@ -196,31 +196,31 @@ class Reader:
                 return self._size(node, line)
             case "call_expression":
                 return self._called(node, line)
-        raise Unread(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
+        raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
 
     def _named(self, name: str, line: int) -> Value:
         known = self._lookup(name, line)
         if isinstance(known, Value):
             return known
-        if isinstance(known, Unread):
+        if isinstance(known, UnreadableExpression):
             raise known
         if isinstance(known, Function) and not known.parameters and known.integer is None:
             return self.value(known.body, line)
-        raise Unread(f"`{name}` is no extent of a layer and no number known before", line)
+        raise UnreadableExpression(f"`{name}` is no extent of a layer and no number known before", line)
 
     def _member(self, node: "Node", line: int) -> Value:
         base, name = cuda_ast.field(node, "argument"), cuda_ast.words(cuda_ast.field(node, "field"))
         known = self._lookup(cuda_ast.words(base), line)
         if isinstance(known, Extents) and (value := known.of(name)):
             return value
-        if isinstance(known, Unread):
+        if isinstance(known, UnreadableExpression):
             raise known
         return self._named(cuda_ast.words(node), line)
 
     def _signed(self, node: "Node", line: int) -> Value:
         sign, inner = cuda_ast.words(cuda_ast.field(node, "operator")), cuda_ast.field(node, "argument")
         if sign not in ("-", "+") or inner is None:
-            raise Unread(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
+            raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
         value = self.value(inner, line)
         return Value(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
 
@@ -228,13 +228,13 @@ class Reader:
         sign = cuda_ast.words(cuda_ast.field(node, "operator"))
         operands = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
         if operands[0] is None or operands[1] is None:
-            raise Unread(f"`{_short(node)}` cannot be read", line)
+            raise UnreadableExpression(f"`{_short(node)}` cannot be read", line)
         left, right = (self.value(each, line) for each in operands if each)
         if sign in ("<<", ">>"):
             power = ast.BinOp(ast.Constant(2), ast.Pow(), right.tree)
             return Value(ast.BinOp(left.tree, ast.Mult() if sign == "<<" else ast.FloorDiv(), power))
         if sign not in _OPERATORS:
-            raise Unread(f"`{_short(node)}`: `{sign}` is none of + - * / % << >>", line)
+            raise UnreadableExpression(f"`{_short(node)}`: `{sign}` is none of + - * / % << >>", line)
         integer = left.integer and right.integer
         if sign == "*" and "1" in (left.text, right.text):
             factor = left if right.text == "1" else right
@@ -246,7 +246,7 @@ class Reader:
     def _size(self, node: "Node", line: int) -> Value:
         named = cuda_ast.words(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
         if named not in BYTES:
-            raise Unread(f"`{_short(node)}`: the size of {named} is not known here", line)
+            raise UnreadableExpression(f"`{_short(node)}`: the size of {named} is not known here", line)
         return number(BYTES[named])
 
     def _called(self, node: "Node", line: int) -> Value:
@@ -272,7 +272,7 @@ class Reader:
             both = [self.value(each, line) for each in arguments]
             made = _call(base.strip("f") if base.startswith("f") else base, *both)
             return Value(made, all(each.integer for each in both), all(each.whole for each in both))
-        raise Unread(f"`{_short(node)}` calls what is not known here", line)
+        raise UnreadableExpression(f"`{_short(node)}` calls what is not known here", line)
 
     def _inlined(self, function: Function, values: list[Value], line: int) -> Value:
         given = dict(zip(function.parameters, values, strict=True))
@@ -292,7 +292,7 @@ def _literal(text: str, line: int) -> Value:
     try:
         exact = Fraction(text.rstrip("fFlL"))
     except ValueError:
-        raise Unread(f"`{text}` is no number known here", line) from None
+        raise UnreadableExpression(f"`{text}` is no number known here", line) from None
     top: ast.expr = ast.Constant(exact.numerator)
     if exact.denominator != 1:
         top = ast.BinOp(top, ast.Div(), ast.Constant(exact.denominator))
@@ -304,7 +304,7 @@ def _cast(value: Value, type_name: str, node: "Node", line: int) -> Value:
         return value.as_integer()
     if is_fraction(type_name):
         return Value(value.tree, integer=False, whole=value.whole)
-    raise Unread(f"`{_short(node)}`: the type {type_name} is not known here", line)
+    raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
 
 
 def _call(name: str, *values: Value) -> ast.expr:

@@ -25,7 +25,7 @@ def _parser() -> "Parser":
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
 
 
-def parsed(text: str) -> "Node":
+def parse(text: str) -> "Node":
     """The tree of CUDA C++; what could not be parsed is of type ERROR. Raises ImportError without tree-sitter."""
     return _parser().parse(text.encode()).root_node
 
@@ -67,7 +67,7 @@ def device_code(text: str) -> str:
     """
     if not _HOSTS.search(sources.without_comments(text)):
         return text
-    root = parsed(text)
+    root = parse(text)
     of_device = _annotations(root)
     content = bytearray(text.encode())
     for node in _hosts(root, of_device):

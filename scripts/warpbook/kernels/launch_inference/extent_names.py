@@ -37,7 +37,7 @@ _PLACE = re.compile(
 _CAMEL = re.compile(r"^(?:d|dev|device|gpu|p)(?=[A-Z])|^d(?=[xwy]$)")
 
 
-def extent_of(name: str, among: Collection[str] = ()) -> str:
+def find_extent(name: str, among: Collection[str] = ()) -> str:
     """The extent that a number's name is of; empty where it is none's. `among` are the names beside it, which tell
     whether they are cuDNN's."""
     plain = _plain(name)
@@ -49,7 +49,7 @@ def extent_of(name: str, among: Collection[str] = ()) -> str:
     return ""
 
 
-def extent_at(array: str, place: int) -> str:
+def extent_at_place(array: str, place: int) -> str:
     """The layer's extent that an array has at a place of its shape; empty where it is of no array of four."""
     of_arrays = {"x": ("N", "C", "H", "W"), "w": ("M", "C", "K", "K"), "y": ("N", "M", "H_out", "W_out")}
     return of_arrays[array][place] if array in of_arrays and place < 4 else ""
@@ -61,7 +61,7 @@ def extent_of_array(array: str, extent: str) -> str:
     return of_others.get(array, {}).get(extent, extent)
 
 
-def array_of(name: str) -> str:
+def find_array(name: str) -> str:
     """x, w or y, which a pointer's name is of; empty where it is none's."""
     bare = _PLACE.sub("", _CAMEL.sub("", name))
     return _ARRAY_OF.get(_plain(name), "") or _ARRAY_OF.get(_plain(bare), "")

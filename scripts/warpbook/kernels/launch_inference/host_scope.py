@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, extent_names
-from warpbook.kernels.launch_inference.cpp_expressions import Extents, Function, Known, Unread, Value
+from warpbook.kernels.launch_inference.cpp_expressions import Extents, Function, Known, UnreadableExpression, Value
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,11 +29,11 @@ class Globals:
         for node in cuda_ast.walk(root):
             match node.type:
                 case "preproc_def":
-                    self._keep(node, cpp.expression_of(cuda_ast.words(cuda_ast.field(node, "value"))), ())
+                    self._keep(node, cpp.parse_expression(cuda_ast.words(cuda_ast.field(node, "value"))), ())
                 case "preproc_function_def":
                     listed = cuda_ast.field(node, "parameters")
                     parameters = tuple(cuda_ast.words(each) for each in listed.named_children) if listed else ()
-                    self._keep(node, cpp.expression_of(cuda_ast.words(cuda_ast.field(node, "value"))), parameters)
+                    self._keep(node, cpp.parse_expression(cuda_ast.words(cuda_ast.field(node, "value"))), parameters)
                 case "function_definition":
                     self._function(node)
         scope = Scope(self, {}, False)
@@ -58,7 +58,7 @@ class Globals:
             return
         statements = [each for each in body.named_children if each.type != "comment"]
         if len(statements) == 1 and statements[0].type == "return_statement" and statements[0].named_children:
-            names = tuple(name for name, _ in parameters_of(node))
+            names = tuple(name for name, _ in function_parameters(node))
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
             known = Function(names, statements[0].named_children[0], integer)
             self.known[cuda_ast.words(cuda_ast.field(declared, "declarator"))] = known
@@ -75,7 +75,7 @@ def _outside(root: "Node") -> "list[Node]":
     return found
 
 
-def parameters_of(function: "Node") -> "list[tuple[str, Node]]":
+def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
     """Names and declarations of a function's parameters, in order; a nameless one's name is empty."""
     declared = cuda_ast.field(function, "declarator")
     while declared is not None and declared.type in ("pointer_declarator", "reference_declarator"):
@@ -126,14 +126,14 @@ class Scope:
         if known := self.known.get(name) or self._outside.known.get(name):
             return known
         if shape := _OF_SHAPE.fullmatch(name):
-            if not (extent := extent_names.extent_at(extent_names.array_of(shape[1]), int(shape[2]))):
+            if not (extent := extent_names.extent_at_place(extent_names.find_array(shape[1]), int(shape[2]))):
                 return None
             self._take(name, extent, line)
             return self.known[name]
         owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
-        extent = extent_names.extent_of(member)
+        extent = extent_names.find_extent(member)
         if owner:
-            extent = extent_names.extent_of_array(extent_names.array_of(owner.partition(".")[0]), extent)
+            extent = extent_names.extent_of_array(extent_names.find_array(owner.partition(".")[0]), extent)
         if not extent or not (owner or name in self._taken or extent not in self._claimed):
             return None
         self._take(name, extent, line)
@@ -148,12 +148,12 @@ class Scope:
         line = cuda_ast.line(declaration)
         if is_pointer(declaration):
             return
-        extent = self._taken.get(name) or extent_names.extent_of(name, among)
+        extent = self._taken.get(name) or extent_names.find_extent(name, among)
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
         else:
-            self.known[name] = Unread(f"`{name}` is a parameter whose name is no extent's", line)
+            self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
 
     def up_to(self, body: "Node", launch: "Node") -> None:
         """Read a function's statements down to a launch."""
@@ -211,7 +211,7 @@ class Scope:
             elif "pointer_declarator" in (declarator.type, inner.type if inner else ""):
                 continue
             elif value is None:
-                self.known[name] = Unread(f"`{name}` is given no value before the launch", line)
+                self.known[name] = UnreadableExpression(f"`{name}` is given no value before the launch", line)
                 if name in self._taken:
                     self._take(name, self._taken[name], line)
             else:
@@ -224,7 +224,7 @@ class Scope:
             if declarator.type == "function_declarator":
                 # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
                 text = cuda_ast.words(cuda_ast.field(declarator, "parameters"))
-                made = Extents(tuple(self.reader.whole(each, line) for each in cpp.arguments_of(text)))
+                made = Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
             elif value is None:
                 made = Extents(())
             elif value.type == "argument_list":
@@ -234,7 +234,7 @@ class Scope:
             else:
                 made = self.reader.extents(value)
             self.known[name] = made
-        except Unread as reason:
+        except UnreadableExpression as reason:
             self.known[name] = reason
 
     def _bind(self, name: str, value: "Node", line: int, kind: str = "int") -> None:
@@ -251,9 +251,9 @@ class Scope:
                 made = Value(made.tree, integer=False, whole=made.whole)
             self.known[name] = made
             usual = made.constant and name in self._taken
-        except Unread as reason:
+        except UnreadableExpression as reason:
             self.known[name] = reason
-            extent = self._taken.get(name) or extent_names.extent_of(name)
+            extent = self._taken.get(name) or extent_names.find_extent(name)
             if extent and (name in self._taken or extent not in self._claimed):
                 self._take(name, extent, line)
             return
@@ -268,7 +268,7 @@ class Scope:
         base = left.named_children[0] if left.type == "field_expression" else left
         name, line = cuda_ast.words(base), cuda_ast.line(node)
         if sign != "=":
-            self.known[name] = Unread(f"`{name}` is changed by `{sign}`", line)
+            self.known[name] = UnreadableExpression(f"`{name}` is changed by `{sign}`", line)
         elif left.type == "field_expression":
             known, place = self.known.get(name), "xyz".find(cuda_ast.words(cuda_ast.field(left, "field")))
             if isinstance(known, Extents) and place >= 0:
@@ -276,13 +276,13 @@ class Scope:
                 try:
                     values[place] = self.reader.whole(right)
                     self.known[name] = Extents(tuple(values))
-                except Unread as reason:
+                except UnreadableExpression as reason:
                     self.known[name] = reason
         elif left.type == "identifier":
             if isinstance(self.known.get(name), Extents) or cuda_ast.words(right).startswith("dim3"):
                 try:
                     self.known[name] = self.reader.extents(right)
-                except Unread as reason:
+                except UnreadableExpression as reason:
                     self.known[name] = reason
             else:
                 self._bind(name, right, line)
@@ -301,6 +301,6 @@ class Scope:
                 changed = cuda_ast.field(changed, "argument")
             if changed is not None and changed.type == "identifier":
                 name = cuda_ast.words(changed)
-                self.known[name] = Unread(f"`{name}` is set {where}", cuda_ast.line(node))
+                self.known[name] = UnreadableExpression(f"`{name}` is set {where}", cuda_ast.line(node))
                 if name in self._taken and where == "by a call":
                     self._take(name, self._taken[name], cuda_ast.line(node))

@@ -1,7 +1,7 @@
 """How a file launches its own kernel, read from its `<<<>>>`: kernel, arguments, threads, grid and shared memory.
 
 Names of the host's function decide which extent of a layer is meant (`layer_names`), and what is made of them is
-followed to the launch (`host_scope`). What cannot be followed is not guessed: `Unreadable` says what, in which line,
+followed to the launch (`host_scope`). What cannot be followed is not guessed: `UnreadableLaunch` says what, in which line,
 and the facts to write instead, as far as they were understood.
 """
 
@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 from warpbook.kernels import ece408, launches, sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, extent_names
-from warpbook.kernels.launch_inference.cpp_expressions import Unread
-from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, Scope, is_pointer, parameters_of
-from warpbook.kernels.launch_inference.launch_sites import Launch, constant_array, kernel_name, launches_in, namespaces
+from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
+from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, Scope, function_parameters, is_pointer
+from warpbook.kernels.launch_inference.launch_sites import (
+    LaunchSite,
+    constant_array,
+    kernel_name,
+    launches_in,
+    namespaces,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,7 +32,7 @@ _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_e
 
 
 @dataclass(frozen=True)
-class Written:
+class InferredLaunch:
     """What a launch says: the header's facts, its line, and what was taken for what."""
 
     facts: dict[str, Any]
@@ -36,12 +42,12 @@ class Written:
     @property
     def sentence(self) -> str:
         """It in words, to be seen by who wrote it."""
-        facts = ", ".join(f"{key} {shown(value)}" for key, value in self.facts.items())
+        facts = ", ".join(f"{key} {yaml_line(value)}" for key, value in self.facts.items())
         taken = f"; taken for the layer's by name: {', '.join(self.taken)}" if self.taken else ""
         return f"launch read from line {self.line}: {facts}{taken}"
 
 
-class Unreadable(Exception):
+class UnreadableLaunch(Exception):
     """Why a launch was not read: a sentence. `facts` are the lines to write instead, what is not known marked."""
 
     def __init__(self, reason: str, facts: dict[str, Any] | None = None):
@@ -49,82 +55,82 @@ class Unreadable(Exception):
         self.facts = facts or {}
 
 
-def read(text: str, wanted: str = "") -> Written | None:
+def read(text: str, wanted: str = "") -> InferredLaunch | None:
     """How CUDA C++ launches its kernel, or the one that is `wanted`; None where it launches none.
 
-    Raises Unreadable where it does, and how cannot be told; ImportError without tree-sitter.
+    Raises UnreadableLaunch where it does, and how cannot be told; ImportError without tree-sitter.
     """
     if "<<<" not in sources.without_comments(text):
         return None
-    root = cuda_ast.parsed(text)
+    root = cuda_ast.parse(text)
     found = list(launches_in(root))
     kernels = {name: node for node in cuda_ast.walk(root) if (name := kernel_name(node))}
     if not found:
-        raise Unreadable("its launch stands in a macro or in what could not be parsed")
+        raise UnreadableLaunch("its launch stands in a macro or in what could not be parsed")
     named = list(dict.fromkeys(launch.kernel for launch in found))
     chosen = [launch for launch in found if not wanted or wanted in (launch.kernel, launch.plain)]
     if not chosen:
-        raise Unreadable(f"{wanted} is launched nowhere; launched are {', '.join(named)}")
+        raise UnreadableLaunch(f"{wanted} is launched nowhere; launched are {', '.join(named)}")
     if len({launch.kernel for launch in chosen}) > 1:
         lines = ", ".join(f"{launch.kernel} in line {launch.line}" for launch in chosen)
         functions = {launch.function.start_byte for launch in chosen}
         remedy = f"say which: `kernel: {named[0]}`"
         if len(functions) == 1:
             remedy += ", or, where the result takes several, write a launcher in Python"
-        raise Unreadable(f"several kernels are launched: {lines}; {remedy}")
+        raise UnreadableLaunch(f"several kernels are launched: {lines}; {remedy}")
     if chosen[0].plain not in kernels:
-        raise Unreadable(f"line {chosen[0].line} launches {chosen[0].plain}, which this file does not define")
+        raise UnreadableLaunch(f"line {chosen[0].line} launches {chosen[0].plain}, which this file does not define")
     outside = Globals(root)
     read = [_Reading(launch, kernels[launch.plain], outside, root).written() for launch in chosen]
     others = [each for each in read if each.facts != read[0].facts]
     if others:
-        raise Unreadable(
+        raise UnreadableLaunch(
             f"lines {read[0].line} and {others[0].line} launch {chosen[0].kernel} in different ways", read[0].facts
         )
     return read[0]
 
 
-def of_file(path: Path, code: str, wanted: str) -> Written | None:
+def read_file(path: Path, code: str, wanted: str) -> InferredLaunch | None:
     """How a file launches its own kernel; None where it launches none. Raises ValueError with what to write instead."""
     if ece408.interface(code):
         return None
     try:
-        return read(sources.text_of(path), wanted)
-    except Unreadable as unread:
-        instead = f"; say it in {path.stem}.yaml:\n{yaml_of(unread.facts)}" if unread.facts else ""
+        return read(sources.read_text(path), wanted)
+    except UnreadableLaunch as unread:
+        instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(unread.facts)}" if unread.facts else ""
         raise ValueError(f"{unread}{instead}") from None
     except ImportError:
         remedy = f"install tree-sitter and tree-sitter-cuda, or say in {path.stem}.yaml how its kernel is called"
         raise ValueError(f"it launches its kernel itself, which nothing here can read; {remedy}") from None
 
 
-def shown(value: Any) -> str:
+def yaml_line(value: Any) -> str:
     """A fact as YAML, on one line."""
     if not isinstance(value, list | tuple):
         return (
-            "{" + ", ".join(f"{k}: {shown(v)}" for k, v in value.items()) + "}"
+            "{" + ", ".join(f"{k}: {yaml_line(v)}" for k, v in value.items()) + "}"
             if isinstance(value, dict)
             else str(value)
         )
     return "[" + ", ".join(f'"{item}"' if "," in str(item) else str(item) for item in value) + "]"
 
 
-def yaml_of(facts: dict[str, Any]) -> str:
+def yaml_lines(facts: dict[str, Any]) -> str:
     """Facts as lines of a YAML file."""
-    return "\n".join(f"{key}: {shown(value)}" for key, value in facts.items())
+    return "\n".join(f"{key}: {yaml_line(value)}" for key, value in facts.items())
 
 
 class _Reading:
     """One launch being read: what is understood so far is kept for who has to write the rest."""
 
-    def __init__(self, launch: Launch, kernel: "Node", outside: Globals, root: "Node"):
+    def __init__(self, launch: LaunchSite, kernel: "Node", outside: Globals, root: "Node"):
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
-        self._host = parameters_of(launch.function)
-        self._takes = parameters_of(kernel)
+        self._host = function_parameters(launch.function)
+        self._takes = function_parameters(kernel)
         self._among = [name for name, _ in self._host]
         taken = self._taken()
         strided = bool(
-            {"S", "P"} & {*taken.values(), *(extent_names.extent_of(each, self._among) for each in self._among)}
+            {"S", "P"} & {*taken.values(), *(extent_names.find_extent(each, self._among) for each in self._among)}
         )
         self._scope = Scope(outside, taken, strided)
         for name, declaration in self._host:
@@ -136,8 +142,8 @@ class _Reading:
         self._to_be_launched = False
         self._copied: dict[str, Any] = {}
 
-    def written(self) -> Written:
-        """The facts. Raises Unreadable with those that are known."""
+    def written(self) -> InferredLaunch:
+        """The facts. Raises UnreadableLaunch with those that are known."""
         launch = self._launch
         facts = dict(zip(_KEYS, (launch.kernel, self._arguments(), *self._shape()), strict=True))
         if not facts["shared_bytes"]:
@@ -145,10 +151,10 @@ class _Reading:
         self._in_its_place()
         if self._reasons:
             said = {} if self._to_be_launched else facts | self._copied
-            raise Unreadable(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
+            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
         limits = self._limits(facts) | self._copied.pop("limits", {})
         facts |= self._copied | ({"limits": limits} if limits else {})
-        return Written(facts, launch.line, tuple(self._scope.notes.values()))
+        return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
     def _taken(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
@@ -157,7 +163,7 @@ class _Reading:
         for (parameter, declaration), node in zip(self._takes, self._launch.arguments, strict=False):
             name = cuda_ast.words(node)
             if node.type == "identifier" and not is_pointer(declaration):
-                extent = extent_names.extent_of(name, among) or extent_names.extent_of(parameter, among)
+                extent = extent_names.find_extent(name, among) or extent_names.find_extent(parameter, among)
                 if extent:
                     taken[name] = extent
         return taken
@@ -179,14 +185,14 @@ class _Reading:
     def _extents(self, node: "Node") -> list[str | int]:
         try:
             made = self._scope.reader.extents(node)
-        except Unread as reason:
+        except UnreadableExpression as reason:
             return [self._not_read(str(reason), reason.line)]
         return [_fact(value.text) for value in made.values] or [1]
 
     def _number(self, node: "Node") -> str | int:
         try:
             return _fact(self._scope.reader.whole(node).text)
-        except Unread as reason:
+        except UnreadableExpression as reason:
             return self._not_read(str(reason), reason.line)
 
     def _arguments(self) -> list[str | int]:
@@ -212,7 +218,7 @@ class _Reading:
         return made
 
     def _extent(self, parameter: str, node: "Node") -> str | int:
-        extent = extent_names.extent_of(parameter, [name for name, _ in self._takes])
+        extent = extent_names.find_extent(parameter, [name for name, _ in self._takes])
         value = self._number(node)
         if isinstance(value, int) and extent:
             self._scope.notes[parameter] = f"the {value} given for {parameter} for {extent}"
@@ -294,7 +300,7 @@ class _Reading:
         if base.type != "identifier":
             self._not_read(f"`{cuda_ast.words(node)}` is no array from its beginning", cuda_ast.line(node))
             return ""
-        return extent_names.array_of(cuda_ast.words(base)) or extent_names.array_of(self._takes[place][0])
+        return extent_names.find_array(cuda_ast.words(base)) or extent_names.find_array(self._takes[place][0])
 
     def _in_its_place(self) -> None:
         """Complain of a launch under a condition."""
@@ -314,12 +320,12 @@ class _Reading:
         used = set(re.findall(r"\w+", cuda_ast.words(cuda_ast.field(self._kernel, "body"))))
         bounds: dict[str, dict[str, int]] = {}
         for name in sorted(used & self._outside.known.keys()):
-            extent = extent_names.extent_of(name)
+            extent = extent_names.find_extent(name)
             if extent not in ("C", "H", "W", "M", "K") or re.search(rf"\b{extent}\b", given):
                 continue
             try:
                 value = _fact(self._scope.reader.whole(self._node_of(name)).text)
-            except Unread:
+            except UnreadableExpression:
                 continue
             if isinstance(value, int):
                 bounds[extent] = {"is": value}
@@ -329,7 +335,7 @@ class _Reading:
         return bounds
 
     def _node_of(self, name: str) -> "Node":
-        node = cpp.expression_of(name)
+        node = cpp.parse_expression(name)
         assert node is not None
         return node
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Launch:
+class LaunchSite:
     """One `<<<>>>` and where it stands."""
 
     node: "Node"
@@ -47,7 +47,7 @@ def constant_array(node: "Node") -> str:
     return cuda_ast.words(next(names, None))
 
 
-def launches_in(root: "Node") -> Iterator[Launch]:
+def launches_in(root: "Node") -> Iterator[LaunchSite]:
     for node in cuda_ast.walk(root):
         config = cuda_ast.child(node, "kernel_call_syntax") if node.type == "call_expression" else None
         if config is None:
@@ -61,7 +61,7 @@ def launches_in(root: "Node") -> Iterator[Launch]:
             written = "".join(cuda_ast.words(cuda_ast.field(node, "function")).split()).replace(",", ", ")
             kernel = _in_its_namespace(written, root)
             configuration = [each for each in config.named_children if each.type != "comment"]
-            yield Launch(node, configuration, kernel, function, arguments)
+            yield LaunchSite(node, configuration, kernel, function, arguments)
 
 
 def _in_its_namespace(kernel: str, root: "Node") -> str:

@@ -6,31 +6,31 @@ the measuring policy. Everything else is listed with its reason, and is in no ta
 only where it was asked to may come from an older one of the same GPU model, which is then named beside it.
 """
 
-from warpbook.profiling.imported_tables import Imported
-from warpbook.report.evidence.build_results import Builds
-from warpbook.report.evidence.check_results import Checks, Tally
-from warpbook.report.evidence.claim_verdicts import Claims
-from warpbook.report.evidence.counter_values import Counters
+from warpbook.profiling.imported_tables import ImportedTables
+from warpbook.report.evidence.build_results import BuildResults
+from warpbook.report.evidence.check_results import CheckResults, CheckTally
+from warpbook.report.evidence.claim_verdicts import ClaimVerdicts
+from warpbook.report.evidence.counter_values import CounterValues
 from warpbook.report.evidence.course_times import CourseTimes
-from warpbook.report.evidence.measurement_validity import Trust
-from warpbook.report.evidence.missing_data import Problems
+from warpbook.report.evidence.measurement_validity import MeasurementValidity
+from warpbook.report.evidence.missing_data import MissingData
 from warpbook.report.evidence.network_times import NetworkTimes
 from warpbook.report.evidence.profile_values import (
     API_KINDS,
     GPU_KINDS,
     KernelLaunches,
     ProfileRow,
-    Profiles,
-    most_of,
+    ProfileValues,
+    first_rows_covering,
     within_layer,
 )
-from warpbook.report.evidence.program_times import Programs
-from warpbook.report.evidence.published_values import Published
+from warpbook.report.evidence.program_times import ProgramTimes
+from warpbook.report.evidence.published_values import PublishedValues
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.stream_times import Streams
-from warpbook.report.evidence.submission_evidence import Submitted
+from warpbook.report.evidence.stream_times import StreamTimes
+from warpbook.report.evidence.submission_evidence import SubmissionEvidence
 from warpbook.report.evidence.time_series import STATE, UNSETTLED, Speedup, Times
 from warpbook.runs.catalog import Run
 from warpbook.workflow.plan import Plan
@@ -40,13 +40,13 @@ __all__ = [
     "GPU_KINDS",
     "STATE",
     "UNSETTLED",
+    "CheckTally",
     "Evidence",
     "KernelLaunches",
     "ProfileRow",
     "Speedup",
-    "Tally",
+    "first_rows_covering",
     "load",
-    "most_of",
     "within_layer",
 ]
 
@@ -54,25 +54,27 @@ __all__ = [
 class Evidence(Scope):
     """The figures of one study, each kind with the one who knows it."""
 
-    def __init__(self, plan: Plan, study: str, local: Run, imported: tuple[Imported, ...] = ()):
+    def __init__(self, plan: Plan, study: str, local: Run, imported: tuple[ImportedTables, ...] = ()):
         super().__init__(plan, study, local)
         self.imported = imported
         self.selection = Selection(self)
-        self.builds = Builds(self)
-        self.checks = Checks(self, self.selection)
+        self.builds = BuildResults(self)
+        self.checks = CheckResults(self, self.selection)
         self.times = Times(self, self.selection)
         self.course = CourseTimes(self, self.selection, self.checks)
         self.networks = NetworkTimes(self, self.selection)
-        self.problems = Problems(self, self.selection, self.builds, self.checks, self.networks)
-        self.programs = Programs(self, self.selection)
+        self.problems = MissingData(self, self.selection, self.builds, self.checks, self.networks)
+        self.programs = ProgramTimes(self, self.selection)
         self.ranking = Ranking(self, self.times)
-        self.profiles = Profiles(self, self.selection)
-        self.counters = Counters(self, self.selection, self.ranking)
-        self.claims = Claims(self, self.times, self.counters, self.builds, self.checks, self.profiles, self.problems)
-        self.published = Published(self, self.times, self.programs)
-        self.trust = Trust(self, self.selection)
-        self.streams = Streams(self.selection)
-        self.submitted = Submitted(self, self.builds)
+        self.profiles = ProfileValues(self, self.selection)
+        self.counters = CounterValues(self, self.selection, self.ranking)
+        self.claims = ClaimVerdicts(
+            self, self.times, self.counters, self.builds, self.checks, self.profiles, self.problems
+        )
+        self.published = PublishedValues(self, self.times, self.programs)
+        self.trust = MeasurementValidity(self, self.selection)
+        self.streams = StreamTimes(self.selection)
+        self.submitted = SubmissionEvidence(self, self.builds)
 
     @property
     def cited(self) -> list[Run]:
@@ -83,6 +85,6 @@ class Evidence(Scope):
         return [self.local, *on_gpu, *older.values()]
 
 
-def load(plan: Plan, study: str, local: Run, imported: tuple[Imported, ...] = ()) -> Evidence:
+def load(plan: Plan, study: str, local: Run, imported: tuple[ImportedTables, ...] = ()) -> Evidence:
     """The evidence of a study, and profiles imported for it; UserError where the local run is damaged."""
     return Evidence(plan, study, local.checked(), imported)

@@ -9,7 +9,7 @@ from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
 
 
-class Builds:
+class BuildResults:
     """Builds of the variants that the study compares; they need no GPU. table: those for a GPU."""
 
     def __init__(self, scope: Scope):

@@ -9,7 +9,7 @@ Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 
 
-def remembered(method: Callable[Concatenate[Self, Asked], Answer]) -> Callable[Concatenate[Self, Asked], Answer]:
+def cached_method(method: Callable[Concatenate[Self, Asked], Answer]) -> Callable[Concatenate[Self, Asked], Answer]:
     """A method that works out each answer once for each object; who gets one must leave it as it is."""
 
     @wraps(method)

@@ -14,7 +14,7 @@ from warpbook.runs.tables import PRECISION
 
 
 @dataclass(frozen=True)
-class Tally:
+class CheckTally:
     """A variant's tests in sum: worst error over its tolerance, the most labels that differ, the first failure, and
     why it supports nothing that was tested."""
 
@@ -27,7 +27,7 @@ class Tally:
     unsupported: str
 
 
-def tally(tests: pd.DataFrame) -> Tally | None:
+def tally_checks(tests: pd.DataFrame) -> CheckTally | None:
     """Tests in sum; None where there are none."""
     if tests.empty:
         return None
@@ -35,7 +35,7 @@ def tally(tests: pd.DataFrame) -> Tally | None:
     supported = tests.status != "unsupported"
     labels = tests.mismatched_labels[supported & (tests.test == "labels")]
     failed = tests[supported & ~tests.ok]
-    return Tally(
+    return CheckTally(
         tests=int(supported.sum()),
         passed=int(tests.ok[supported].sum()),
         worst_ratio=tests.worst_ratio[supported].max(),
@@ -46,7 +46,7 @@ def tally(tests: pd.DataFrame) -> Tally | None:
     )
 
 
-class Checks:
+class CheckResults:
     """Correctness of the variants, on their device and emulated on the CPU."""
 
     def __init__(self, scope: Scope, selection: Selection):
@@ -74,18 +74,18 @@ class Checks:
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
 
-    def of(self, variant: str) -> Tally | None:
+    def of(self, variant: str) -> CheckTally | None:
         """A variant's tests in sum; None where there are none."""
-        return tally(self.table[self.table.variant == variant])
+        return tally_checks(self.table[self.table.variant == variant])
 
-    def emulated(self, variant: str) -> Tally | None:
+    def emulated(self, variant: str) -> CheckTally | None:
         """The same of a GPU variant's source, run on the CPU of this machine; None where it was not."""
         tests = self._scope.local.table(tables.CORRECTNESS)
         emulated = (tests.network == self._scope.network.name) & (tests.device == "emulator")
-        return tally(tests[(tests.variant == variant) & emulated])
+        return tally_checks(tests[(tests.variant == variant) & emulated])
 
     @property
-    def not_compared(self) -> list[tuple[Variant, Tally]]:
+    def not_compared(self) -> list[tuple[Variant, CheckTally]]:
         """GPU variants that the study does not compare but the run checked on its network, with their tests in sum."""
         if self._scope.gpu_run is None:
             return []
@@ -95,7 +95,7 @@ class Checks:
         rows = []
         for name in dict.fromkeys(tests.variant):
             variant = self._scope.plan.variants.get(name)
-            total = tally(tests[tests.variant == name])
+            total = tally_checks(tests[tests.variant == name])
             if name not in compared and variant and not self._selection.stale(variant) and total:
                 rows.append((variant, total))
         return rows

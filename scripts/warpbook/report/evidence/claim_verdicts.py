@@ -12,11 +12,11 @@ from warpbook.kernels.constraints import Limits
 from warpbook.kernels.variants import Variant
 from warpbook.problems.networks import ConvLayer
 from warpbook.profiling import counters
-from warpbook.report.evidence.build_results import Builds
-from warpbook.report.evidence.check_results import Checks
-from warpbook.report.evidence.counter_values import Counters
-from warpbook.report.evidence.missing_data import Problems
-from warpbook.report.evidence.profile_values import Profiles
+from warpbook.report.evidence.build_results import BuildResults
+from warpbook.report.evidence.check_results import CheckResults
+from warpbook.report.evidence.counter_values import CounterValues
+from warpbook.report.evidence.missing_data import MissingData
+from warpbook.report.evidence.profile_values import ProfileValues
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.time_series import Times
 
@@ -28,7 +28,7 @@ COUNTED = 0.02  # what a count may miss its amount by, and what a counter moves 
 
 
 @dataclass(frozen=True)
-class Figure:
+class ClaimValue:
     """One figure that a claim rests on. size: 0 where it does not depend on one; amount: before and after, or the
     variant's own after None; than: the figure that it is compared with; claimed: the count that it was to move by;
     bound: what makes the bound that a time is told over."""
@@ -40,89 +40,89 @@ class Figure:
     change: Estimate | None
     paired: bool
     says: str
-    than: "Figure | None" = None
+    than: "ClaimValue | None" = None
     claimed: int | None = None
     bound: str = ""
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     """A claim, its verdict, why where that is not plain, and the figures."""
 
     variant: str
     claim: Claim
     verdict: str
     reason: str
-    figures: tuple[Figure, ...]
+    figures: tuple[ClaimValue, ...]
 
 
-class Undecided(Exception):
+class UndecidedClaim(Exception):
     """Why a claim has no figure."""
 
 
-class Claims:
+class ClaimVerdicts:
     """The claims of the variants that a study compares."""
 
     def __init__(
         self,
         scope: Scope,
         times: Times,
-        counted: Counters,
-        builds: Builds,
-        checks: Checks,
-        profiles: Profiles,
-        problems: Problems,
+        counted: CounterValues,
+        builds: BuildResults,
+        checks: CheckResults,
+        profiles: ProfileValues,
+        problems: MissingData,
     ):
         self._scope, self._times, self._counters = scope, times, counted
         self._builds, self._checks, self._profiles, self._problems = builds, checks, profiles, problems
 
     @cached_property
-    def judged(self) -> list[Judged]:
+    def judged(self) -> list[JudgedClaim]:
         """Every claim of the study's variants, in their order."""
         wanted = [*self._scope.wanted("gpu"), *self._scope.wanted("cpu")]
         return [self.judge(variant, claim) for variant in wanted for claim in variant.header.claims]
 
-    def of(self, variant: str) -> list[Judged]:
+    def of(self, variant: str) -> list[JudgedClaim]:
         return [one for one in self.judged if one.variant == variant]
 
     @property
-    def refuted(self) -> list[Judged]:
+    def refuted(self) -> list[JudgedClaim]:
         return [one for one in self.judged if one.verdict == "refuted"]
 
-    def judge(self, variant: Variant, claim: Claim) -> Judged:
+    def judge(self, variant: Variant, claim: Claim) -> JudgedClaim:
         """The verdict on one claim."""
         if claim.undecidable:
-            return Judged(variant.name, claim, "not testable", claim.undecidable, ())
+            return JudgedClaim(variant.name, claim, "not testable", claim.undecidable, ())
         try:
             figures, missing = self._figures(variant, claim)
-        except Undecided as why:
-            return Judged(variant.name, claim, "not testable", str(why), ())
+        except UndecidedClaim as why:
+            return JudgedClaim(variant.name, claim, "not testable", str(why), ())
         verdict, reason = _summed_up(figures)
         if missing and verdict == "held":
             verdict = "partly"
-        return Judged(variant.name, claim, verdict, "; ".join([*([reason] if reason else []), *missing]), figures)
+        return JudgedClaim(variant.name, claim, verdict, "; ".join([*([reason] if reason else []), *missing]), figures)
 
-    def _figures(self, variant: Variant, claim: Claim) -> tuple[tuple[Figure, ...], list[str]]:
+    def _figures(self, variant: Variant, claim: Claim) -> tuple[tuple[ClaimValue, ...], list[str]]:
         """The figures that a claim rests on, and what it lacks beside them. Raises Undecided where there is none."""
         baseline = claim.against or variant.header.builds_on
         if claim.change and not baseline:
-            raise Undecided("the variant is compared with none")
+            raise UndecidedClaim("the variant is compared with none")
         read = self._reader(claim.quantity)
-        figures: list[Figure] = []
+        figures: list[ClaimValue] = []
         missing: list[str] = []
         places = list(self._places(claim, claim.where))
         for layer, size in [place for place in places if not variant.unsupported(*place)] or places:
             try:
                 figures.append(self._held_against(read(variant, baseline, layer, size), claim, layer, size))
-            except Undecided as why:
+            except UndecidedClaim as why:
                 missing.append(str(why))
         if not figures:
-            raise Undecided(missing[0])
+            raise UndecidedClaim(missing[0])
         if claim.more_than:
             figures = self._compared(variant, baseline, claim.more_than, claim.change, figures, read)
         return tuple(figures), list(dict.fromkeys(missing))
 
-    def _reader(self, quantity: str) -> Callable[[Variant, str, ConvLayer, int], Figure]:
+    def _reader(self, quantity: str) -> Callable[[Variant, str, ConvLayer, int], ClaimValue]:
         if quantity in TIMES:
             return lambda variant, over, layer, size: self._time(quantity, variant, over, layer, size)
         if quantity in RESOURCES:
@@ -142,7 +142,7 @@ class Claims:
         layers = self._scope.layers if by_layer else self._scope.layers[:1]
         places = [(layer, size) for layer in layers for size in sizes if not where.broken_by(layer, size)]
         if not places:
-            raise Undecided(f"the study has no layer or size with {where.words}")
+            raise UndecidedClaim(f"the study has no layer or size with {where.words}")
         return places
 
     def _compared(
@@ -151,9 +151,9 @@ class Claims:
         baseline: str,
         where: Limits,
         direction: str,
-        figures: list[Figure],
-        read: Callable[[Variant, str, ConvLayer, int], Figure],
-    ) -> list[Figure]:
+        figures: list[ClaimValue],
+        read: Callable[[Variant, str, ConvLayer, int], ClaimValue],
+    ) -> list[ClaimValue]:
         """Each figure against those of the places on which less is claimed, of its own size or layer."""
         fields = where.model_fields_set
         compared = []
@@ -166,10 +166,10 @@ class Claims:
                         other = read(variant, baseline, layer, size)
                         compared.append(replace(figure, than=other, says=_says_more(direction, figure, other)))
         if not compared:
-            raise Undecided(f"the study has nothing with {where.words} to compare with")
+            raise UndecidedClaim(f"the study has nothing with {where.words} to compare with")
         return compared
 
-    def _held_against(self, figure: Figure, claim: Claim, layer: ConvLayer, size: int) -> Figure:
+    def _held_against(self, figure: ClaimValue, claim: Claim, layer: ConvLayer, size: int) -> ClaimValue:
         figure = replace(figure, layer=figure.layer or layer.name, size=figure.size or size)
         if claim.value is not None:
             low, high = claim.value.at_least, claim.value.at_most
@@ -181,8 +181,8 @@ class Claims:
             met = abs(moved - amount) <= COUNTED * amount
             return replace(figure, says=HELD if met else SHORT if moved > 0 else REFUTED, claimed=amount)
         if figure.change is None:
-            raise Undecided("the baseline has no such figure")
-        return replace(figure, says=says(claim, figure.change, self._still(claim.quantity)))
+            raise UndecidedClaim("the baseline has no such figure")
+        return replace(figure, says=verdict_reason(claim, figure.change, self._still(claim.quantity)))
 
     def _still(self, quantity: str) -> float:
         """What a quantity may change by without having moved."""
@@ -190,15 +190,15 @@ class Claims:
             return self._scope.config.measuring.same_within
         return 1e-6 if quantity in RESOURCES else COUNTED
 
-    def _time(self, quantity: str, variant: Variant, over: str, layer: ConvLayer, size: int) -> Figure:
+    def _time(self, quantity: str, variant: Variant, over: str, layer: ConvLayer, size: int) -> ClaimValue:
         kind = "op" if quantity == "op_time" else "gpu"
         speedup = self._times.speedup(variant.name, layer.name, size, over=over, kind=kind)
         after = self._times.op(variant.name, layer.name, size, kind)
         if speedup is None or after is None:
-            raise Undecided(self._unmeasured(variant.name, over))
+            raise UndecidedClaim(self._unmeasured(variant.name, over))
         ratio = speedup.ratio
         change = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.n)
-        return Figure(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired, OPEN)
+        return ClaimValue(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired, OPEN)
 
     def _unmeasured(self, *names: str) -> str:
         """Why two variants, or one, have no times to compare."""
@@ -209,48 +209,48 @@ class Claims:
                 return f"{name} has no such figure: {reasons.iloc[0]}"
         return f"{' or '.join(dict.fromkeys(names))} has no such figure in the runs cited"
 
-    def _resource(self, quantity: str, variant: Variant, over: str) -> Figure:
+    def _resource(self, quantity: str, variant: Variant, over: str) -> ClaimValue:
         before, after = (self._of_main_kernel(quantity, name) for name in (over, variant.name))
-        return Figure("", 0, before, after, _exact(before, after), True, OPEN)
+        return ClaimValue("", 0, before, after, _exact(before, after), True, OPEN)
 
     def _of_main_kernel(self, quantity: str, variant: str) -> float:
         kernels = self._builds.kernels(variant)
         main = self._profiles.main_kernel(variant, set(kernels.kernel)) or self._scope.plan.variants[variant].kernel
         rows = kernels[kernels.kernel == main.partition("<")[0]]
         if rows.empty:
-            raise Undecided(f"{variant} was not built for {self._scope.arch}")
+            raise UndecidedClaim(f"{variant} was not built for {self._scope.arch}")
         return float(rows[quantity].iloc[0])
 
-    def _ratio(self, quantity: str, variant: Variant, layer: ConvLayer, size: int) -> Figure:
+    def _ratio(self, quantity: str, variant: Variant, layer: ConvLayer, size: int) -> ClaimValue:
         if quantity == "fma_share":
             call = self._counted(variant.name, layer)
-            share = counters.among_instructions([call], counters.FFMA)
+            share = counters.instruction_share([call], counters.FFMA)
             if share is None:
-                raise Undecided("the counters that it takes gave no reading")
-            return Figure(layer.name, call.images, None, share / 100, None, True, OPEN)
+                raise UndecidedClaim("the counters that it takes gave no reading")
+            return ClaimValue(layer.name, call.images, None, share / 100, None, True, OPEN)
         of_memory = quantity == "times_memory_bound"
         bound_ms = (self._times.memory_bound_ms if of_memory else self._times.fp32_bound_ms)(layer, size)
         time = self._times.op(variant.name, layer.name, size, "gpu")
         if time is None or bound_ms is None:
-            raise Undecided(self._unmeasured(variant.name))
+            raise UndecidedClaim(self._unmeasured(variant.name))
         if quantity == "fp32_peak_share":
             assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None  # whence the bound is
             peak = self._scope.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
-            return Figure(layer.name, size, None, layer.flops(size) / time.value / 1e6 / peak, None, True, OPEN)
+            return ClaimValue(layer.name, size, None, layer.flops(size) / time.value / 1e6 / peak, None, True, OPEN)
         bound = "memory bandwidth" if of_memory else self._times.bound_by(layer, size)
-        return Figure(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
+        return ClaimValue(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
 
-    def _error(self, variant: Variant, over: str) -> Figure:
+    def _error(self, variant: Variant, over: str) -> ClaimValue:
         tests = self._checks.of(variant.name)
         if tests is None or not tests.tests:
-            raise Undecided(self._unmeasured(variant.name))
+            raise UndecidedClaim(self._unmeasured(variant.name))
         before = self._checks.of(over) if over else None
-        return Figure("", 0, before.rel_l2_err if before else None, tests.rel_l2_err, None, True, OPEN)
+        return ClaimValue("", 0, before.rel_l2_err if before else None, tests.rel_l2_err, None, True, OPEN)
 
     def _counted(self, variant: str, layer: ConvLayer) -> counters.CountedCall:
         call = self._counters.calls.get((variant, layer.name))
         if call is None:
-            raise Undecided(self._why_not_counted(variant))
+            raise UndecidedClaim(self._why_not_counted(variant))
         return call
 
     def _why_not_counted(self, variant: str) -> str:
@@ -263,17 +263,17 @@ class Claims:
             return f"it was not read: {failed.reason.iloc[0]}"
         return f"no counters of {variant} were read on this network"
 
-    def _counter(self, metric: str, variant: Variant, over: str, layer: ConvLayer) -> Figure:
+    def _counter(self, metric: str, variant: Variant, over: str, layer: ConvLayer) -> ClaimValue:
         after = self._counted(variant.name, layer)
         before = self._counted(over, layer) if over and over in self._scope.plan.variants else None
         values = [call.value(metric) if call else None for call in (before, after)]
         if values[1] is None or (before and values[0] is None):
-            raise Undecided(f"the run did not read {counters.named(metric)}")
+            raise UndecidedClaim(f"the run did not read {counters.describe_metric(metric)}")
         scale = 100.0 if ".pct" in metric else 1.0
         own = values[1] / scale
         was = None if values[0] is None else values[0] / scale
         change = None if was is None else _exact(was, own)
-        return Figure(layer.name, after.images, was, own, change, True, OPEN)
+        return ClaimValue(layer.name, after.images, was, own, change, True, OPEN)
 
 
 def _exact(before: float, after: float) -> Estimate:
@@ -282,7 +282,7 @@ def _exact(before: float, after: float) -> Estimate:
     return Estimate(ratio, ratio, ratio, 1)
 
 
-def says(claim: Claim, change: Estimate, still: float) -> str:
+def verdict_reason(claim: Claim, change: Estimate, still: float) -> str:
     """What a figure after over before says of a claim's direction and amount: HELD, SHORT, REFUTED or OPEN.
 
     A change of less than `still` is none.
@@ -312,7 +312,7 @@ def _within(change: Estimate, low: float, high: float, least: float, most: float
     return REFUTED if change.low > most or change.high < least else OPEN
 
 
-def _says_more(direction: str, figure: Figure, other: Figure) -> str:
+def _says_more(direction: str, figure: ClaimValue, other: ClaimValue) -> str:
     """Whether one place's figure falls, or rises, and more than another's."""
     mine, theirs = figure.change, other.change
     if mine is None or theirs is None or not (math.isfinite(mine.low) and math.isfinite(theirs.low)):
@@ -326,7 +326,7 @@ def _says_more(direction: str, figure: Figure, other: Figure) -> str:
     return REFUTED if mine.low > theirs.high else OPEN
 
 
-def _summed_up(figures: tuple[Figure, ...]) -> tuple[str, str]:
+def _summed_up(figures: tuple[ClaimValue, ...]) -> tuple[str, str]:
     """(the verdict of all figures together, why where they do not agree)."""
     said = {figure.says for figure in figures}
     if said == {HELD}:

@@ -15,7 +15,7 @@ from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
 
 
-class Counters:
+class CounterValues:
     """Calls whose hardware counters were read, and what kept others from it."""
 
     def __init__(self, scope: Scope, selection: Selection, ranking: Ranking):
@@ -76,7 +76,7 @@ class Counters:
 
     def watched(self, variant: Variant) -> list[CounterChange]:
         """The counter that a variant's header names, on each layer before and after; none where it was not read."""
-        metric, changes = counters.metric_of(variant.header.check), []
+        metric, changes = counters.named_metric(variant.header.check), []
         for layer in self._scope.layer_names:
             before, after = (self.calls.get((name, layer)) for name in (variant.header.builds_on, variant.name))
             if metric and before and after and before.images == after.images:

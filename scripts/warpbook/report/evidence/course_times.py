@@ -9,7 +9,7 @@ from warpbook.common import statistics
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence.check_results import Checks
+from warpbook.report.evidence.check_results import CheckResults
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
@@ -24,7 +24,7 @@ class CourseTimes:
     Every file of the course counts, whether or not the study lists it: a study lists what it compares.
     """
 
-    def __init__(self, scope: Scope, selection: Selection, checks: Checks):
+    def __init__(self, scope: Scope, selection: Selection, checks: CheckResults):
         self._scope, self._selection, self._checks = scope, selection, checks
 
     @cached_property

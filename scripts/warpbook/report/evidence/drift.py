@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import Scope
 
 Key = tuple[str, str, str, int, str, str]
@@ -13,7 +13,7 @@ Key = tuple[str, str, str, int, str, str]
 
 
 @dataclass(frozen=True)
-class Difference:
+class JobDifference:
     """A variant's op time in another's job over that in its own, less 1."""
 
     variant: str
@@ -24,7 +24,7 @@ class Difference:
     change: float
 
 
-class Drift:
+class JobDrift:
     """Differences of the variants that were timed in several jobs, baselines all of them."""
 
     def __init__(self, scope: Scope, series: dict[Key, np.ndarray], states: dict[str, str], several_gpus: bool):
@@ -33,7 +33,7 @@ class Drift:
         self._several_gpus = several_gpus
 
     @cached_property
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[JobDifference]:
         """One for each layer and size at which a variant was timed in its own job and in another's."""
         found = []
         for (job, variant, layer, size, state, kind), times in self._series.items():
@@ -44,7 +44,7 @@ class Drift:
             own = self._series.get((variant, variant, layer, size, state, kind))
             if own is not None and state == self._states[known.device]:
                 change = float(np.nanmedian(times) / np.nanmedian(own)) - 1
-                found.append(Difference(variant, job, layer, size, known.device, change))
+                found.append(JobDifference(variant, job, layer, size, known.device, change))
         return found
 
     def of(self, device: str, size: int | None = None) -> list[float]:
@@ -60,7 +60,7 @@ class Drift:
             and not self._scope.plan.variants[one.variant].header.peer
         ]
 
-    @remembered
+    @cached_method
     def limit(self, variant: str, size: int) -> float:
         """The drift that a comparison of a variant in a job of its own has to allow for: the largest seen of any at
         that size, or of that variant there or, where it was not seen there, at any size."""

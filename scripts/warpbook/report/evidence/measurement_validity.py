@@ -16,7 +16,7 @@ Place = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True)
-class Span:
+class RatioSpan:
     """The middle of `n` ratios, and what 95 % of them lie between."""
 
     middle: float
@@ -25,7 +25,7 @@ class Span:
     n: int
 
 
-class Trust:
+class MeasurementValidity:
     """Measurements of the harness, over all networks of the run that GPU figures come from."""
 
     def __init__(self, scope: Scope, selection: Selection):
@@ -69,7 +69,7 @@ class Trust:
         return {place: dict(sorted(by_gpu.items())) for place, by_gpu in found.items() if len(by_gpu) > 1}
 
     @cached_property
-    def gpu_ratios(self) -> dict[str, Span]:
+    def gpu_ratios(self) -> dict[str, RatioSpan]:
         """How each GPU's median times of `aa_by_gpu` compare with the middle one of all GPUs' for the same place."""
         ratios: dict[str, list[float]] = {}
         for by_gpu in self.aa_by_gpu.values():
@@ -80,7 +80,7 @@ class Trust:
         spans = {}
         for gpu in sorted(ratios):
             middle, low, high = map(float, np.quantile(ratios[gpu], [0.5, 0.025, 0.975]))
-            spans[gpu] = Span(middle, low, high, len(ratios[gpu]))
+            spans[gpu] = RatioSpan(middle, low, high, len(ratios[gpu]))
         return spans
 
     @cached_property

@@ -11,8 +11,8 @@ import pandas as pd
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
-from warpbook.report.evidence.build_results import Builds
-from warpbook.report.evidence.check_results import Checks
+from warpbook.report.evidence.build_results import BuildResults
+from warpbook.report.evidence.check_results import CheckResults
 from warpbook.report.evidence.network_times import NetworkTimes
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
@@ -36,10 +36,12 @@ class _Lack(NamedTuple):
     reasons: tuple[str, ...]
 
 
-class Problems:
+class MissingData:
     """What is without a figure, or without some, and why."""
 
-    def __init__(self, scope: Scope, selection: Selection, builds: Builds, checks: Checks, networks: NetworkTimes):
+    def __init__(
+        self, scope: Scope, selection: Selection, builds: BuildResults, checks: CheckResults, networks: NetworkTimes
+    ):
         self._scope, self._selection, self._builds, self._checks = scope, selection, builds, checks
         self._networks = networks
 

@@ -11,7 +11,7 @@ from warpbook.kernels import whole_networks
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
-from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
@@ -93,7 +93,7 @@ class NetworkTimes:
         own = own.sort_values("status", key=lambda status: status != "ok", kind="stable")
         return own.drop_duplicates(["state", "kind"])[_OUTCOME]
 
-    @remembered
+    @cached_method
     def time(self, name: str, size: int, kind: str = "gpu") -> Estimate | None:
         """Median in ms with its interval, the L2 cache overwritten before; None where there is no sound figure."""
         times = self._series(name, name, size, kind)
@@ -123,7 +123,7 @@ class NetworkTimes:
             step = by_name.get(step.header.builds_on)
         return found
 
-    @remembered
+    @cached_method
     def ratio(self, name: str, over: str, size: int) -> Estimate | None:
         """Times of `over` over those of `name`, taken in two jobs, the interval widened by the drift between such; None
         where one has no sound figure."""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from warpbook.machine import available_profilers
-from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
@@ -49,7 +49,7 @@ class KernelLaunches:
     shared_bytes: Any
 
 
-class Profiles:
+class ProfileValues:
     """Traces of programs: events, and their sums."""
 
     def __init__(self, scope: Scope, selection: Selection):
@@ -99,12 +99,12 @@ class Profiles:
         traced = self.by_weights.get(weights, {}) if weights else self.traced
         return traced.get((tool or self.tracer, variant, size), self._nothing)
 
-    @remembered
+    @cached_method
     def within_layer(self, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
         """`within_layer` of one program."""
         return within_layer(self.events(variant, size, tool), layer, variant)
 
-    @remembered
+    @cached_method
     def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:
         """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
         return self.summed(self.events(variant, size, weights=weights), kinds)
@@ -149,7 +149,7 @@ class Profiles:
             return f"it was not profiled{with_them} in the run that the figures come from"
         return str(asked.reason.iloc[0])
 
-    @remembered
+    @cached_method
     def launches(self, variant: str, size: int) -> list[KernelLaunches]:
         """The kernels of a profiled program, one for each kernel and launch shape, in order of first launch."""
         return self.launched(self.events(variant, size), self._static_bytes(variant))
@@ -187,7 +187,7 @@ class Profiles:
                 return max(traced, key=lambda launch: launch.total_ns).name if traced else ""
         return ""
 
-    @remembered
+    @cached_method
     def _static_bytes(self, variant: str) -> "pd.Series[Any]":
         """Static shared memory by kernel, as built for the GPU's run."""
         run = self._scope.gpu_run
@@ -216,7 +216,7 @@ def within_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame
     return within.sort_values("start_ns")
 
 
-def most_of(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:
+def first_rows_covering(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:
     """The first rows that together exceed a share of the whole."""
     taken, covered = [], 0.0
     for row in rows:

@@ -10,7 +10,7 @@ from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
 
 
-class Programs:
+class ProgramTimes:
     """Whole programs, timed as GNU time does."""
 
     def __init__(self, scope: Scope, selection: Selection):

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from warpbook.common.files import PROJECT
-from warpbook.report.evidence.program_times import Programs
+from warpbook.report.evidence.program_times import ProgramTimes
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.time_series import Speedup, Times
 
@@ -17,7 +17,7 @@ _WEIGHTS = re.compile(r"weights: (high|low)")
 
 
 @dataclass(frozen=True)
-class Gain:
+class PublishedSpeedup:
     """A published time over another of the same report, and the ratio of our times; ours: None where there is none."""
 
     variant: str
@@ -29,10 +29,10 @@ class Gain:
     ours: Speedup | None
 
 
-class Published:
+class PublishedValues:
     """What was published, as data."""
 
-    def __init__(self, scope: Scope, times: Times, programs: Programs):
+    def __init__(self, scope: Scope, times: Times, programs: ProgramTimes):
         self._scope, self._times, self._programs = scope, times, programs
 
     @cached_property
@@ -45,7 +45,7 @@ class Published:
         return texts.assign(value=texts.value.astype(float))
 
     @cached_property
-    def gains(self) -> list[Gain]:
+    def gains(self) -> list[PublishedSpeedup]:
         """What each published variant gained over the nearest that it builds on, on one machine each."""
         table = self.table
         if table.empty:
@@ -53,7 +53,7 @@ class Published:
         times = table[
             table.quantity.isin(["op_ms", "kernel_ms"]) & table.layer.isin([*self._scope.layer_names, "both"])
         ]
-        found: dict[tuple[str, str, str, str, int], Gain] = {}
+        found: dict[tuple[str, str, str, str, int], PublishedSpeedup] = {}
         for row in times[times.variant.isin(list(self._scope.plan.variants))].itertuples():
             alike = times[[self._alike(row, other) for other in times.itertuples()]]
             for over in self._below(str(row.variant)):
@@ -79,7 +79,7 @@ class Published:
             above.append(name)
         return [*above[1:], *(["loop_nest"] if "loop_nest" not in above else [])]
 
-    def _gain(self, row: Any, over: str, base: float) -> Gain:
+    def _gain(self, row: Any, over: str, base: float) -> PublishedSpeedup:
         size = self._size(row)
         kind = "op" if row.quantity == "op_ms" else "gpu"
         both = row.layer not in self._scope.layer_names
@@ -89,7 +89,7 @@ class Published:
             ours = self._times.total_speedup(row.variant, size, over, kind)
         else:
             ours = self._times.speedup(row.variant, row.layer, size, over, kind)
-        return Gain(row.variant, over, row.quantity, row.layer, size, base / row.value, ours)
+        return PublishedSpeedup(row.variant, over, row.quantity, row.layer, size, base / row.value, ours)
 
     def _size(self, row: Any) -> int:
         """The size of ours that a published figure is held against: its own, or the largest."""

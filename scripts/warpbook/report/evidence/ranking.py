@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.time_series import Times
 
@@ -14,7 +14,7 @@ class Ranking:
     def __init__(self, scope: Scope, times: Times):
         self._scope, self._times = scope, times
 
-    @remembered
+    @cached_method
     def measured(self, device: str, peers: bool | None = None) -> list[Variant]:
         """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when
         told."""

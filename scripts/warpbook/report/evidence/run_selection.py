@@ -8,7 +8,7 @@ from warpbook.harness import building, timing
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
-from warpbook.report.evidence.cache import remembered
+from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
@@ -44,14 +44,14 @@ class Selection:
             return own
         return self._older_with(table) or own
 
-    @remembered
+    @cached_method
     def _older_with(self, table: Table) -> Run | None:
         return next((run for run in self._older if self._holds_sound(run, table)), None)
 
     @cached_property
     def _older(self) -> list[Run]:
         assert self._scope.gpu_run is not None  # than which they are older
-        return catalog.of_its_model_before(self._scope.gpu_run, self._scope.network.name)
+        return catalog.earlier_runs_of_model(self._scope.gpu_run, self._scope.network.name)
 
     def _held(self, run: Run, table: Table) -> pd.DataFrame:
         """Rows of a table that a report of the study may show: of its own network, or of all where it shows all."""
@@ -81,7 +81,7 @@ class Selection:
             return reason
         builds = run.table(tables.BUILDS)
         for name, arch, options in zip(builds.variant, builds.arch, builds.options, strict=True):
-            if name == variant.name and options != building.options_of(variant, arch):
+            if name == variant.name and options != building.recorded_options(variant, arch):
                 return f"the compile options differ: it was built with `{options}`"
         return ""
 

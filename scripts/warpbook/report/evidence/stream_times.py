@@ -8,7 +8,7 @@ from warpbook.runs.schema import Row
 from warpbook.workflow import streams
 
 
-class Streams:
+class StreamTimes:
     """Streams of the runs cited, stale ones left out."""
 
     def __init__(self, selection: Selection):
@@ -19,5 +19,6 @@ class Streams:
         """Rows of STREAMS, a variant's together, fewer images and devices first."""
         shards = self._selection.rows(tables.STREAM_SHARDS)
         return sorted(
-            streams.summarised(shards), key=lambda row: (row["variant"], row["images"], row["devices"], row["shards"])
+            streams.summarize_streams(shards),
+            key=lambda row: (row["variant"], row["images"], row["devices"], row["shards"]),
         )

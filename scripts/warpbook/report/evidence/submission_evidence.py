@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 from warpbook.common.files import PROJECT
-from warpbook.config.course_term import Optimization, Term, line_of
+from warpbook.config.course_term import CourseOptimization, Term, first_line_with
 from warpbook.config.settings import Submission
 from warpbook.course import program_output
-from warpbook.course.program_output import Printed
+from warpbook.course.program_output import ProgramOutput
 from warpbook.course.submissions import BASELINES, NAMES, WRITTEN
 from warpbook.kernels import lower_bounds, sources
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence.build_results import Builds
+from warpbook.report.evidence.build_results import BuildResults
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
 
@@ -31,7 +31,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedFile:
     """One file of a submission. status: a key of VERDICTS; words: why it is not right; note: what it assumes;
     place: file and line of the fault, where it has one; tests: how many it passed, and `where`; sizes: images of each,
     the most first."""
@@ -63,17 +63,17 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Shown:
+class CodeEvidence:
     """A word that an optimization's code ought to hold, and the line that does; 0 where none."""
 
     word: str
     line: int
 
 
-class Submitted:
+class SubmissionEvidence:
     """A submission's files against what its term asks."""
 
-    def __init__(self, scope: Scope, builds: Builds):
+    def __init__(self, scope: Scope, builds: BuildResults):
         self._scope, self._builds = scope, builds
 
     @property
@@ -88,7 +88,7 @@ class Submitted:
         return self._scope.study.course
 
     @property
-    def claimed(self) -> dict[str, Optimization]:
+    def claimed(self) -> dict[str, CourseOptimization]:
         """Optimizations of the term that the submission has a file or a folder for."""
         here = {*self.of.files, *self.of.refused}
         return {name: one for name, one in self.term.optimizations.items() if name in here}
@@ -106,25 +106,25 @@ class Submitted:
         mine, over = self.variant(name), self.baseline(name)
         return bool(mine and over and _bare(mine.code) == _bare(over.code))
 
-    def shown(self, name: str) -> list[Shown]:
+    def shown(self, name: str) -> list[CodeEvidence]:
         """The words that an optimization's code ought to hold."""
         mine = self.variant(name)
         wanted = self.term.optimizations[name].shows
-        return [Shown(word, line_of(word, mine.code)) for word in wanted] if mine else []
+        return [CodeEvidence(word, first_line_with(word, mine.code)) for word in wanted] if mine else []
 
     def worth(self, name: str) -> int:
         """Points of an optimization for the code that is there; 0 where there is none."""
         mine = self.variant(name)
         return self.term.optimizations[name].worth(mine.code) if mine else 0
 
-    def printed(self, name: str) -> list[Printed]:
+    def printed(self, name: str) -> list[ProgramOutput]:
         """What the course's program printed of a file, by the submission's own output; nothing here vouches for it."""
         path = PROJECT / WRITTEN / f"{name}.out"
         if name not in self.of.outputs:
             return []
         return program_output.runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
 
-    def elsewhere(self, run: Printed) -> bool:
+    def elsewhere(self, run: ProgramOutput) -> bool:
         """Whether a run's op times cannot hold the work: one is less than its layer's bytes need on the term's GPU."""
         gpu = self.term.gpu
         kept = int(gpu.l2_mib * 2**20)
@@ -133,14 +133,14 @@ class Submitted:
         )
         return any(op < bound for op, bound in zip(run.op_ms, least, strict=True))
 
-    def judged(self, name: str) -> Judged:
+    def judged(self, name: str) -> JudgedFile:
         """The verdict on one file."""
         file = self.of.files.get(name, "")
         if reason := self.of.refused.get(name):
-            return Judged(name, file, "refused", reason)
+            return JudgedFile(name, file, "refused", reason)
         variant = self.variant(name)
         if variant is None:
-            return Judged(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}")
+            return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}")
         if reason := self._unreadable(variant):
             return self._failed(name, "compile_failed", reason)
         failed = self._builds.failed
@@ -149,7 +149,7 @@ class Submitted:
             return self._failed(name, "compile_failed", _first_error(str(failed.log.iloc[0])))
         return self._tested(name)
 
-    def _tested(self, name: str) -> Judged:
+    def _tested(self, name: str) -> JudgedFile:
         tests = self._tests(name)
         rows = tests.to_dict("records")
         if failure := tables.first_failure(rows):
@@ -162,16 +162,16 @@ class Submitted:
         devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
         where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
         sizes = tuple(sorted(set(tests[tests.ok]["size"]), reverse=True))
-        return Judged(name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes)
+        return JudgedFile(name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes)
 
     def _tests(self, name: str) -> pd.DataFrame:
         """Tests of a variant on every device that it ran on."""
         tests = self._scope.local.table(tables.CORRECTNESS)
         return tests[(tests.variant == name) & (tests.network == self._scope.network.name)]
 
-    def _failed(self, name: str, status: str, reason: str) -> Judged:
+    def _failed(self, name: str, status: str, reason: str) -> JudgedFile:
         words = self._in_its_words(name, reason)
-        return Judged(name, self.of.files[name], status, words, place=self._place(words))
+        return JudgedFile(name, self.of.files[name], status, words, place=self._place(words))
 
     def _in_its_words(self, name: str, reason: str) -> str:
         """A reason with the file called as the submission calls it."""

@@ -10,8 +10,8 @@ from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds
 from warpbook.problems.networks import ConvLayer
-from warpbook.report.evidence.cache import remembered
-from warpbook.report.evidence.drift import Drift, Key
+from warpbook.report.evidence.cache import cached_method
+from warpbook.report.evidence.drift import JobDrift, Key
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import summaries, tables
@@ -69,9 +69,9 @@ class Times:
         return summaries.by_series(self.samples, ["job", "variant", "layer", "size", "state", "kind"])
 
     @cached_property
-    def drift(self) -> Drift:
+    def drift(self) -> JobDrift:
         """How far baselines differ between jobs."""
-        return Drift(self._scope, self._by_series, STATE, several_gpus=self.gpus > 1)
+        return JobDrift(self._scope, self._by_series, STATE, several_gpus=self.gpus > 1)
 
     @cached_property
     def gpus(self) -> int:
@@ -101,13 +101,13 @@ class Times:
         series = [self._sound(variant, layer, size, kind) for layer in self._scope.layer_names]
         return series if all(map(len, series)) else None
 
-    @remembered
+    @cached_method
     def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
         """Median time in ms of one layer, with its interval; None where there is no sound figure."""
         times = _finite(self._series(variant, layer, size, kind, state or self._state_of(variant)))
         return statistics.median(times) if len(times) else None
 
-    @remembered
+    @cached_method
     def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
         """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
         if len(self._scope.layers) == 1:
@@ -135,7 +135,7 @@ class Times:
         pairs = self._pairs(variant, over, layer, size, "op")
         return statistics.median(pairs[0]) if pairs else self.op(over, layer, size)
 
-    @remembered
+    @cached_method
     def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """How many times faster a variant is on one layer than `over` (by default what it builds on).
 
@@ -152,7 +152,7 @@ class Times:
             return None
         return self._apart(statistics.unpaired_ratio(base, mine), variant, over, size)
 
-    @remembered
+    @cached_method
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """The same for the sum over all layers."""
         over = over or self._baseline(variant)
@@ -204,7 +204,7 @@ class Times:
     def bound_by(self, layer: ConvLayer, size: int) -> str:
         """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
         assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
-        return lower_bounds.bound_by(layer, size, self._scope.gpu_run.gpu)
+        return lower_bounds.bounding_resource(layer, size, self._scope.gpu_run.gpu)
 
 
 def _finite(times: Series) -> Series:

@@ -18,10 +18,10 @@ from warpbook.report.figures.style import (
     WIDTH_IN,
     as_ratio,
     log_axis,
-    look_of,
     name_rows,
     note,
     value_axis,
+    variant_look,
 )
 from warpbook.report.figures.svg_drawing import svg
 
@@ -56,7 +56,7 @@ def times_bound(ev: Evidence) -> str:
 
 def _times_bound(ev: Evidence, axes: Axes, shown: list[Variant]) -> None:
     for place, variant in enumerate(shown):
-        colour, _ = look_of(ev, variant)
+        colour, _ = variant_look(ev, variant)
         points = []
         for layer, marker in zip(ev.layers, MARKERS, strict=False):
             kernels, bound = (
@@ -91,7 +91,13 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     heights, numbered = [peak], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
-            (*place, variant.header.sums_plainly, numbers[variant.name], look_of(ev, variant), variant.name in named)
+            (
+                *place,
+                variant.header.sums_plainly,
+                numbers[variant.name],
+                variant_look(ev, variant),
+                variant.name in named,
+            )
             for variant, of, call in ev.counters.counted
             if of == layer and (place := call.on_roofline(layer.flops(call.images)))
         ]

@@ -6,7 +6,7 @@ from warpbook.common import units
 from warpbook.harness.precision import CLASS_RATIO
 from warpbook.kernels.variants import BASELINE
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures.style import DASHED, INK, WIDTH_IN, log_axis, look_of, name_ends, note, value_axis
+from warpbook.report.figures.style import DASHED, INK, WIDTH_IN, log_axis, name_ends, note, value_axis, variant_look
 from warpbook.report.figures.svg_drawing import svg
 
 
@@ -24,7 +24,7 @@ def over_length(ev: Evidence) -> str:
     ends = []
     for name in longest:
         variant = ev.plan.variants[name]
-        colour, marker = look_of(ev, variant)
+        colour, marker = variant_look(ev, variant)
         inside = colour if variant.header.precision == "fp32" else "white"
         errors = longest[name][longest[name] > 0]
         style, ink = (":", INK) if variant.header.peer else ("-", colour)  # a library's grey is too light for words

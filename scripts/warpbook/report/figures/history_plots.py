@@ -9,7 +9,7 @@ from warpbook.common import units
 from warpbook.common.statistics import Estimate
 from warpbook.report.figures.style import MUTED, OURS, VERDICTS, as_ratio, error_bars, value_axis
 from warpbook.report.figures.svg_drawing import svg
-from warpbook.report.run_history import Headline, Model
+from warpbook.report.run_history import GpuModel, Headline
 
 WIDTH_IN, HEIGHT_IN = 3.7, 2.1
 """Narrow enough for a phone, where words keep their size."""
@@ -35,7 +35,7 @@ def _over_runs(
     runs = list(dict.fromkeys(line.run.run_id for line in lines))
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
     axes = figure.subplots()
-    models: dict[Model, list[Headline]] = {}
+    models: dict[GpuModel, list[Headline]] = {}
     for line in lines:
         models.setdefault(line.model, []).append(line)
     for place, (model, its) in enumerate(models.items()):

@@ -15,9 +15,9 @@ from warpbook.report.figures.style import (
     VERDICTS,
     WIDTH_IN,
     as_ratio,
-    colour_of,
     error_bars,
     name_rows,
+    series_colour,
     value_axis,
 )
 from warpbook.report.figures.svg_drawing import svg
@@ -81,7 +81,7 @@ def aa_tests(ev: Evidence) -> str:
     return svg(figure)
 
 
-def moved(comparison: Comparison) -> str:
+def changed_times(comparison: Comparison) -> str:
     """Base's op time over head's, corrected by the drift: a row for each size on each device; shaded what is called the
     same, and lighter what is ambiguous."""
     rows = list(comparison.drifts.items())[::-1]
@@ -98,12 +98,12 @@ def moved(comparison: Comparison) -> str:
         changes = [row for row in comparison.moved if (row.place.device, row.place.size) == (device, size)]
         for number, row in enumerate(changes):
             height = place + 0.3 * (2 * number - len(changes) + 1) / max(1, len(changes) - 1)
-            colour = colour_of(row.place.variant, names)
+            colour = series_colour(row.place.variant, names)
             axes.errorbar(
                 row.speedup.value, height, xerr=error_bars([row.speedup]), fmt="o", color=colour, markersize=4
             )
     for name in names:
-        axes.plot([], [], "o", color=colour_of(name, names), markersize=4, label=name)
+        axes.plot([], [], "o", color=series_colour(name, names), markersize=4, label=name)
     axes.axvline(1, color=INK, linewidth=0.9)
     axes.set_xscale("log")
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -62,7 +62,7 @@ def _style() -> None:
     )
 
 
-def look_of(ev: Evidence, variant: Variant) -> tuple[str, str]:
+def variant_look(ev: Evidence, variant: Variant) -> tuple[str, str]:
     """(colour, marker) of a variant: the same in every chart of every study."""
     alike = [
         other
@@ -81,7 +81,7 @@ def kernel_colours(ev: Evidence) -> dict[str, str]:
     return {first: OURS[0], **dict(zip(others, itertools.cycle(OURS[1:]), strict=False))}
 
 
-def colour_of(name: str, names: list[str]) -> str:
+def series_colour(name: str, names: list[str]) -> str:
     """The colour of one of several kernels or variants that share a chart."""
     return OURS[names.index(name) % len(OURS)]
 

@@ -20,11 +20,11 @@ from warpbook.report.figures.style import (
     lay_out,
     line,
     log_axis,
-    look_of,
     name_rows,
     note,
     size_axis,
     value_axis,
+    variant_look,
 )
 from warpbook.report.figures.svg_drawing import svg
 from warpbook.runs.schema import Row
@@ -48,7 +48,7 @@ def op_times(ev: Evidence) -> str:
         for place, (variant, estimate) in enumerate(zip(shown, times, strict=True)):
             if estimate is None:
                 continue
-            colour, marker = look_of(ev, variant)
+            colour, marker = variant_look(ev, variant)
             axes.plot([0, estimate.value], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
             bar_with_error(axes, estimate, place, marker, colour)
             note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
@@ -73,7 +73,7 @@ def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
         for variant in variants:
             times = {size: ev.times.op(variant.name, layer.name, size) for size in ev.sizes}
             sound = {size: estimate for size, estimate in times.items() if estimate}
-            line(axes, sound, look_of(ev, variant), variant.name)
+            line(axes, sound, variant_look(ev, variant), variant.name)
         if bound and ev.times.fp32_bound_ms(layer, ev.largest):
             bounds = [ev.times.fp32_bound_ms(layer, size) for size in ev.sizes]
             axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="bound of FP32 (GPU)")
@@ -97,7 +97,7 @@ def speedup_by_size(ev: Evidence, variant: Variant, others: list[Variant]) -> st
         speedups = {size: ev.times.total_speedup(variant.name, size, over=other.name) for size in ev.sizes}
         sound = {size: speedup.ratio for size, speedup in speedups.items() if speedup}
         if sound:
-            look = look_of(ev, other)
+            look = variant_look(ev, other)
             line(axes, sound, look)
             ends.append((list(sound.values())[-1].value, other.name, look[0]))
     axes.set_yscale("log")

@@ -9,12 +9,21 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from warpbook.common import units
-from warpbook.common.intervals import merged
+from warpbook.common.intervals import merge
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
-from warpbook.report.figures.style import MUTED, OURS, RULE, WIDTH_IN, kernel_colours, look_of, name_rows, value_axis
+from warpbook.report.figures.style import (
+    MUTED,
+    OURS,
+    RULE,
+    WIDTH_IN,
+    kernel_colours,
+    name_rows,
+    value_axis,
+    variant_look,
+)
 from warpbook.report.figures.svg_drawing import svg
-from warpbook.report.trace_layout import Side, spans_of
+from warpbook.report.trace_layout import Side, event_spans
 
 MOST_DRAWN = 250  # kernels of a layer, each in its place; of more, those of a kind are drawn together
 Row = tuple[str, Any]  # of a timeline: its name and its events
@@ -89,7 +98,7 @@ def _bars(axes: Axes, events: Any, place: int, left: float, right: float, colour
     kernels = events.kind == "kernel"
     drawn = [(events[~kernels], MUTED), *((events[kernels & (events.name == name)], colours[name]) for name in colours)]
     for alike, colour in drawn:
-        bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in merged(spans_of(alike), pixel)]
+        bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in merge(event_spans(alike), pixel)]
         if bars:
             axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
 
@@ -131,10 +140,10 @@ def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> s
     panels = figure.subplots(2, 1, sharex=True)
     right = max(float((events.end_ns - events.start_ns.min()).max()) for events in spans.values())
     for axes, (variant, events) in zip(panels, spans.items(), strict=True):
-        left, (colour, _) = events.start_ns.min(), look_of(ev, ev.plan.variants[variant])
+        left, (colour, _) = events.start_ns.min(), variant_look(ev, ev.plan.variants[variant])
         for place, (_, of_row) in enumerate(reversed(kinds)):
             shown = events[events.kind.isin(of_row)]
-            spread = merged(spans_of(shown), right / 1500)
+            spread = merge(event_spans(shown), right / 1500)
             bars = [((start - left) / 1e6, max(end - start, right / 1500) / 1e6) for start, end in spread]
             axes.broken_barh(
                 bars, (place - 0.34, 0.68), color=colour if of_row == GPU_KINDS[:1] else MUTED, linewidth=0
@@ -170,9 +179,9 @@ def layer_kernels(side: Side, longest_ns: int, colours: Mapping[str, str]) -> st
             filled[place] = filled.get(place, 0.0) + share
         else:
             share = 1.0
-        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in spans_of(alike)]
+        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in event_spans(alike)]
         bars = ""
-        for start, end in merged(relative, 0.25 / width):
+        for start, end in merge(relative, 0.25 / width):
             left = f"{start * width:.2f}"
             bars += f"M{left} {top:.2f}h{max(0.3, (end - start) * width):.2f}v{share * tall:.2f}H{left}z"
         parts.append(f'<path d="{bars}" fill="{colours[name]}"/>')

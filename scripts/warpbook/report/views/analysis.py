@@ -14,7 +14,7 @@ from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 from warpbook.report.views.profile_tables import short_name
 from warpbook.runs import tables
 
@@ -42,15 +42,15 @@ class Counts:
     images: str
     of: str
     roofline: Figure
-    few: Table
+    few: HtmlTable
 
 
 @dataclass(frozen=True)
 class InFull:
     """The longest kernel of every variant, and what bounds it."""
 
-    kernels: Table
-    bounds: Table
+    kernels: HtmlTable
+    bounds: HtmlTable
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class Analysis:
     notes: tuple[str, ...]
 
 
-def view(ev: Evidence) -> Analysis | None:
+def analysis_view(ev: Evidence) -> Analysis | None:
     """None where nobody tried to count."""
     if ev.counters.table.empty:
         return None
     return Analysis(_counts(ev, ev.counters.counted) if ev.counters.counted else None, tuple(_notes(ev)))
 
 
-def in_full(ev: Evidence) -> InFull | None:
+def full_analysis(ev: Evidence) -> InFull | None:
     """For the supplement; None where nothing was counted."""
     counted = ev.counters.counted
     if not counted:
@@ -143,8 +143,8 @@ def _roof(ev: Evidence) -> str:
     )
 
 
-def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], images: str) -> Table:
-    return Table(
+def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], images: str) -> HtmlTable:
+    return HtmlTable(
         "analysis-table",
         f"The longest kernel of each variant on each layer, {images} images on {ev.device_name('gpu')}: throughput of "
         "the multiprocessors, cycles in which their schedulers issue, throughput of the L1 cache with shared memory, "
@@ -209,8 +209,8 @@ def bound(call: CountedCall) -> str:
     return f"{short_name(call.longest.kernel)}, {units.percent(share, 0)} of the call's kernel time: {sentence}"
 
 
-def _bounds(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
-    return Table(
+def _bounds(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> HtmlTable:
+    return HtmlTable(
         "analysis-bound",
         "What bounds each kernel, by rule: the unit nearest its peak bounds it from "
         f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
@@ -229,11 +229,11 @@ def _named(ev: Evidence) -> list[str]:
     return list(dict.fromkeys(one.name for one in [*named, ranking.best_peer] if one))
 
 
-def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> Table:
+def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> HtmlTable:
     copy = ev.counters.gpu["copy_gb_per_s"]
     places = {name: place for place, name in enumerate(_named(ev))}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
-    return Table(
+    return HtmlTable(
         "analysis-few",
         f"How busy the device is under the first kernel, each step from it to the best, and the fastest library. "
         f"{busy_words('the whole call', 'its longest kernel', copy)}{borrowed_run.sentence(ev, tables.COUNTERS)}",
@@ -258,14 +258,14 @@ def busy_words(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
 
 def busy(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
     """A call's cells in the columns BUSY_HEAD."""
-    values, unit = call.longest.values, counters.nearest(call.longest)
+    values, unit = call.longest.values, counters.nearest_peak(call.longest)
     instructions = call.value(counters.INSTRUCTIONS)
     bold = unit if unit and values[unit] >= counters.LOW else ""
     shares = {metric: _percent(values.get(metric)) for metric in BUSY.values()}
     moved, ns = (values.get(metric) for metric in (counters.DRAM_BYTES, counters.DURATION))
     return (
         counters.amount(instructions, "") if instructions else MISSING,
-        *(_percent(counters.among_instructions([call], metric)) for metric in (counters.FFMA, counters.TENSOR)),
+        *(_percent(counters.instruction_share([call], metric)) for metric in (counters.FFMA, counters.TENSOR)),
         *(Markup("<strong>{}</strong>").format(cell) if metric == bold else cell for metric, cell in shares.items()),
         _percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
     )
@@ -285,7 +285,7 @@ def _notes(ev: Evidence) -> list[str]:
     left_out = [Path(name).stem.removeprefix(start) for name in reports if name.startswith(start)]
     if left_out:
         every = len(left_out) == len({one.name for one, *_ in ev.counters.counted})
-        named = "any variant" if every else units.listed(left_out, MOST_NAMED)
+        named = "any variant" if every else units.join_some(left_out, MOST_NAMED)
         notes.append(
             f"The run's archive has no room for Nsight Compute's own reports of {named}; it does have their counters."
         )

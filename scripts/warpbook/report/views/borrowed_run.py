@@ -10,7 +10,7 @@ def sentence(ev: Evidence, table: Table) -> str:
     return f" Of the older run {run.run_id}; {_own(ev)} holds none." if run else ""
 
 
-def within(ev: Evidence, table: Table) -> str:
+def within_sentence(ev: Evidence, table: Table) -> str:
     """The same within a sentence: in the run …."""
     run = ev.selection.borrowed.get(table)
     return f" in the run {run.run_id}" if run else ""

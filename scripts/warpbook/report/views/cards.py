@@ -6,7 +6,7 @@ from warpbook.report.evidence import UNSETTLED, Speedup
 from warpbook.report.views.components import Fact
 
 
-def fact(label: str, speedup: Speedup | None, missing: str, where: str = "") -> Fact:
+def summary_card(label: str, speedup: Speedup | None, missing: str, where: str = "") -> Fact:
     """A card: the speedup with its interval, words where the interval is too wide for a figure, else why it is
     missing. where: to follow the interval."""
     if speedup is None:
@@ -15,5 +15,7 @@ def fact(label: str, speedup: Speedup | None, missing: str, where: str = "") -> 
     behind = f"{units.ratio_interval(speedup.ratio)} {units.sample_size([speedup.ratio])}, {how}{where}"
     if speedup.settled:
         # No more digits than the interval supports, and few enough for a card.
-        return Fact(label, min(units.ratio(speedup.ratio.value), units.ratio_within(speedup.ratio), key=len), behind)
+        return Fact(
+            label, min(units.ratio(speedup.ratio.value), units.ratio_beside_interval(speedup.ratio), key=len), behind
+        )
     return Fact(label, UNSETTLED, f"{behind}: too uncertain for one number", "name")

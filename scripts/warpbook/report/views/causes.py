@@ -13,7 +13,7 @@ Calls = dict[str, CountedCall]
 """A variant's counted calls by layer."""
 
 
-def sentences(ev: Evidence, best: Variant) -> str:
+def cause_sentences(ev: Evidence, best: Variant) -> str:
     """What bounds the naive kernel and what the best one, without a full stop; empty where no counters of the best were
     read."""
     naive = ev.ranking.naive
@@ -23,7 +23,7 @@ def sentences(ev: Evidence, best: Variant) -> str:
         return ""
     if naive is None or before.keys() != after.keys():
         return f"{best.name} is bound {_bounds(after)}"
-    fma = counters.among_instructions(before.values(), counters.FFMA)
+    fma = counters.instruction_share(before.values(), counters.FFMA)
     of_fma = f"; {units.percent(fma / 100, 0)} of its instructions are FP32 multiply-adds" if fma else ""
     return (
         f"{naive.name} is bound {_bounds(before)}{of_fma}. {best.name}{_fewer(before, after)} is bound {_bounds(after)}"
@@ -32,7 +32,7 @@ def sentences(ev: Evidence, best: Variant) -> str:
 
 def _calls(ev: Evidence, variant: Variant) -> Calls:
     calls = {layer: ev.counters.calls.get((variant.name, layer)) for layer in ev.layer_names}
-    return {layer: call for layer, call in calls.items() if call and counters.nearest(call.longest)}
+    return {layer: call for layer, call in calls.items() if call and counters.nearest_peak(call.longest)}
 
 
 def _bounds(calls: Calls) -> str:
@@ -56,6 +56,6 @@ def _fewer(before: Calls, after: Calls) -> str:
     instructions, left = (counters.total(calls.values(), counters.INSTRUCTIONS) for calls in (before, after))
     if not instructions or not left or instructions < (1 + counters.ALIKE) * left:
         return ""
-    tensor = counters.among_instructions(after.values(), counters.TENSOR) or 0.0
+    tensor = counters.instruction_share(after.values(), counters.TENSOR) or 0.0
     among = f", {units.percent(tensor / 100, 0)} on tensor cores," if tensor >= LEAST_TENSOR else ""
     return f" takes {units.significant(instructions / left, 2)} times fewer instructions{among} and"

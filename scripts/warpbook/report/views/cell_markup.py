@@ -11,10 +11,10 @@ from markupsafe import Markup
 from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
-from warpbook.course.program_output import Printed
+from warpbook.course.program_output import ProgramOutput
 from warpbook.report import figures
 from warpbook.report.evidence import UNSETTLED, Speedup
-from warpbook.report.evidence.submission_evidence import Judged
+from warpbook.report.evidence.submission_evidence import JudgedFile
 
 _TIMED = Markup('<span class="nowrap">{}{}</span>')
 _INTERVAL = Markup(' <span class="interval">{}</span>')
@@ -30,7 +30,7 @@ def data_uri(svg: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
-def coded(text: object) -> Markup:
+def code_spans(text: object) -> Markup:
     """Words as they are printed: what stands in backticks as code. Markup is left as it is."""
     if isinstance(text, Markup):
         return text
@@ -38,7 +38,7 @@ def coded(text: object) -> Markup:
     return Markup("").join(_CODE.format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
-def timed(estimate: Estimate | None) -> str:
+def time_cell(estimate: Estimate | None) -> str:
     """A time with half its interval's width and the number of samples: 3.778 ms ±0.3 % n 300."""
     if estimate is None:
         return MISSING
@@ -47,7 +47,7 @@ def timed(estimate: Estimate | None) -> str:
     return _TIMED.format(units.time(estimate.value), interval)
 
 
-def ran(elapsed_s: Iterable[float], unit: str = "") -> str:
+def elapsed_cell(elapsed_s: Iterable[float], unit: str = "") -> str:
     """A program's elapsed time, the median of its runs, with their `spread_of_runs`: 2.26 [1.98, 2.61] n 3."""
     values = list(elapsed_s)
     return _TIMED.format(units.seconds(median(values)) + unit, _INTERVAL.format(spread_of_runs(values)))
@@ -62,7 +62,7 @@ def spread_of_runs(elapsed_s: Iterable[float]) -> str:
     return f"[{units.seconds(found.low)}, {units.seconds(found.high)}] {units.sample_size([found])}"
 
 
-def sped(speedup: Speedup | None) -> str:
+def speedup_cell(speedup: Speedup | None) -> str:
     """A speedup with its interval and the number of samples: 1.140× [1.138, 1.142] n 300. Behind one that no headline
     card would have as a figure stand the card's words."""
     if speedup is None:
@@ -72,26 +72,26 @@ def sped(speedup: Speedup | None) -> str:
     interval = f"(one sample, {UNSETTLED})" if alone else f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
     unsettled = "" if alone or speedup.settled else f" ({UNSETTLED})"
     dagger = Markup("") if speedup.paired else _UNPAIRED
-    return _TIMED.format(units.ratio_within(ratio), dagger + _INTERVAL.format(interval)) + unsettled
+    return _TIMED.format(units.ratio_beside_interval(ratio), dagger + _INTERVAL.format(interval)) + unsettled
 
 
-def times(speedup: Speedup | None) -> str:
+def ratio_cell(speedup: Speedup | None) -> str:
     """A speedup without its interval, in its verdict's colour, for a table that draws the interval."""
     if speedup is None:
         return MISSING
     return _JUDGED.format(speedup.verdict, units.ratio(speedup.ratio.value)) + ("" if speedup.paired else _UNPAIRED)
 
 
-def verdict(speedup: Speedup | None) -> str:
+def verdict_cell(speedup: Speedup | None) -> str:
     """What a speedup and its interval allow to say, in its colour."""
     return _JUDGED.format(speedup.verdict, speedup.verdict) if speedup else MISSING
 
 
-def interval(speedup: Speedup | None, span: tuple[float, float], same_within: float) -> str:
+def interval_cell(speedup: Speedup | None, span: tuple[float, float], same_within: float) -> str:
     """A speedup and its interval drawn on an axis from span[0] to span[1]; empty where there is none."""
     if speedup is None:
         return ""
-    alt = f"Speedup {units.ratio_within(speedup.ratio)}, interval {units.ratio_interval(speedup.ratio)}"
+    alt = f"Speedup {units.ratio_beside_interval(speedup.ratio)}, interval {units.ratio_interval(speedup.ratio)}"
     return picture("interval", figures.ratio_plots.interval(speedup, span, same_within), alt)
 
 
@@ -116,31 +116,31 @@ def page(id: str) -> Markup:
 
 
 def pages(id: str) -> Markup:
-    """The pages of a section that ends at the place `end-<id>`: `pdf.paged` fills them in."""
+    """The pages of a section that ends at the place `end-<id>`: `pdf.add_page_numbers` fills them in."""
     return Markup('<a class="pages" href="#{}">00\N{EN DASH}00</a>').format(id)
 
 
-def elsewhere(marked: bool, gpu: str) -> str:
+def mark_legend(marked: bool, gpu: str) -> str:
     """What the mark beside a printed time means, where there is one."""
     return f" ‡: less than its bytes need on {gpu}; not all of the work is in conv_forward_gpu." if marked else ""
 
 
-def printed(run: Printed, elsewhere: bool) -> Markup:
+def printed_op_times(run: ProgramOutput, elsewhere: bool) -> Markup:
     """The op times of a run of the course's program, added."""
     return Markup("{}{}").format(units.time(sum(run.op_ms)), Markup("<sup>‡</sup>") if elsewhere else "")
 
 
-def file_verdict(judged: Judged) -> Markup:
+def file_verdict_cell(judged: JudgedFile) -> Markup:
     """The verdict on a file of a submission, in its colour."""
     kind = {"right": "held", "unsupported": "partly", "missing": "not-testable"}.get(judged.status, "refuted")
     return Markup('<span class="nowrap {}">{}</span>').format(kind, judged.verdict)
 
 
-def claim_verdict(verdict: str) -> Markup:
+def claim_verdict_cell(verdict: str) -> Markup:
     """A claim's verdict in its colour."""
     return Markup('<span class="{}">{}</span>').format(verdict.replace(" ", "-"), verdict)
 
 
-def within(title: str) -> str:
+def within_sentence(title: str) -> str:
     """A title as a part of a sentence: its first letter small, unless an abbreviation begins with it."""
     return title if title[1:2].isupper() or title[1:2].isdigit() else title[:1].lower() + title[1:]

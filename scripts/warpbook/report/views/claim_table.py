@@ -8,16 +8,16 @@ from warpbook.common import units
 from warpbook.kernels.claims import QUANTITIES, RATIOS, RESOURCES, TIMES, Claim
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
-from warpbook.report.evidence.claim_verdicts import VERDICTS, Figure, Judged
+from warpbook.report.evidence.claim_verdicts import VERDICTS, ClaimValue, JudgedClaim
 from warpbook.report.views import borrowed_run, cell_markup
-from warpbook.report.views.components import Cell, Table, words
+from warpbook.report.views.components import Cell, HtmlTable, words
 from warpbook.runs import tables
 
 SHARES = {"fma_share", "fp32_peak_share"}
 
 
 @dataclass(frozen=True)
-class Tally:
+class ClaimTally:
     """How many claims there are, and how many of each verdict in words.
 
     example: a refuted one with its figures, of a step to the best kernel where there is one; empty where none was.
@@ -29,49 +29,49 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Claims:
+class ClaimSection:
     """The chapter. failed: claims refuted or held in part, with their figures; those of all are in the supplement.
     still: the share within which two times are the same."""
 
-    tally: Tally
+    tally: ClaimTally
     still: str
-    failed: Table | None
+    failed: HtmlTable | None
 
 
 @dataclass(frozen=True)
-class Told:
+class VerdictWords:
     """What became of a variant's claims in its section: their words by verdict."""
 
     verdict: Cell
     words: tuple[str, ...]
 
 
-def view(ev: Evidence) -> Claims | None:
+def claim_table_view(ev: Evidence) -> ClaimSection | None:
     """None where no variant claims anything."""
-    total = tally(ev)
+    total = tally_claims(ev)
     if total is None:
         return None
     failed = [one for one in ev.claims.judged if one.verdict in ("refuted", "partly")]
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
     still = units.percent(ev.config.measuring.same_within, 0)
-    return Claims(total, still, _listed(ev, "claims-failed", caption, failed) if failed else None)
+    return ClaimSection(total, still, _listed(ev, "claims-failed", caption, failed) if failed else None)
 
 
-def in_full(ev: Evidence) -> Table | None:
+def full_claim_table(ev: Evidence) -> HtmlTable | None:
     """Every claim, for the supplement; None where there is none."""
     caption = "Every claim: its words, the test made of them, the verdict, and the figures or why there are none."
     return _listed(ev, "claims-all", caption, ev.claims.judged) if ev.claims.judged else None
 
 
-def tally(ev: Evidence) -> Tally | None:
+def tally_claims(ev: Evidence) -> ClaimTally | None:
     """The claims of a study in sum; None where there are none."""
     judged = ev.claims.judged
     if not judged:
         return None
     counted = Counter(one.verdict for one in judged)
     said = ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS if counted[verdict])
-    return Tally(len(judged), said, _example(ev))
+    return ClaimTally(len(judged), said, _example(ev))
 
 
 def _example(ev: Evidence) -> str:
@@ -79,38 +79,47 @@ def _example(ev: Evidence) -> str:
     chain = [step.name for step in ev.ranking.chain(ev.ranking.best)] if ev.ranking.best else []
     refuted.sort(key=lambda one: one.variant not in chain)
     return next(
-        (f"{one.variant}, {_expected(one)} ({tested(one.claim)}){_where(ev, one)}: {figures(one)}" for one in refuted),
+        (
+            f"{one.variant}, {_expected(one)} ({claim_words(one.claim)}){_where(ev, one)}: {figures(one)}"
+            for one in refuted
+        ),
         "",
     )
 
 
-def _where(ev: Evidence, judged: Judged) -> str:
+def _where(ev: Evidence, judged: JudgedClaim) -> str:
     """The run that a claim's counters are of where that is not the run of the times."""
     return (
-        borrowed_run.within(ev, tables.COUNTERS) if judged.claim.counter or judged.claim.quantity == "fma_share" else ""
+        borrowed_run.within_sentence(ev, tables.COUNTERS)
+        if judged.claim.counter or judged.claim.quantity == "fma_share"
+        else ""
     )
 
 
-def of(ev: Evidence, variant: str) -> tuple[Told, ...]:
+def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
     """A variant's claims by verdict, those that failed first; none where it makes none."""
     judged = ev.claims.of(variant)
     said = Counter(one.claim.says for one in judged)
 
-    def words_of(one: Judged) -> str:
+    def words_of(one: JudgedClaim) -> str:
         """What was expected, and how that was tested where more than one test was made of it."""
         if one.claim.says and said[one.claim.says] == 1:
             return _expected(one)
-        return f"{_expected(one)}: {tested(one.claim)}".removeprefix(": ")
+        return f"{_expected(one)}: {claim_words(one.claim)}".removeprefix(": ")
 
     by_verdict = {
         verdict: tuple(words_of(one) for one in judged if one.verdict == verdict)
         for verdict in ("refuted", "partly", "held", "not testable")
     }
-    return tuple(Told(cell_markup.claim_verdict(verdict), claims) for verdict, claims in by_verdict.items() if claims)
+    return tuple(
+        VerdictWords(cell_markup.claim_verdict_cell(verdict), claims)
+        for verdict, claims in by_verdict.items()
+        if claims
+    )
 
 
-def _listed(ev: Evidence, id: str, caption: str, judged: list[Judged]) -> Table:
-    return Table(
+def _listed(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]) -> HtmlTable:
+    return HtmlTable(
         id,
         f"{caption} A change is over the variant named beside, a value of the variant itself: a test may hold for one "
         f"and not for another. At {units.count(ev.largest)} images where a figure names no number.{_counted(ev)}",
@@ -119,8 +128,8 @@ def _listed(ev: Evidence, id: str, caption: str, judged: list[Judged]) -> Table:
             (
                 _compared(ev, one),
                 _expected(one),
-                tested(one.claim),
-                cell_markup.claim_verdict(one.verdict),
+                claim_words(one.claim),
+                cell_markup.claim_verdict_cell(one.verdict),
                 figures(one),
             )
             for one in judged
@@ -135,27 +144,27 @@ def _counted(ev: Evidence) -> str:
     return f" Counters are of the older run {older.run_id}." if older else ""
 
 
-def _compared(ev: Evidence, judged: Judged) -> str:
+def _compared(ev: Evidence, judged: JudgedClaim) -> str:
     """The variant that makes a claim, and what a change is over where the test does not say."""
     changes = judged.claim.change and not judged.claim.against
     baseline = ev.plan.variants[judged.variant].header.builds_on if changes else ""
     return f"{judged.variant} over {baseline}" if baseline else judged.variant
 
 
-def _expected(judged: Judged) -> str:
+def _expected(judged: JudgedClaim) -> str:
     """A claim's words; those of a header's `check` behind what its counter counts, which they follow there."""
     claim = judged.claim
     verdict = claim.says.removeprefix(claim.quantity).strip()
     if claim.counter and verdict.startswith(claim.change or "?"):
-        return f"{counters.named(claim.quantity)}: “{verdict}”"
+        return f"{counters.describe_metric(claim.quantity)}: “{verdict}”"
     return f"“{claim.says}”" if claim.says else ""
 
 
-def tested(claim: Claim) -> str:
+def claim_words(claim: Claim) -> str:
     """A claim in words: op time falls by at least 10 %, where C ≥ 2, more than where C = 1."""
     if claim.undecidable:
         return ""
-    quantity = QUANTITIES.get(claim.quantity) or counters.named(claim.quantity)
+    quantity = QUANTITIES.get(claim.quantity) or counters.describe_metric(claim.quantity)
     parts = [f"{quantity} {claim.change}{_by(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
     if claim.where.words:
         parts.append(f"where {claim.where.words}")
@@ -199,13 +208,13 @@ def _amount(claim: Claim, value: float) -> str:
     return units.ratio(value) if claim.quantity in RATIOS else counters.amount(value, "")
 
 
-def figures(judged: Judged) -> str:
+def figures(judged: JudgedClaim) -> str:
     """The figures that a verdict rests on, or why there are none."""
     said = [_figure(judged.claim, figure) for figure in judged.figures]
     return "; ".join([*dict.fromkeys(said), *([judged.reason] if judged.reason else [])])
 
 
-def _figure(claim: Claim, figure: Figure) -> str:
+def _figure(claim: Claim, figure: ClaimValue) -> str:
     than = f", on {_place(claim, figure.than)} {_change(figure.than)}" if figure.than else ""
     if claim.value is not None or figure.change is None:
         over = f" the bound of {figure.bound}" if figure.bound else ""
@@ -220,14 +229,14 @@ def _figure(claim: Claim, figure: Figure) -> str:
     return f"{_place(claim, figure)} {pair}{f' ({_change(figure)})' if moves else ''}{than}".strip()
 
 
-def _place(claim: Claim, figure: Figure) -> str:
+def _place(claim: Claim, figure: ClaimValue) -> str:
     if claim.quantity in RESOURCES or claim.quantity == "error":
         return ""
     sized = claim.quantity in TIMES and ("N" in claim.where.model_fields_set or claim.more_than)
     return f"{figure.layer} at {units.count(figure.size)}" if sized else figure.layer
 
 
-def _change(figure: Figure) -> str:
+def _change(figure: ClaimValue) -> str:
     """How far a figure moved: −12.1 % [−12.4, −11.9] n = 16, or 2.45× its baseline's."""
     change = figure.change
     assert change is not None

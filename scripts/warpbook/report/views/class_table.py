@@ -7,11 +7,11 @@ from typing import Any
 from markupsafe import Markup
 
 from warpbook.common import units
-from warpbook.config.course_term import Term, counted
+from warpbook.config.course_term import Term, sum_points
 from warpbook.course.submissions import FINAL
-from warpbook.report.views.components import Cell, Column, Table, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
 
-Row = dict[str, Any]
+ClassRow = dict[str, Any]
 
 MARKS = {
     "right": ("✓", "held"),
@@ -27,26 +27,26 @@ MARKS = {
 
 
 @dataclass(frozen=True)
-class Graded:
+class ClassTable:
     """count: of the submissions; faults: None where there is none; open: what a person must say beyond the answers."""
 
     title: str
     count: int
     gpu: str
     line: str
-    overview: Table
-    faults: Table | None
-    open: Table | None
+    overview: HtmlTable
+    faults: HtmlTable | None
+    open: HtmlTable | None
 
 
-def view(title: str, term: Term, images: int, rows: list[Row]) -> Graded:
+def class_table_view(title: str, term: Term, images: int, rows: list[ClassRow]) -> ClassTable:
     """Rows of GRADES, those of a submission together."""
-    by_name: dict[str, list[Row]] = {}
+    by_name: dict[str, list[ClassRow]] = {}
     for row in rows:
         by_name.setdefault(row["submission"], []).append(row)
     performance = term.performance
     points = "all" if performance.points is None else performance.points
-    return Graded(
+    return ClassTable(
         title=title,
         count=len(by_name),
         gpu=term.gpu.name,
@@ -57,10 +57,10 @@ def view(title: str, term: Term, images: int, rows: list[Row]) -> Graded:
     )
 
 
-def _overview(term: Term, images: int, by_name: dict[str, list[Row]]) -> Table:
+def _overview(term: Term, images: int, by_name: dict[str, list[ClassRow]]) -> HtmlTable:
     columns = [FINAL, *term.optimizations]
     possible = sum(one.points for one in term.required.values()) + term.optional_points
-    return Table(
+    return HtmlTable(
         "grades-overview",
         f"Each submission's files. ✓: builds and is right; {units.MISSING}: no file; ?: could not be judged; faults "
         f"are in the next table. Claimed: points of the {possible} possible for the code that is there, optional ones "
@@ -68,7 +68,7 @@ def _overview(term: Term, images: int, by_name: dict[str, list[Row]]) -> Table:
         f"{units.count(images)} images, on the GPU named; {units.MISSING}: not measured.",
         (
             *words("Submission"),
-            *(Column(name.replace("_", "_\N{ZERO WIDTH SPACE}")) for name in columns),
+            *(TableColumn(name.replace("_", "_\N{ZERO WIDTH SPACE}")) for name in columns),
             *numbers("Claimed", "Right"),
             *words("Op time"),
         ),
@@ -77,7 +77,7 @@ def _overview(term: Term, images: int, by_name: dict[str, list[Row]]) -> Table:
     )
 
 
-def _row(name: str, rows: list[Row], columns: list[str], term: Term) -> tuple[Cell, ...]:
+def _row(name: str, rows: list[ClassRow], columns: list[str], term: Term) -> tuple[Cell, ...]:
     by_number = {row["number"]: row for row in rows}
     if "" in by_number:  # there is no report
         return (name, *([Markup('<span class="refuted">{}</span>').format("no report")] + [""] * (len(columns) + 2)))
@@ -86,7 +86,7 @@ def _row(name: str, rows: list[Row], columns: list[str], term: Term) -> tuple[Ce
     final = by_number[FINAL]
     time = f"{units.time(final['op_ms'])}, {final['device']}" if final["op_ms"] else units.MISSING
     cells = (_mark(by_number[number]["verdict"]) for number in columns)
-    return (name, *cells, str(counted(term, claimed)), str(counted(term, right)), time)
+    return (name, *cells, str(sum_points(term, claimed)), str(sum_points(term, right)), time)
 
 
 def _mark(verdict: str) -> Markup:
@@ -94,7 +94,7 @@ def _mark(verdict: str) -> Markup:
     return Markup('<span class="{}">{}</span>').format(kind, said)
 
 
-def _faults(rows: Iterable[Row]) -> Table | None:
+def _faults(rows: Iterable[ClassRow]) -> HtmlTable | None:
     broken = [row for row in rows if row["verdict"] not in ("right", "no file", "not judged")]
     return _table(
         "grades-faults",
@@ -107,7 +107,7 @@ def _faults(rows: Iterable[Row]) -> Table | None:
     )
 
 
-def _open(rows: Iterable[Row]) -> Table | None:
+def _open(rows: Iterable[ClassRow]) -> HtmlTable | None:
     shown = [row for row in rows if _beyond_answers(row["person"])]
     return _table(
         "grades-open",
@@ -122,5 +122,5 @@ def _beyond_answers(person: str) -> str:
     return "; ".join(parts)
 
 
-def _table(id: str, caption: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table | None:
-    return Table(id, caption, words(*head), tuple(rows), "judged") if rows else None
+def _table(id: str, caption: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> HtmlTable | None:
+    return HtmlTable(id, caption, words(*head), tuple(rows), "judged") if rows else None

@@ -8,7 +8,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 
 MOST_STEPS = 15  # of the chains in one figure
 
@@ -51,7 +51,7 @@ def _told(ev: Evidence, steps: list[Variant]) -> str:
     return f"{told}: {units.ratio(whole.ratio.value) if whole else MISSING} in all."
 
 
-def pairs(ev: Evidence) -> Table | None:
+def pairs(ev: Evidence) -> HtmlTable | None:
     """Which ideas help each other, of those tried alone on one baseline and together; None where none were."""
     found: dict[tuple[str, str], Cell] = {}
     alone: dict[str, Cell] = {}
@@ -62,7 +62,7 @@ def pairs(ev: Evidence) -> Table | None:
         if len(parts) != 2 or together is None or None in gains:
             continue
         first, second = (gain.ratio for gain in gains if gain)
-        alone |= {part.name: cell_markup.sped(gain) for part, gain in zip(parts, gains, strict=True)}
+        alone |= {part.name: cell_markup.speedup_cell(gain) for part, gain in zip(parts, gains, strict=True)}
         ratio, product = together.ratio, first.value * second.value
         low, high = ratio.low / (first.high * second.high), ratio.high / (first.low * second.low)
         judged = "they help each other" if low > 1 else "they hinder each other" if high < 1 else "neither is shown"
@@ -71,7 +71,7 @@ def pairs(ev: Evidence) -> Table | None:
     if not found:
         return None
     names = list(alone)
-    return Table(
+    return HtmlTable(
         "m4-pairs",
         f"Pairs of ideas at {units.count(ev.largest)} images, all layers together, over the baseline of both: on the "
         "diagonal each idea alone, beside it both together against the product of the two. They help or hinder each "
@@ -84,15 +84,17 @@ def pairs(ev: Evidence) -> Table | None:
     )
 
 
-def left_out(ev: Evidence) -> Table:
+def ablation(ev: Evidence) -> HtmlTable:
     """What a variant that joins ideas loses with each of them."""
     rows = []
     for joined, parts in ev.ranking.combinations:
         for part in parts:
             speedup = ev.times.total_speedup(joined.name, ev.largest, over=part.name)
-            totals = (cell_markup.timed(ev.times.total(one.name, ev.largest)) for one in (joined, part))
-            rows.append((joined.name, part.name, *totals, cell_markup.sped(speedup), cell_markup.verdict(speedup)))
-    return Table(
+            totals = (cell_markup.time_cell(ev.times.total(one.name, ev.largest)) for one in (joined, part))
+            rows.append(
+                (joined.name, part.name, *totals, cell_markup.speedup_cell(speedup), cell_markup.verdict_cell(speedup))
+            )
+    return HtmlTable(
         "m4-left-out-table",
         "Variants that join ideas, against each with the other idea left out; all layers together at "
         f"{units.count(ev.largest)} images.",

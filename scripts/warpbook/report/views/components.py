@@ -17,30 +17,30 @@ SENTENCE_LINE = 90
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A table's column. kind: the class of its cells: `number`, `picture`, `kernels`; empty for words."""
 
     label: str
     kind: str = ""
 
 
-def words(*labels: str) -> tuple[Column, ...]:
+def words(*labels: str) -> tuple[TableColumn, ...]:
     """Columns of words."""
-    return tuple(Column(label) for label in labels)
+    return tuple(TableColumn(label) for label in labels)
 
 
-def numbers(*labels: str) -> tuple[Column, ...]:
+def numbers(*labels: str) -> tuple[TableColumn, ...]:
     """Columns of numbers, set flush right."""
-    return tuple(Column(label, "number") for label in labels)
+    return tuple(TableColumn(label, "number") for label in labels)
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A flat table whose first cell names its row. classes: how the stylesheet sets it, such as `named` or `wide`."""
 
     id: str
     caption: str
-    head: tuple[Column, ...]
+    head: tuple[TableColumn, ...]
     rows: tuple[tuple[Cell, ...], ...]
     classes: str = ""
 
@@ -74,7 +74,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Half:
+class TextOrFigure:
     """Of what should be there for two devices: the one that it is shown for, the one that it lacks, and why."""
 
     shown: str

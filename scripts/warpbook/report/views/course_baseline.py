@@ -7,7 +7,7 @@ from warpbook.course.submissions import FINAL, TITLES
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Table, numbers, words
+from warpbook.report.views.components import HtmlTable, numbers, words
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class BaselineTimes:
     files were timed nowhere and an archived run tells."""
 
     why: str
-    table: Table | None
-    context: Table | None
-    printed: Table | None
-    judged: Table
+    table: HtmlTable | None
+    context: HtmlTable | None
+    printed: HtmlTable | None
+    judged: HtmlTable
 
 
-def view(ev: Evidence) -> BaselineTimes:
+def course_baseline_view(ev: Evidence) -> BaselineTimes:
     """The chapter of a study of a term."""
     shown = [*ev.submitted.term.earlier, FINAL]
     return BaselineTimes(
@@ -34,14 +34,14 @@ def view(ev: Evidence) -> BaselineTimes:
     )
 
 
-def _printed(ev: Evidence, shown: list[str]) -> Table | None:
+def _printed(ev: Evidence, shown: list[str]) -> HtmlTable | None:
     """The same of the course's own program, by the outputs that the submission brings; None where it brings none."""
     rows = [
         (
             TITLES[name],
             units.count(run.batch),
             *(units.time(time) for time in run.op_ms),
-            cell_markup.printed(run, ev.submitted.elsewhere(run)),
+            cell_markup.printed_op_times(run, ev.submitted.elsewhere(run)),
             f"{units.seconds(run.elapsed_s)}\u202fs" if run.elapsed_s else units.MISSING,
             units.MISSING if run.accuracy is None else units.significant(run.accuracy),
             ev.submitted.of.outputs[name],
@@ -52,10 +52,10 @@ def _printed(ev: Evidence, shown: list[str]) -> Table | None:
     if not rows:
         return None
     marked = any(ev.submitted.elsewhere(run) for name in shown for run in ev.submitted.printed(name))
-    return Table(
+    return HtmlTable(
         "course-printed",
         "The same as the course's own program printed it, by the outputs that the submission brings: nothing here "
-        f"vouches for them, nor for the GPU.{cell_markup.elsewhere(marked, ev.submitted.term.gpu.name)}",
+        f"vouches for them, nor for the GPU.{cell_markup.mark_legend(marked, ev.submitted.term.gpu.name)}",
         (*words("File"), *numbers("Batch", *_measures(ev)), *words("Output")),
         tuple(rows),
     )
@@ -69,7 +69,7 @@ def _op_times(ev: Evidence) -> tuple[str, ...]:
     return tuple(f"Op\N{NO-BREAK SPACE}time\N{NO-BREAK SPACE}{number}" for number in range(1, len(ev.layers) + 1))
 
 
-def _table(ev: Evidence, shown: list[str]) -> Table:
+def _table(ev: Evidence, shown: list[str]) -> HtmlTable:
     rows = []
     for name in shown:
         for size in ev.sizes if ev.submitted.variant(name) else ():
@@ -79,13 +79,13 @@ def _table(ev: Evidence, shown: list[str]) -> Table:
                 (
                     TITLES[name],
                     units.count(size),
-                    *(cell_markup.timed(time) for time in times),
-                    cell_markup.timed(ev.course.total(name, size, OP)),
+                    *(cell_markup.time_cell(time) for time in times),
+                    cell_markup.time_cell(ev.course.total(name, size, OP)),
                     units.MISSING if runs.empty else f"{units.seconds(runs.elapsed_s.median())}\u202fs",
                     units.MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
                 )
             )
-    return Table(
+    return HtmlTable(
         "course-baseline-table",
         "Op times of the two convolutions, the whole program's time, and accuracy. Op time: the host's clock around "
         f"conv_forward_gpu and a wait for the device, median with a 95 % interval; {units.MISSING}: not measured. The "
@@ -95,11 +95,11 @@ def _table(ev: Evidence, shown: list[str]) -> Table:
     )
 
 
-def _context(ev: Evidence) -> Table | None:
+def _context(ev: Evidence) -> HtmlTable | None:
     context = ev.submitted.of.context
     if context is None:
         return None
-    return Table(
+    return HtmlTable(
         "course-context",
         "For comparison, and none of it of this submission: how long kernels that are built into Warpbook take at "
         f"{units.count(context.images)} images on {context.gpu}, another GPU than the course's, by the archived run "
@@ -116,7 +116,7 @@ def _context(ev: Evidence) -> Table | None:
     )
 
 
-def _judged(ev: Evidence, shown: list[str]) -> Table:
+def _judged(ev: Evidence, shown: list[str]) -> HtmlTable:
     term, rows = ev.submitted.term, []
     bounds = {FINAL: term.performance.full_ms, **{str(name): ms for name, ms in term.bounds_ms.items()}}
     for name in shown:
@@ -125,12 +125,12 @@ def _judged(ev: Evidence, shown: list[str]) -> Table:
             (
                 TITLES[name],
                 one.file or units.MISSING,
-                cell_markup.file_verdict(one),
+                cell_markup.file_verdict_cell(one),
                 one.words or one.note or f"{one.tests} tests passed {one.where}",
                 units.MISSING if bound is None else f"{units.significant(bound, 3)}\u202fms",
             )
         )
-    return Table(
+    return HtmlTable(
         "course-files",
         "The files that others are compared with, and the final one. Bound: what the course asks of the sum of op "
         f"times at {units.count(ev.largest)} images on {term.gpu.name}; of the final file for full points.",

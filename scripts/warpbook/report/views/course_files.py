@@ -8,7 +8,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import COLD, HOT, LAYER, OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Table, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, numbers, words
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class CourseFiles:
 
     warmups: int
     rounds: int
-    beside: Table | None
-    times: Table | None
+    beside: HtmlTable | None
+    times: HtmlTable | None
     problems: tuple[tuple[str, str], ...]
 
 
-def view(ev: Evidence) -> CourseFiles | None:
+def course_files_view(ev: Evidence) -> CourseFiles | None:
     """The section of a study; None where no file of the course is here."""
     files = ev.course.files
     if not files:
@@ -39,7 +39,7 @@ def view(ev: Evidence) -> CourseFiles | None:
     )
 
 
-def _beside(ev: Evidence, files: list[Variant]) -> Table:
+def _beside(ev: Evidence, files: list[Variant]) -> HtmlTable:
     """Everything at the largest size, the least sum of op times first, what has none last."""
     largest = ev.largest
     rows: list[tuple[float, float, tuple[Cell, ...]]] = []
@@ -50,9 +50,9 @@ def _beside(ev: Evidence, files: list[Variant]) -> Table:
         told = (
             file.name,
             "file of the course",
-            *map(cell_markup.timed, ops),
-            cell_markup.timed(op),
-            cell_markup.timed(layer),
+            *map(cell_markup.time_cell, ops),
+            cell_markup.time_cell(op),
+            cell_markup.time_cell(layer),
         )
         rows.append((*place, told))
     for variant in ev.ranking.fastest_first:
@@ -64,11 +64,17 @@ def _beside(ev: Evidence, files: list[Variant]) -> Table:
             (
                 op.value,
                 0,
-                (variant.name, kind, *map(cell_markup.timed, ops), cell_markup.timed(op), cell_markup.timed(layer)),
+                (
+                    variant.name,
+                    kind,
+                    *map(cell_markup.time_cell, ops),
+                    cell_markup.time_cell(op),
+                    cell_markup.time_cell(layer),
+                ),
             )
         )
     together = len(ev.layers) > 1
-    return Table(
+    return HtmlTable(
         "course-beside",
         f"Files of the course beside the variants of this study at {units.count(largest)} images on "
         f"{ev.device_name('gpu')}: medians with half the 95 % interval and the number of samples. Of a file, Op "
@@ -84,8 +90,8 @@ def _beside(ev: Evidence, files: list[Variant]) -> Table:
     )
 
 
-def _times(ev: Evidence, files: list[Variant]) -> Table:
-    return Table(
+def _times(ev: Evidence, files: list[Variant]) -> HtmlTable:
+    return HtmlTable(
         "course-times",
         "Every time of the files of the course. GPU: CUDA events around conv_forward_gpu, the L2 cache overwritten "
         "before (cold), or right after the same call (hot).",
@@ -98,7 +104,10 @@ def _times(ev: Evidence, files: list[Variant]) -> Table:
                 file.name,
                 layer,
                 units.count(size),
-                *(cell_markup.timed(ev.course.time(file.name, layer, size, which)) for which in (OP, LAYER, COLD, HOT)),
+                *(
+                    cell_markup.time_cell(ev.course.time(file.name, layer, size, which))
+                    for which in (OP, LAYER, COLD, HOT)
+                ),
             )
             for file in files
             for layer in ev.layer_names

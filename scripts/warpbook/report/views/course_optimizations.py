@@ -6,23 +6,23 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
-from warpbook.config.course_term import line_of
+from warpbook.config.course_term import first_line_with
 from warpbook.course.submissions import FINAL, TITLES
 from warpbook.report import student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import LAYER, OP
-from warpbook.report.evidence.submission_evidence import Judged
+from warpbook.report.evidence.submission_evidence import JudgedFile
 from warpbook.report.excerpts import Excerpt, excerpt
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Table, numbers
-from warpbook.report.views.launch_resources import Resources, of_main_kernel
+from warpbook.report.views.components import HtmlTable, numbers
+from warpbook.report.views.launch_resources import Resources, main_kernel_resources
 
 MOST_LINES = 24
 """Of a difference: with short answers a section stays on one page, the first below the chapter's head."""
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredQuestion:
     """A question of the course, and what the student wrote; empty where nothing."""
 
     number: int
@@ -31,14 +31,14 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Asked:
+class OptimizationSection:
     """One optimization. over: its baseline's title, with `over_file`, empty where the submission holds none; worth:
     its points for this code; shows: words that its code ought to hold, each with a line or 0; in_final: those of them
     that the final file holds; why_not_timed: empty where `times` are there."""
 
     name: str
     title: str
-    judged: Judged
+    judged: JudgedFile
     verdict: Markup
     over: str
     over_file: str
@@ -50,42 +50,42 @@ class Asked:
     in_final: tuple[str, ...]
     after: Resources | None
     before: Resources | None
-    times: Table | None
-    printed: Table | None
+    times: HtmlTable | None
+    printed: HtmlTable | None
     why_not_timed: str
-    questions: tuple[Answered, ...]
+    questions: tuple[AnsweredQuestion, ...]
     rest: Markup
 
 
 @dataclass(frozen=True)
-class Optimizations:
+class CourseOptimizations:
     """The chapter: those that the submission holds, and the titles of required ones that it does not."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[OptimizationSection, ...]
     required_absent: tuple[str, ...]
 
 
-def view(ev: Evidence) -> Optimizations:
+def course_optimizations_view(ev: Evidence) -> CourseOptimizations:
     """The chapter of a study of a term."""
     term, claimed = ev.submitted.term, ev.submitted.claimed
-    return Optimizations(
+    return CourseOptimizations(
         asked=tuple(_asked(ev, name) for name in claimed),
         required_absent=tuple(f"{name} {one.title}" for name, one in term.required.items() if name not in claimed),
     )
 
 
-def _asked(ev: Evidence, name: str) -> Asked:
+def _asked(ev: Evidence, name: str) -> OptimizationSection:
     one, judged = ev.submitted.term.optimizations[name], ev.submitted.judged(name)
     mine, over = ev.submitted.variant(name), ev.submitted.baseline(name)
     final = ev.submitted.variant(FINAL)
     written = student_answers.read(name, len(ev.submitted.term.questions))
     times = _times(ev, name, over.name if over else "") if mine else None
     change = excerpt(mine, over, MOST_LINES) if mine and over else None
-    return Asked(
+    return OptimizationSection(
         name=name,
         title=one.title,
         judged=judged,
-        verdict=cell_markup.file_verdict(judged),
+        verdict=cell_markup.file_verdict_cell(judged),
         over=TITLES[one.baseline],
         over_file=ev.submitted.of.files.get(one.baseline, ""),
         worth=ev.submitted.worth(name),
@@ -93,21 +93,21 @@ def _asked(ev: Evidence, name: str) -> Asked:
         change=change and replace(change, file=ev.submitted.of.files[name], over=ev.submitted.of.files[one.baseline]),
         unchanged=ev.submitted.is_baseline(name),
         shows=tuple((shown.word, shown.line) for shown in ev.submitted.shown(name)),
-        in_final=tuple(word for word in one.shows if final and line_of(word, final.code)),
-        after=of_main_kernel(ev, name) if mine else None,
-        before=of_main_kernel(ev, over.name) if over else None,
+        in_final=tuple(word for word in one.shows if final and first_line_with(word, final.code)),
+        after=main_kernel_resources(ev, name) if mine else None,
+        before=main_kernel_resources(ev, over.name) if over else None,
         times=times,
         printed=_printed(ev, name, one.baseline),
         why_not_timed=_why_not_timed(ev, name, times),
         questions=tuple(
-            Answered(number, question, written.by_question.get(number, Markup("")))
+            AnsweredQuestion(number, question, written.by_question.get(number, Markup("")))
             for number, question in enumerate(ev.submitted.term.questions, 1)
         ),
         rest=written.rest,
     )
 
 
-def _why_not_timed(ev: Evidence, name: str, times: Table | None) -> str:
+def _why_not_timed(ev: Evidence, name: str, times: HtmlTable | None) -> str:
     """Why some or all of its times are no figures; empty where all are."""
     mine = ev.submitted.variant(name)
     judged = ev.submitted.judged(name)
@@ -119,19 +119,19 @@ def _why_not_timed(ev: Evidence, name: str, times: Table | None) -> str:
     return "; ".join(ev.course.problems(mine)) or ("" if times else "no time of it is sound")
 
 
-def _times(ev: Evidence, name: str, over: str) -> Table | None:
+def _times(ev: Evidence, name: str, over: str) -> HtmlTable | None:
     """Times of all layers added, beside the baseline's; None where none of its own was measured."""
     rows = []
     for size in ev.sizes:
         times = [ev.course.total(one, size, which) for which in (OP, LAYER) for one in (over, name)]
         ratios = [ev.course.ratio(name, over, size, which) if over else None for which in (OP, LAYER)]
         if times[1] or times[3]:
-            before_op, op, before_layer, layer = map(cell_markup.timed, times)
+            before_op, op, before_layer, layer = map(cell_markup.time_cell, times)
             by_op, by_layer = (units.MISSING if ratio is None else _ratio(ratio) for ratio in ratios)
             rows.append((units.count(size), before_op, op, by_op, before_layer, layer, by_layer))
     if not rows:
         return None
-    return Table(
+    return HtmlTable(
         f"course-times-{name}",
         f"{name} and its baseline on {ev.device_name('gpu')}, both layers added: the course's Op Time, and its Layer "
         "Time, which holds what prolog and epilog do, with the baseline's over each. Where the work is in the prolog, "
@@ -141,26 +141,26 @@ def _times(ev: Evidence, name: str, over: str) -> Table | None:
     )
 
 
-def _printed(ev: Evidence, name: str, over: str) -> Table | None:
+def _printed(ev: Evidence, name: str, over: str) -> HtmlTable | None:
     """Op times by the outputs that the submission brings; None where it brings none of this one."""
     before = {run.batch: run for run in ev.submitted.printed(over)}
     rows = []
     for run in ev.submitted.printed(name):
-        base, mine = before.get(run.batch), cell_markup.printed(run, ev.submitted.elsewhere(run))
+        base, mine = before.get(run.batch), cell_markup.printed_op_times(run, ev.submitted.elsewhere(run))
         comparable = base and not ev.submitted.elsewhere(base) and not ev.submitted.elsewhere(run)
         ratio = units.ratio(sum(base.op_ms) / sum(run.op_ms)) if base and comparable else units.MISSING
         layers = [sum(one.layer_ms) if one and one.layer_ms else None for one in (base, run)]
         by_layer = units.ratio(layers[0] / layers[1]) if layers[0] and layers[1] else units.MISSING
-        theirs = cell_markup.printed(base, ev.submitted.elsewhere(base)) if base else units.MISSING
+        theirs = cell_markup.printed_op_times(base, ev.submitted.elsewhere(base)) if base else units.MISSING
         accuracy = units.MISSING if run.accuracy is None else units.significant(run.accuracy)
         rows.append((units.count(run.batch), theirs, mine, ratio, *map(units.time, layers), by_layer, accuracy))
     if not rows:
         return None
     marked = any(map(ev.submitted.elsewhere, (*before.values(), *ev.submitted.printed(name))))
-    return Table(
+    return HtmlTable(
         f"course-printed-{name}",
         f"As the course's own program printed it, by {ev.submitted.of.outputs[name]}, both layers added: nothing here "
-        f"vouches for it, nor for the GPU.{cell_markup.elsewhere(marked, ev.submitted.term.gpu.name)}",
+        f"vouches for it, nor for the GPU.{cell_markup.mark_legend(marked, ev.submitted.term.gpu.name)}",
         numbers("Batch", "Baseline, op", "Op Time", "Ratio", "Baseline, layer", "Layer Time", "Ratio", "Accuracy"),
         tuple(rows),
     )
@@ -168,4 +168,4 @@ def _printed(ev: Evidence, name: str, over: str) -> Table | None:
 
 def _ratio(ratio: Estimate) -> str:
     words = Markup('{} <span class="interval">{}</span>')
-    return words.format(units.ratio_within(ratio), units.ratio_interval(ratio))
+    return words.format(units.ratio_beside_interval(ratio), units.ratio_interval(ratio))

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from warpbook.common import units
-from warpbook.config.course_term import Performance, counted
+from warpbook.config.course_term import Performance, sum_points
 from warpbook.course import final_submission_rules
 from warpbook.course.submissions import FINAL
 from warpbook.report import class_report, student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Fact, Table, numbers, words
+from warpbook.report.views.components import Fact, HtmlTable, numbers, words
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,16 @@ class Points:
     upload."""
 
     facts: tuple[Fact, ...]
-    table: Table
-    final: Table
-    milestones: Table
+    table: HtmlTable
+    final: HtmlTable
+    milestones: HtmlTable
     at_most: str
     grade: str
     said: Markup
-    pages: Table
+    pages: HtmlTable
 
 
-def view(ev: Evidence) -> Points:
+def course_points_view(ev: Evidence) -> Points:
     """The summary of a study of a term, and its last chapters."""
     written = student_answers.read(FINAL, len(ev.submitted.term.questions))
     said = [written.rest, *written.by_question.values()]
@@ -51,8 +51,8 @@ def _facts(ev: Evidence) -> tuple[Fact, ...]:
     claimed = {name: ev.submitted.judged(name) for name in ev.submitted.claimed}
     right = [name for name, judged in claimed.items() if judged.right]
     final, total = ev.submitted.judged(FINAL), ev.course.total(FINAL, ev.largest, OP)
-    points = counted(ev.submitted.term, {name: ev.submitted.worth(name) for name in claimed})
-    sound = counted(ev.submitted.term, {name: ev.submitted.worth(name) for name in right})
+    points = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in claimed})
+    sound = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in right})
     return (
         Fact("Final file", final.verdict, final.where if final.right else final.place or final.file, "name"),
         Fact("Optimizations that are right", f"{len(right)} of {len(claimed)}", "of those handed in"),
@@ -67,14 +67,14 @@ def _possible(ev: Evidence) -> int:
     return sum(one.points for one in ev.submitted.term.required.values()) + ev.submitted.term.optional_points
 
 
-def _final(ev: Evidence) -> Table:
+def _final(ev: Evidence) -> HtmlTable:
     """The course's rules for the final file, as far as its code tells."""
     judged, variant = ev.submitted.judged(FINAL), ev.submitted.variant(FINAL)
-    found = final_submission_rules.rules(variant.code) if variant else []
+    found = final_submission_rules.final_rules(variant.code) if variant else []
     any_batch = judged.note or f"{judged.tests} tests passed {judged.where}" if judged.right else judged.words
     right = None if judged.status == "unsupported" else judged.right and not judged.note
     kept = {True: "kept", False: "not kept", None: "a person must say"}
-    return Table(
+    return HtmlTable(
         "course-final",
         "The course's rules for the final file, as far as its tests and its code tell.",
         words("Rule", "Verdict", "Why"),
@@ -86,7 +86,7 @@ def _final(ev: Evidence) -> Table:
     )
 
 
-def _table(ev: Evidence) -> Table:
+def _table(ev: Evidence) -> HtmlTable:
     term, claimed, rows = ev.submitted.term, ev.submitted.claimed, []
     optional = required = 0
     for name, one in term.optimizations.items():
@@ -104,7 +104,7 @@ def _table(ev: Evidence) -> Table:
     rows.append(
         ("", "Optional, at most", str(term.optional_points), str(min(optional, term.optional_points)), said, "")
     )
-    return Table(
+    return HtmlTable(
         "course-points-table",
         "Points of the last milestone but those for performance. Claimed is what has a file; a claim is worth less "
         "where the code lacks what full points ask.",
@@ -118,8 +118,8 @@ def _table(ev: Evidence) -> Table:
     )
 
 
-def _milestones(ev: Evidence) -> Table:
-    return Table(
+def _milestones(ev: Evidence) -> HtmlTable:
+    return HtmlTable(
         "course-milestones",
         "Milestones of the term and their points. This report is about the last.",
         (*words("Milestone", "Asks"), *numbers("Points")),
@@ -161,9 +161,9 @@ def _by_output(ev: Evidence) -> str:
     return f"{said}; were that {term.gpu.name}, it would be {_earned(term.performance, time)}."
 
 
-def _pages(ev: Evidence) -> Table:
+def _pages(ev: Evidence) -> HtmlTable:
     rows = tuple((name, one.title, cell_markup.pages(f"m3-{name}")) for name, one in ev.submitted.claimed.items())
-    return Table(
+    return HtmlTable(
         "course-pages",
         "Pages of this PDF to assign to each optimization on upload, the cover counted as page 1.",
         (*words("Number", "Optimization"), *numbers("Pages")),

@@ -48,7 +48,7 @@ class Cover:
     motif: tuple[Square, ...]
 
 
-def view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Cover:
+def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Cover:
     """The cover of a report on figures of a time, made from the code of a commit, empty where there is no git."""
     report = ev.config.report
     return Cover(
@@ -94,7 +94,7 @@ def _layer(layer: Layer) -> str:
 def _gpu(ev: Evidence) -> str:
     if ev.gpu_run is None:
         return f"none: {ev.source.why}"
-    several = f" ({units.in_words(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
+    several = f" ({units.number_word(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
     name = f"{ev.device_name('gpu')}{several}"
     if ev.gpu_run is ev.local:
         return f"{name}, measured here"

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-from warpbook.common.errors import UserError, nearest
+from warpbook.common.errors import UserError, nearest_name
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup, imported_profiles
-from warpbook.report.views.components import Column, Table, words
+from warpbook.report.views.components import HtmlTable, TableColumn, words
 
 SUPPLEMENT = "Supplement, "
 """What the words of a heading begin with that is not in the report, whose pages are counted, but in its supplement."""
@@ -75,7 +75,7 @@ class Places(HTMLParser):
         return place if place in self.heading_of else lack.id if lack else ""
 
 
-def view(ev: Evidence, titles: Mapping[str, str], body: str) -> Table | None:
+def deliverables_view(ev: Evidence, titles: Mapping[str, str], body: str) -> HtmlTable | None:
     """The check list of a report with these headings, {id: words}, and this body, its supplement's among them; None
     where the study demands nothing.
 
@@ -87,16 +87,18 @@ def view(ev: Evidence, titles: Mapping[str, str], body: str) -> Table | None:
     places = Places(body, titles)
     if missing := {name: place for name, place in wanted.items() if not places.target(place)}:
         known = [*places.heading_of, *places.lacks]
-        lines = (f"  {name}: no place is called {place!r}: {nearest(place, known)}" for name, place in missing.items())
+        lines = (
+            f"  {name}: no place is called {place!r}: {nearest_name(place, known)}" for name, place in missing.items()
+        )
         raise UserError(
             "\n".join(
                 [f"the report of {ev.name} lacks what studies.{ev.name}.deliverables in config.yaml names:", *lines]
             )
         )
-    return Table(
+    return HtmlTable(
         "deliverables-table",
         "Each deliverable of the study, the section that has it, and its page.",
-        (*words("Deliverable", "Section"), Column("Page", "number"), *words("State")),
+        (*words("Deliverable", "Section"), TableColumn("Page", "number"), *words("State")),
         tuple(_row(places, titles, name, place, imported_profiles.places(ev)) for name, place in wanted.items()),
         "wide checklist",
     )

@@ -15,7 +15,7 @@ from warpbook.runs.tables import PRECISION
 
 
 @dataclass(frozen=True)
-class Gain:
+class HeadlineSpeedup:
     """A speedup of a variant over another: of all layers, and of each where there are several."""
 
     name: str
@@ -25,7 +25,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class FasterOnLayer:
     """A variant that is faster on one layer than the best over all of them. speedup: of one of ours over our best, of
     our best over a library."""
 
@@ -36,7 +36,7 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class Tests:
+class TestSummary:
     """Tests passed by the best kernel and by all measured variants, and how many of these passed every one.
 
     worst: the largest error over its tolerance; labels: predicted otherwise than by the reference, None where none was
@@ -53,7 +53,7 @@ class Tests:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramTime:
     """A whole program and its time."""
 
     name: str
@@ -68,23 +68,23 @@ class Executive:
 
     time: Cell
     idea: str
-    best: Gain | None
-    ahead: tuple[Ahead, ...]
-    peer: Gain | None
-    peers_ahead: tuple[Ahead, ...]
-    largest: Gain | None
-    least: Gain | None
-    tests: Tests | None
+    best: HeadlineSpeedup | None
+    ahead: tuple[FasterOnLayer, ...]
+    peer: HeadlineSpeedup | None
+    peers_ahead: tuple[FasterOnLayer, ...]
+    largest: HeadlineSpeedup | None
+    least: HeadlineSpeedup | None
+    tests: TestSummary | None
     cause: str
     shares: bool
-    programs: tuple[Program, ...]
+    programs: tuple[ProgramTime, ...]
     spread: str
     network: str
     since: str
     caveats: tuple[str, ...]
 
 
-def view(ev: Evidence) -> Executive | None:
+def executive_view(ev: Evidence) -> Executive | None:
     """None where no GPU kernel of ours has a figure."""
     best, ranking = ev.ranking.best, ev.ranking
     if best is None:
@@ -93,12 +93,12 @@ def view(ev: Evidence) -> Executive | None:
     gains = {one.name: found for one in tried if (found := ev.times.total_speedup(one.name, ev.largest))}
     steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
     chain = {one.name for one in ranking.chain(best)}
-    cause = causes.sentences(ev, best)
-    counted = borrowed_run.within(ev, tables.COUNTERS)
+    cause = causes.cause_sentences(ev, best)
+    counted = borrowed_run.within_sentence(ev, tables.COUNTERS)
     taken = [one for one in steps if one.name in chain]
     return Executive(
-        time=cell_markup.timed(ev.times.total(best.name, ev.largest)),
-        idea=cell_markup.within(best.title),
+        time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
+        idea=cell_markup.within_sentence(best.title),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
         ahead=tuple(_ahead(ev, layer, one, one, best) for layer, one in ranking.ahead.items()),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
@@ -110,39 +110,42 @@ def view(ev: Evidence) -> Executive | None:
         shares=bool(cause) and "analysis" in ev.study.sections,
         programs=tuple(_programs(ev, best)),
         spread=_spread(ev),
-        network=whole_network.headline(ev) if "whole_network" in ev.study.sections else "",
+        network=whole_network.network_headline(ev) if "whole_network" in ev.study.sections else "",
         since=_since(ev),
         caveats=tuple(_caveats(ev)),
     )
 
 
-def _ahead(ev: Evidence, layer: str, one: Variant, faster: Variant, slower: Variant) -> Ahead:
+def _ahead(ev: Evidence, layer: str, one: Variant, faster: Variant, slower: Variant) -> FasterOnLayer:
     speedup = ev.times.speedup(faster.name, layer, ev.largest, over=slower.name)
-    return Ahead(
-        layer, one.name, cell_markup.timed(ev.times.op(one.name, layer, ev.largest)), cell_markup.sped(speedup)
+    return FasterOnLayer(
+        layer,
+        one.name,
+        cell_markup.time_cell(ev.times.op(one.name, layer, ev.largest)),
+        cell_markup.speedup_cell(speedup),
     )
 
 
-def _gain(ev: Evidence, variant: Variant, over: str) -> Gain | None:
+def _gain(ev: Evidence, variant: Variant, over: str) -> HeadlineSpeedup | None:
     whole = ev.times.total_speedup(variant.name, ev.largest, over=over) if over else None
     if whole is None:
         return None
     layers = ev.layer_names if len(ev.layer_names) > 1 else []
     found = ((layer, ev.times.speedup(variant.name, layer, ev.largest, over=over)) for layer in layers)
-    return Gain(
+    return HeadlineSpeedup(
         variant.name,
         over,
-        cell_markup.sped(whole),
-        tuple((layer, cell_markup.sped(speedup)) for layer, speedup in found),
+        cell_markup.speedup_cell(whole),
+        tuple((layer, cell_markup.speedup_cell(speedup)) for layer, speedup in found),
     )
 
 
-def _tests(ev: Evidence, best: Variant) -> Tests | None:
+def _tests(ev: Evidence, best: Variant) -> TestSummary | None:
     mine = ev.checks.of(best.name)
     if mine is None:
         return None
     tallies = [found for one in ev.ranking.measured("gpu") if (found := ev.checks.of(one.name))]
-    return Tests(
+    return TestSummary(
         passed=mine.passed,
         tests=mine.tests,
         variants=len(tallies),
@@ -165,19 +168,20 @@ def _beside_direct(ev: Evidence, best: Variant) -> str:
     return (
         f"Over sums of {least} to {most} products and {rows.inputs.nunique()} ranges of inputs its error is at most "
         f"{precision.CLASS_RATIO} times {BASELINE}'s, FP32's class, in {int(rows.fp32_class.sum())} of "
-        f"{len(rows)} cases{borrowed_run.within(ev, PRECISION)}{others}."
+        f"{len(rows)} cases{borrowed_run.within_sentence(ev, PRECISION)}{others}."
     )
 
 
-def _programs(ev: Evidence, best: Variant) -> Iterator[Program]:
+def _programs(ev: Evidence, best: Variant) -> Iterator[ProgramTime]:
     """The best kernel's, the naive one's, and the frameworks'."""
     shown = [best, ev.ranking.naive, ev.programs.framework("gpu"), ev.programs.framework("cpu")]
     for variant in dict.fromkeys(one.name for one in shown if one):
         found = ev.programs.runs(variant, ev.largest)
         if not found.empty:
             device = ev.plan.variants[variant].device
-            yield Program(
-                f"{variant} on the CPU" if device == "cpu" else variant, cell_markup.ran(found.elapsed_s, "\u202fs")
+            yield ProgramTime(
+                f"{variant} on the CPU" if device == "cpu" else variant,
+                cell_markup.elapsed_cell(found.elapsed_s, "\u202fs"),
             )
 
 
@@ -204,7 +208,7 @@ def _since(ev: Evidence) -> str:
     """What changed of the study's GPU kernels since the run archived before, of this GPU model; empty where nothing
     did."""
     assert ev.gpu_run is not None  # of which the best kernel is
-    before = catalog.of_its_model_before(ev.gpu_run, ev.network.name)
+    before = catalog.earlier_runs_of_model(ev.gpu_run, ev.network.name)
     if not before:
         return ""
     earlier = before[0]
@@ -239,7 +243,7 @@ def _caveats(ev: Evidence) -> Iterator[str]:
             f"GPU and CPU figures come from two machines, the GPU's host with {host['model']}, {host['cores']} cores"
         )
     if ev.times.gpus > 1:
-        yield f"GPU figures are of {units.in_words(ev.times.gpus)} GPUs of one model"
+        yield f"GPU figures are of {units.number_word(ev.times.gpus)} GPUs of one model"
     if ev.ranking.best_peer:
         yield (
             "† marks ratios of times not taken in turn, intervals widened by the drift seen between jobs"

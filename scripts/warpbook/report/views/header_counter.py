@@ -10,9 +10,9 @@ from warpbook.runs import tables
 _VERDICTS = {True: ", the direction expected", False: ", not as expected", None: ""}
 
 
-def watched(ev: Evidence, variant: Variant) -> str:
+def counter_sentence(ev: Evidence, variant: Variant) -> str:
     """To follow the header's own words: its readings before and after, or why there are none."""
-    metric = counters.metric_of(variant.header.check)
+    metric = counters.named_metric(variant.header.check)
     if ev.counters.table.empty:
         return "; hardware counters were not read in this run"
     if not metric:
@@ -32,14 +32,14 @@ def watched(ev: Evidence, variant: Variant) -> str:
         if call.cut and metric.endswith(".sum")
     ]
     images = units.count(calls[variant.name].images)
-    return f". At {images} images{borrowed_run.within(ev, tables.COUNTERS)}: {'; '.join(readings)}{''.join(scaled)}"
+    return f". At {images} images{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {'; '.join(readings)}{''.join(scaled)}"
 
 
 def _why_not(ev: Evidence, variant: Variant) -> str:
     sides = (variant.header.builds_on, variant.name)
     failed = ev.counters.failed(sides)
     if len(failed):
-        return f"; it was not read{borrowed_run.within(ev, tables.COUNTERS)}: {failed.reason.iloc[0]}"
+        return f"; it was not read{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {failed.reason.iloc[0]}"
     lacking = [name for name in sides if not any(place[0] == name for place in ev.counters.calls)]
     programs = "whose program is" if len(lacking) == 1 else "whose programs are"
     older = ev.selection.borrowed.get(tables.COUNTERS)

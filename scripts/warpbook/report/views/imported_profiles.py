@@ -9,11 +9,11 @@ import pandas as pd
 from warpbook.common import units
 from warpbook.machine.available_profilers import NAMES
 from warpbook.profiling import counters
-from warpbook.profiling.imported_tables import Imported
+from warpbook.profiling.imported_tables import ImportedTables
 from warpbook.report import figures
-from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, most_of
-from warpbook.report.evidence.profile_values import Profiles
-from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
+from warpbook.report.evidence.profile_values import ProfileValues
+from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 from warpbook.report.views.profile_tables import launch_table, profile_table, share, short_name
 from warpbook.runs import tables
 
@@ -30,19 +30,19 @@ MOST_COUNTERS = 40
 
 
 @dataclass(frozen=True)
-class Profile:
+class ImportedProfile:
     """One imported profile. id, title: of its heading; parts: its tables and figures in their order."""
 
     id: str
     title: str
-    source: Table
-    tables: tuple[Table, ...]
+    source: HtmlTable
+    tables: tuple[HtmlTable, ...]
     timelines: tuple[Figure, ...]
-    launches: tuple[Table, ...]
-    counters: tuple[Table, ...]
+    launches: tuple[HtmlTable, ...]
+    counters: tuple[HtmlTable, ...]
 
 
-def view(ev: Evidence) -> tuple[Profile, ...]:
+def imported_profiles_view(ev: Evidence) -> tuple[ImportedProfile, ...]:
     """Every profile that was imported for a study."""
     return tuple(_profile(one) for one in ev.imported)
 
@@ -65,14 +65,14 @@ def places(ev: Evidence) -> dict[str, str]:
     return found
 
 
-def _id(one: Imported) -> str:
+def _id(one: ImportedTables) -> str:
     return f"imported-{one.record.variant}-{one.record.size}"
 
 
-def _profile(one: Imported) -> Profile:
+def _profile(one: ImportedTables) -> ImportedProfile:
     record, events, id = one.record, one.table(tables.ACTIVITIES), _id(one)
     by_tool = {str(tool): frame for tool, frame in events.groupby("tool", sort=False)}
-    return Profile(
+    return ImportedProfile(
         id=id,
         title=f"Imported: {record.variant} at {units.count(record.size)} images",
         source=_source(one, id),
@@ -83,12 +83,12 @@ def _profile(one: Imported) -> Profile:
     )
 
 
-def _device(one: Imported) -> str:
+def _device(one: ImportedTables) -> str:
     return one.record.device or "a device that neither the files nor the import name"
 
 
-def _source(one: Imported, id: str) -> Table:
-    return Table(
+def _source(one: ImportedTables, id: str) -> HtmlTable:
+    return HtmlTable(
         f"{id}-files",
         f"The files that this profile was imported from. Device: {_device(one)}.",
         words("File", "What it is", "SHA-256"),
@@ -97,12 +97,12 @@ def _source(one: Imported, id: str) -> Table:
     )
 
 
-def _tables(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[Table]:
+def _tables(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[HtmlTable]:
     """A table for each whole that shares are of: summed from events where there are any, else as they were printed."""
     summed: set[tuple[str, str]] = set()
     for tool, events in by_tool.items():
         for whole, kinds in (("gpu", GPU_KINDS), ("api", API_KINDS)):
-            if rows := Profiles.summed(events, kinds):
+            if rows := ProfileValues.summed(events, kinds):
                 summed.add((tool, whole))
                 yield _table(one, id, tool, whole, rows)
     printed: Any = one.table(tables.SUMMARIES).groupby(["tool", "share_of"], sort=False)
@@ -121,8 +121,8 @@ def _row(row: Any, whole: pd.DataFrame) -> ProfileRow:
     )
 
 
-def _table(one: Imported, id: str, tool: str, whole: str, rows: list[ProfileRow]) -> Table:
-    most = most_of(rows)
+def _table(one: ImportedTables, id: str, tool: str, whole: str, rows: list[ProfileRow]) -> HtmlTable:
+    most = first_rows_covering(rows)
     return profile_table(
         f"{id}-{tool}-{whole}",
         f"Imported: {WHOLES[whole]} of the program with {one.record.variant} at {units.count(one.record.size)} images "
@@ -131,7 +131,7 @@ def _table(one: Imported, id: str, tool: str, whole: str, rows: list[ProfileRow]
     )
 
 
-def _timelines(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[Figure]:
+def _timelines(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[Figure]:
     for tool, events in by_tool.items():
         if (events.kind == "kernel").any():
             yield Figure(
@@ -145,9 +145,9 @@ def _timelines(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iter
             )
 
 
-def _launches(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[Table]:
+def _launches(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[HtmlTable]:
     for tool, events in by_tool.items():
-        launches = [launch for launch in Profiles.launched(events, {}) if launch.grid]
+        launches = [launch for launch in ProfileValues.launched(events, {}) if launch.grid]
         if launches:
             yield launch_table(
                 f"{id}-{tool}-kernels",
@@ -157,13 +157,13 @@ def _launches(one: Imported, id: str, by_tool: dict[str, pd.DataFrame]) -> Itera
             )
 
 
-def _counters(one: Imported, id: str) -> Iterator[Table]:
+def _counters(one: ImportedTables, id: str) -> Iterator[HtmlTable]:
     frame = one.table(tables.COUNTERS)
     readings: Any = frame[frame.value.notna()].groupby("tool", sort=False)
     for tool, of_tool in readings:
         left_out = len(of_tool) - MOST_COUNTERS
         more = f" {units.count(left_out)} more readings are in the imported table." if left_out > 0 else ""
-        yield Table(
+        yield HtmlTable(
             f"{id}-{tool}-counters",
             f"Imported: hardware counters of {one.record.variant} at {units.count(one.record.size)} images on "
             f"{_device(one)}, as {NAMES[tool]} read them.{more}",
@@ -179,7 +179,7 @@ def _reading(row: Any) -> tuple[Cell, ...]:
     return short_name(row.kernel), launch, row.metric, units.significant(row.value), row.unit
 
 
-def _bounds(one: Imported, id: str, frame: pd.DataFrame) -> Iterator[Table]:
+def _bounds(one: ImportedTables, id: str, frame: pd.DataFrame) -> Iterator[HtmlTable]:
     """What bounds each layer's longest kernel, where Nsight Compute read all that the rule asks for."""
     calls = counters.calls(frame)
     rows = tuple(
@@ -188,7 +188,7 @@ def _bounds(one: Imported, id: str, frame: pd.DataFrame) -> Iterator[Table]:
         if (sentence := counters.bound(call.longest))
     )
     if rows:
-        yield Table(
+        yield HtmlTable(
             f"{id}-bounds",
             f"Imported: what bounds the longest kernel on {_device(one)}, by the rule of the analysis.",
             words("Kernel", "Layer", "What bounds it"),

@@ -8,12 +8,12 @@ from warpbook.report import figures, trace_layout
 from warpbook.report.evidence import Evidence
 from warpbook.report.trace_layout import Side
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Column, Table, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
 from warpbook.report.views.profile_tables import short_name
 
 
 @dataclass(frozen=True)
-class Coloured:
+class ColouredKernel:
     """A kernel and its colour."""
 
     colour: str
@@ -21,7 +21,7 @@ class Coloured:
 
 
 @dataclass(frozen=True)
-class Streams:
+class StreamOverlap:
     """What several streams brought. at_once: kernels running on average while any runs, of the variant and of what it
     builds on; hidden: the share of the copies' time that lies behind kernels."""
 
@@ -36,16 +36,16 @@ class Streams:
 class BeforeAndAfter:
     """key: the kernels' colours, where there is more than one; streams: None where there is one."""
 
-    table: Table
+    table: HtmlTable
     images: str
     baseline: str
-    key: tuple[Coloured, ...]
-    streams: Streams | None
+    key: tuple[ColouredKernel, ...]
+    streams: StreamOverlap | None
 
 
 def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
     """None where the two programs were not traced at a common size, or each layer would be drawn as a single bar."""
-    pairs = trace_layout.sides(ev, variant)
+    pairs = trace_layout.comparison_sides(ev, variant)
     longest = max((side.span_ns for pair in pairs for side in pair), default=0)
     if all(side.one_bar(longest) for pair in pairs for side in pair):
         return None
@@ -55,24 +55,24 @@ def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
         table=_table(variant, pairs, colours, lanes),
         images=units.count(size),
         baseline=variant.header.builds_on,
-        key=tuple(Coloured(colours[name], short_name(name)) for name in names) if len(names) > 1 else (),
+        key=tuple(ColouredKernel(colours[name], short_name(name)) for name in names) if len(names) > 1 else (),
         streams=_streams(ev, variant, size, lanes) if lanes > 1 else None,
     )
 
 
-def _table(variant: Variant, pairs: list[tuple[Side, Side]], colours: dict[str, str], lanes: int) -> Table:
+def _table(variant: Variant, pairs: list[tuple[Side, Side]], colours: dict[str, str], lanes: int) -> HtmlTable:
     longest = max(side.span_ns for pair in pairs for side in pair)
     of_lanes = "; a lane for each stream" if lanes > 1 else ""
     many = any(len(side.kernels) > figures.timelines.MOST_DRAWN for pair in pairs for side in pair)
     of_shares = "; too many to draw, each kind has the share of the height that it has of the time" if many else ""
-    return Table(
+    return HtmlTable(
         f"kernels-{variant.name}",
         "The kernels of each layer before and after on one time axis from the first one's start, in the profiled "
         f"programs at {units.count(pairs[0][0].size)} images{of_lanes}{of_shares}. Busy: the time in which any runs. A "
         "profiler slows the launching of many.",
         (
             *words("Layer", "Variant"),
-            Column(f"0 to {units.time(longest / 1e6)}", "kernels"),
+            TableColumn(f"0 to {units.time(longest / 1e6)}", "kernels"),
             *numbers("Kernels", "Busy", "Span"),
         ),
         tuple(
@@ -95,10 +95,10 @@ def _bars(side: Side, longest_ns: int, colours: dict[str, str]) -> Cell:
     return cell_markup.picture("kernels", figures.timelines.layer_kernels(side, longest_ns, colours), alt)
 
 
-def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> Streams:
-    after = trace_layout.hidden(ev.profiles.events(variant.name, size))
-    before = trace_layout.hidden(ev.profiles.events(variant.header.builds_on, size))
-    return Streams(
+def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> StreamOverlap:
+    after = trace_layout.copy_overlap(ev.profiles.events(variant.name, size))
+    before = trace_layout.copy_overlap(ev.profiles.events(variant.header.builds_on, size))
+    return StreamOverlap(
         lanes=lanes,
         at_once=units.significant(after.kernels_at_once, 3),
         at_once_before=units.significant(before.kernels_at_once, 3),

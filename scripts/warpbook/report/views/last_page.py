@@ -6,7 +6,7 @@ from typing import Any
 from warpbook.common import units
 from warpbook.harness import bench
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import Table, words
+from warpbook.report.views.components import HtmlTable, words
 from warpbook.runs.run_parts import WHOLE
 
 ALL = "all"
@@ -18,14 +18,14 @@ class Ending:
     unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
     L2 cache holds a layer's data may be for a hot sample; archive: the GPU's run, empty where it is this machine's."""
 
-    aside: Table | None
+    aside: HtmlTable | None
     refused: tuple[str, ...]
     unwanted: str
     hot_within: str
     archive: str
 
 
-def view(ev: Evidence) -> Ending:
+def last_page_view(ev: Evidence) -> Ending:
     """Of any study."""
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
     return Ending(
@@ -37,7 +37,7 @@ def view(ev: Evidence) -> Ending:
     )
 
 
-def _aside(ev: Evidence) -> Table:
+def _aside(ev: Evidence) -> HtmlTable:
     """A row for all that lack the same for the same reason; what all of them lack wholly has no column."""
     same = ["device", "layers", "sizes", "kinds", "status", "reason"]
     rows: dict[tuple[Any, ...], list[str]] = {}
@@ -47,7 +47,7 @@ def _aside(ev: Evidence) -> Table:
              for (device, *lacking, status, reason), names in rows.items()]  # fmt: skip
     head = words("Variant", "Device", "Layers", "Images", "Times", "Status", "Reason")
     shown = [place for place, column in enumerate(zip(*cells, strict=True)) if {*column} != {ALL}]
-    return Table(
+    return HtmlTable(
         "a-aside",
         f"What has no figure, or lacks some, and why; “{WHOLE}”: implementations of whole networks.",
         tuple(head[place] for place in shown),

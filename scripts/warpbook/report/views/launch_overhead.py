@@ -37,15 +37,15 @@ def paces(ev: Evidence, variant: Variant, below: str = "") -> list[Pace]:
 
 
 def _pace(ev: Evidence, variant: Variant, layer: str, size: int, below: str) -> Pace | None:
-    kernels = trace_layout.kernels_of(ev, variant.name, layer, size)
+    kernels = trace_layout.kernels_in_layer(ev, variant.name, layer, size)
     call = ev.times.before(below, layer, size) if below else ev.times.op(variant.name, layer, size)
     if call is None or len(kernels) < MANY:
         return None
-    busy = length(trace_layout.spans_of(kernels)) / 1e6 / call.value
+    busy = length(trace_layout.event_spans(kernels)) / 1e6 / call.value
     return Pace(layer, size, len(kernels), call.value / len(kernels), busy) if busy < BUSY else None
 
 
-def sentence(ev: Evidence, variant: Variant) -> str:
+def overhead_sentence(ev: Evidence, variant: Variant) -> str:
     """What of a variant's times, or of its baseline's, is Python's launching; empty where nothing."""
     below = ev.plan.variants.get(variant.header.builds_on)
     said = []

@@ -21,7 +21,7 @@ class Resources:
     limiter: str
 
 
-def of_main_kernel(ev: Evidence, variant: str) -> Resources | None:
+def main_kernel_resources(ev: Evidence, variant: str) -> Resources | None:
     """None for peers, failures, and where the main kernel was not built.
 
     The main kernel is the one that took most of the profiled program; without a profile it is the one of the
@@ -40,7 +40,7 @@ def of_main_kernel(ev: Evidence, variant: str) -> Resources | None:
 def kernel_occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
     """Theoretical occupancy of a built kernel and its limit, in the block that a profile shows, else in its
     header's; None where there is neither."""
-    if not row.ok or row.arch not in occupancy.LIMITS:
+    if not row.ok or row.arch not in occupancy.SM_LIMITS:
         return None
     traced = [launch for launch in _launches(ev, row.variant) if launch.name == row.kernel]
     if traced:

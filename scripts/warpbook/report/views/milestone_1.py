@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, most_of
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Half, Table, numbers, words
+from warpbook.report.views.components import HtmlTable, TextOrFigure, numbers, words
 from warpbook.report.views.profile_tables import program_share_table, share, total_ns
-from warpbook.report.views.program_output import printed
+from warpbook.report.views.program_output import median_output
 
 DEVICES = {"cpu": "CPU", "gpu": "GPU"}
 
 
 @dataclass(frozen=True)
-class Program:
+class FrameworkProgram:
     """The program with a device's framework; `missing` says why there is none."""
 
     device: str
@@ -26,7 +26,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Profile:
+class ProfileSum:
     """One kind of a profile's rows: their sum, and those that together take most of it."""
 
     sum: str
@@ -34,19 +34,19 @@ class Profile:
     names: int
     shown_share: str
     longest: str
-    table: Table
+    table: HtmlTable
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfiledFramework:
     """The profiled program with the GPU's framework. busy_share: of the unprofiled program's elapsed time."""
 
     framework: str
     peer: bool
     elapsed: str
     busy_share: str
-    kernels: Profile
-    calls: Profile
+    kernels: ProfileSum
+    calls: ProfileSum
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,21 @@ class Milestone1:
     step: str
     where: str
     images: str
-    programs: tuple[Program, ...]
-    times: Table | None
-    half: Half | None
-    profiled: Profiled | None
+    programs: tuple[FrameworkProgram, ...]
+    times: HtmlTable | None
+    half: TextOrFigure | None
+    profiled: ProfiledFramework | None
     problem: str
 
 
-def view(ev: Evidence) -> Milestone1:
+def milestone_1_view(ev: Evidence) -> Milestone1:
     """The frameworks' programs of a study, and the profile of that on the GPU."""
     frameworks = {device: ev.programs.framework(device) for device in DEVICES}
     problem = _problem(ev, frameworks["gpu"])
     programs = tuple(_program(ev, device, framework) for device, framework in frameworks.items())
     return Milestone1(
         step=f"{ev.study.step} {ev.study.framework_step}",
-        where=units.enumerated([f"on the {name}" for device, name in DEVICES.items() if not ev.why_none_of(device)]),
+        where=units.join_all([f"on the {name}" for device, name in DEVICES.items() if not ev.why_none_of(device)]),
         images=units.count(ev.largest),
         programs=programs,
         times=_times(ev, [framework for framework in frameworks.values() if framework]),
@@ -81,28 +81,28 @@ def view(ev: Evidence) -> Milestone1:
     )
 
 
-def _program(ev: Evidence, device: str, framework: Variant | None) -> Program:
+def _program(ev: Evidence, device: str, framework: Variant | None) -> FrameworkProgram:
     name = DEVICES[device]
     missing = ""
     if framework is None:
         lacking = f"no framework for the {name} has a figure in the run cited"
         missing = ev.why_none_of(device) or lacking
-    return Program(
+    return FrameworkProgram(
         device=device,
         name=name,
         hardware=ev.device_name(device),
         title=framework.title if framework else "",
-        output=printed(ev, framework, ev.largest) if framework else "",
+        output=median_output(ev, framework, ev.largest) if framework else "",
         missing=missing,
     )
 
 
-def _half(programs: tuple[Program, ...]) -> Half | None:
+def _half(programs: tuple[FrameworkProgram, ...]) -> TextOrFigure | None:
     there, lacking = ([one for one in programs if bool(one.missing) is missing] for missing in (False, True))
-    return Half(there[0].name, lacking[0].name, lacking[0].missing) if there and lacking else None
+    return TextOrFigure(there[0].name, lacking[0].name, lacking[0].missing) if there and lacking else None
 
 
-def _times(ev: Evidence, frameworks: list[Variant]) -> Table | None:
+def _times(ev: Evidence, frameworks: list[Variant]) -> HtmlTable | None:
     rows = []
     for framework in frameworks:
         runs = ev.programs.runs(framework.name, ev.largest)
@@ -113,14 +113,14 @@ def _times(ev: Evidence, frameworks: list[Variant]) -> Table | None:
                 units.significant(runs.accuracy.iloc[0]),
                 units.seconds(runs.user_s.median()),
                 units.seconds(runs.system_s.median()),
-                cell_markup.ran(runs.elapsed_s),
+                cell_markup.elapsed_cell(runs.elapsed_s),
                 units.mebibytes(runs.max_rss_kib.median()),
             )
         )
     if not rows:
         return None
     measures = ("Accuracy", "User, s", "System, s", "Elapsed, s", "Peak memory, MiB")
-    return Table(
+    return HtmlTable(
         "m1-programs",
         f"The whole inference program with a framework, {units.count(ev.largest)} images, in GNU time's terms: medians "
         "over the runs, and of the elapsed time the 95 % interval, or both of two runs.",
@@ -135,11 +135,11 @@ def _problem(ev: Evidence, framework: Variant | None) -> str:
     return "no framework ran on the GPU" if ev.gpu_run else ev.source.why
 
 
-def _profiled(ev: Evidence, framework: Variant) -> Profiled:
+def _profiled(ev: Evidence, framework: Variant) -> ProfiledFramework:
     kernels = ev.profiles.rows(framework.name, ev.largest, GPU_KINDS)
     calls = ev.profiles.rows(framework.name, ev.largest, API_KINDS)
     elapsed_s = float(ev.programs.runs(framework.name, ev.largest).elapsed_s.median())
-    return Profiled(
+    return ProfiledFramework(
         framework=framework.name,
         peer=framework.header.peer,
         elapsed=units.seconds(elapsed_s),
@@ -164,9 +164,9 @@ def _profiled(ev: Evidence, framework: Variant) -> Profiled:
     )
 
 
-def _profile(rows: list[ProfileRow], id: str, caption: str, whole: str, elapsed_s: float) -> Profile:
-    most = most_of(rows)
-    return Profile(
+def _profile(rows: list[ProfileRow], id: str, caption: str, whole: str, elapsed_s: float) -> ProfileSum:
+    most = first_rows_covering(rows)
+    return ProfileSum(
         sum=units.time(total_ns(rows) / 1e6),
         shown=len(most),
         names=len(rows),

@@ -6,12 +6,12 @@ from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Table, numbers, words
-from warpbook.report.views.program_output import all_printed
+from warpbook.report.views.components import Cell, HtmlTable, numbers, words
+from warpbook.report.views.program_output import all_outputs
 
 
 @dataclass(frozen=True)
-class Idea:
+class CpuVariantIdea:
     """What a variant is, and why some or all of it was not measured."""
 
     name: str
@@ -23,7 +23,7 @@ class Idea:
 
 
 @dataclass(frozen=True)
-class Gain:
+class CpuSpeedup:
     """A variant's speedups over the loop nest on the first layers: (layer, speedup)."""
 
     variant: str
@@ -41,7 +41,7 @@ class Discussion:
     best_time: Cell
     best_rate: str
     speedup: Cell
-    gains: tuple[Gain, ...]
+    gains: tuple[CpuSpeedup, ...]
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class Milestone2:
     run: str
     images: str
     network: str
-    ideas: tuple[Idea, ...]
+    ideas: tuple[CpuVariantIdea, ...]
     outputs: tuple[str, ...]
     why_not_run: str
-    programs: Table | None
-    op_times: Table | None
+    programs: HtmlTable | None
+    op_times: HtmlTable | None
     discussion: Discussion | None
 
 
-def view(ev: Evidence) -> Milestone2:
+def milestone_2_view(ev: Evidence) -> Milestone2:
     """The CPU variants of a study."""
     naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
     measured = ev.ranking.measured("cpu")
@@ -75,7 +75,7 @@ def view(ev: Evidence) -> Milestone2:
         images=units.count(ev.largest),
         network=ev.network.name,
         ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.wanted("cpu")),
-        outputs=all_printed(ev, naive) if naive else (),
+        outputs=all_outputs(ev, naive) if naive else (),
         why_not_run=_why_not_run(ev),
         programs=_programs(ev),
         op_times=_op_times(ev, measured) if measured else None,
@@ -93,13 +93,13 @@ def _why_not_run(ev: Evidence) -> str:
     return f"no program of the loop nest ended well in the run {ev.local.run_id}; the last chapter says why"
 
 
-def _idea(ev: Evidence, variant: Variant, measured: bool) -> Idea:
+def _idea(ev: Evidence, variant: Variant, measured: bool) -> CpuVariantIdea:
     header = variant.header
     reasons = tuple(ev.problems.of(variant.name).reason.unique())
-    return Idea(variant.name, header.peer, variant.title, header.idea, measured, reasons)
+    return CpuVariantIdea(variant.name, header.peer, variant.title, header.idea, measured, reasons)
 
 
-def _programs(ev: Evidence) -> Table | None:
+def _programs(ev: Evidence) -> HtmlTable | None:
     rows = []
     for variant in ev.wanted("cpu"):
         for size in ev.sizes:
@@ -110,7 +110,7 @@ def _programs(ev: Evidence) -> Table | None:
                 (
                     variant.name,
                     units.count(size),
-                    cell_markup.ran(runs.elapsed_s),
+                    cell_markup.elapsed_cell(runs.elapsed_s),
                     units.seconds(runs.user_s.median()),
                     units.seconds(runs.system_s.median()),
                     units.mebibytes(runs.max_rss_kib.median()),
@@ -120,7 +120,7 @@ def _programs(ev: Evidence) -> Table | None:
     if not rows:
         return None
     measures = ("Elapsed, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy")
-    return Table(
+    return HtmlTable(
         "m2-program-table",
         "The whole inference program on the CPU: elapsed time (median of the runs, its 95 % interval), user and system "
         "CPU time, peak memory and accuracy. The starting point at every size, the others at the largest. User time "
@@ -131,15 +131,15 @@ def _programs(ev: Evidence) -> Table | None:
     )
 
 
-def _op_times(ev: Evidence, measured: list[Variant]) -> Table:
+def _op_times(ev: Evidence, measured: list[Variant]) -> HtmlTable:
     sizes = (f"{units.count(size)} {'image' if size == 1 else 'images'}" for size in ev.sizes)
-    return Table(
+    return HtmlTable(
         "m2-op-table",
         "Op time of each convolution on the CPU: median, and half the width of its 95 % interval. Images go through in "
         "chunks of at most 100, whose times are added; a value without an interval is a single sample.",
         (*words("Variant", "Layer"), *numbers(*sizes)),
         tuple(
-            (variant.name, layer, *(cell_markup.timed(ev.times.op(variant.name, layer, size)) for size in ev.sizes))
+            (variant.name, layer, *(cell_markup.time_cell(ev.times.op(variant.name, layer, size)) for size in ev.sizes))
             for variant in measured
             for layer in ev.layer_names
         ),
@@ -150,17 +150,20 @@ def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
     others = [variant for variant in ev.ranking.measured("cpu") if variant.name != naive.name]
     return Discussion(
         layers="both convolutions" if len(ev.layers) == 2 else "the convolution",
-        naive_time=cell_markup.timed(ev.times.total(naive.name, ev.largest)),
+        naive_time=cell_markup.time_cell(ev.times.total(naive.name, ev.largest)),
         naive_rate=_rate(ev, naive),
         best=best.name,
-        best_time=cell_markup.timed(ev.times.total(best.name, ev.largest)),
+        best_time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
         best_rate=_rate(ev, best),
-        speedup=cell_markup.sped(ev.times.total_speedup(best.name, ev.largest, over=naive.name)),
+        speedup=cell_markup.speedup_cell(ev.times.total_speedup(best.name, ev.largest, over=naive.name)),
         gains=tuple(
-            Gain(
+            CpuSpeedup(
                 variant.name,
                 tuple(
-                    (layer, cell_markup.sped(ev.times.speedup(variant.name, layer, ev.largest, over=naive.name)))
+                    (
+                        layer,
+                        cell_markup.speedup_cell(ev.times.speedup(variant.name, layer, ev.largest, over=naive.name)),
+                    )
                     for layer in ev.layer_names[:2]
                 ),
             )

@@ -7,12 +7,12 @@ from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.networks import ConvLayer
 from warpbook.report import figures, trace_layout
-from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Figure, Half, Table, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, TextOrFigure, numbers, words
 from warpbook.report.views.profile_tables import launch_table, narrow_profile_table
 from warpbook.report.views.profiled_programs import watched_program
-from warpbook.report.views.program_output import all_printed, other_sets
+from warpbook.report.views.program_output import all_outputs, other_sets
 
 NO_CPU_TIMES = "no CPU variant has a sound figure at every layer; the last chapter says why"
 
@@ -25,8 +25,8 @@ class SizeProfile:
     images: str
     places: tuple[str, str]
     problem: str
-    activities: Table | None
-    calls: Table | None
+    activities: HtmlTable | None
+    calls: HtmlTable | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class FirstKernel:
     """The first GPU kernel. outputs: what its program printed at each size; unprofiled: why there is no profile at the
     largest. half: None where the CPU's op times are there too. copied: the first layer's time with copies;
     copied_ratio: that over its op time."""
@@ -85,14 +85,14 @@ class Kernel:
     remarks: str
     run_id: str
     outputs: tuple[str, ...]
-    sizes: Table
+    sizes: HtmlTable
     profiles: tuple[SizeProfile, ...]
     unprofiled: str
     timeline: Timeline | None
-    launches: Table | None
+    launches: HtmlTable | None
     figure_title: str
     figure: Figure
-    half: Half | None
+    half: TextOrFigure | None
     against_cpu: AgainstCpu | None
     first_layer: str
     smallest: CallAndKernel
@@ -110,10 +110,10 @@ class Milestone3:
     device: str
     source: str
     places: tuple[str, ...]
-    kernel: Kernel | None
+    kernel: FirstKernel | None
 
 
-def view(ev: Evidence) -> Milestone3:
+def milestone_3_view(ev: Evidence) -> Milestone3:
     """The first GPU kernel of a study."""
     kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
     tables = (place for size in reversed(ev.sizes) for place in _places(size))
@@ -135,18 +135,18 @@ def _places(size: int) -> tuple[str, str]:
     return f"m3-gpu-{size}", f"m3-api-{size}"
 
 
-def _kernel(ev: Evidence, naive: Variant) -> Kernel:
+def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
     assert ev.gpu_run is not None  # it was measured there
     first = ev.layer_names[0]
     call, copied = ev.times.op(naive.name, first, ev.largest), ev.times.op(naive.name, first, ev.largest, kind="layer")
-    return Kernel(
+    return FirstKernel(
         name=naive.name,
         title=naive.title,
         idea=naive.header.idea,
         expect=naive.header.expect,
         remarks=naive.remarks,
         run_id=ev.gpu_run.run_id,
-        outputs=all_printed(ev, naive),
+        outputs=all_outputs(ev, naive),
         sizes=_sizes(ev, naive),
         profiles=(
             *(_profile(ev, naive, size) for size in reversed(ev.sizes)),
@@ -157,25 +157,25 @@ def _kernel(ev: Evidence, naive: Variant) -> Kernel:
         launches=_launches(ev, naive),
         figure_title="Op times" if ev.why_none_of("cpu") else "Op times: CPU against GPU",
         figure=_figure(ev, naive),
-        half=None if ev.ranking.measured("cpu") else Half("GPU", "CPU", ev.why_none_of("cpu") or NO_CPU_TIMES),
+        half=None if ev.ranking.measured("cpu") else TextOrFigure("GPU", "CPU", ev.why_none_of("cpu") or NO_CPU_TIMES),
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),
         largest=_call_and_kernel(ev, naive, ev.largest),
-        copied=cell_markup.timed(copied),
+        copied=cell_markup.time_cell(copied),
         copied_ratio=units.ratio(copied.value / call.value) if copied and call else MISSING,
         limits=tuple(limit for layer in ev.layers if (limit := _limit(ev, naive, layer))),
     )
 
 
-def _sizes(ev: Evidence, naive: Variant) -> Table:
+def _sizes(ev: Evidence, naive: Variant) -> HtmlTable:
     op_times = (f"Op time {layer}" for layer in ev.layer_names)
     head = (
         *numbers("Images", *op_times, "Accuracy", "Labels differing"),
         *words("Integers"),
         *numbers("Error / tolerance", "Program, s"),
     )
-    return Table(
+    return HtmlTable(
         "m3-table",
         "The first kernel at each size: op times with half the width of their 95 % intervals; accuracy on the real "
         "images; labels that differ from the float64 reference's; equality on small integers; the largest error on "
@@ -190,12 +190,12 @@ def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
     labels, reals, integers = (ev.checks.rows(test, naive.name, size) for test in ("labels", "reals", "integers"))
     return (
         units.count(size),
-        *(cell_markup.timed(ev.times.op(naive.name, layer, size)) for layer in ev.layer_names),
+        *(cell_markup.time_cell(ev.times.op(naive.name, layer, size)) for layer in ev.layer_names),
         MISSING if runs.empty else units.significant(runs.accuracy.iloc[0]),
         MISSING if labels.empty else str(labels.mismatched_labels.iloc[0]),
         "exact" if integers.ok.all() and not integers.empty else "failed",
         MISSING if reals.empty else units.significant(reals.worst_ratio.max(), 2),
-        MISSING if runs.empty else cell_markup.ran(runs.elapsed_s),
+        MISSING if runs.empty else cell_markup.elapsed_cell(runs.elapsed_s),
     )
 
 
@@ -215,7 +215,7 @@ def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
         narrow_profile_table(
             places[1],
             f"CUDA API calls of the program at {images} that together take more than 99 % of the API time.",
-            most_of(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
+            first_rows_covering(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
         ),
     )
 
@@ -228,7 +228,7 @@ def _with_weights(ev: Evidence, naive: Variant, weights: str) -> SizeProfile:
 
 
 def _timeline(ev: Evidence, naive: Variant) -> Timeline:
-    hidden = trace_layout.hidden(ev.profiles.events(naive.name, ev.largest))
+    hidden = trace_layout.copy_overlap(ev.profiles.events(naive.name, ev.largest))
     return Timeline(
         figure=Figure(
             "m3-timeline-figure",
@@ -247,7 +247,7 @@ def _timeline(ev: Evidence, naive: Variant) -> Timeline:
     )
 
 
-def _launches(ev: Evidence, naive: Variant) -> Table | None:
+def _launches(ev: Evidence, naive: Variant) -> HtmlTable | None:
     launches = ev.profiles.launches(naive.name, ev.largest)
     if not launches:
         return None
@@ -281,7 +281,7 @@ def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
         return None
 
     def over(other: Variant, size: int) -> Cell:
-        return cell_markup.sped(ev.times.total_speedup(naive.name, size, over=other.name))
+        return cell_markup.speedup_cell(ev.times.total_speedup(naive.name, size, over=other.name))
 
     smallest, largest = ev.sizes[0], ev.largest
     return AgainstCpu(
@@ -295,7 +295,7 @@ def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
 
 def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> CallAndKernel:
     call, kernel = (ev.times.op(naive.name, ev.layer_names[0], size, kind=kind) for kind in ("op", "gpu"))
-    return CallAndKernel(units.count(size), cell_markup.timed(call), cell_markup.timed(kernel))
+    return CallAndKernel(units.count(size), cell_markup.time_cell(call), cell_markup.time_cell(kernel))
 
 
 def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> Limit | None:

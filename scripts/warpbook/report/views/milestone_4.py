@@ -14,8 +14,8 @@ from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import Excerpt, excerpt
 from warpbook.report.views import cell_markup, claim_table, combinations, launch_overhead, launch_resources
-from warpbook.report.views.components import Cell, Column, Figure, Table, numbers, words
-from warpbook.report.views.header_counter import watched
+from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views.header_counter import counter_sentence
 from warpbook.report.views.kernel_resources import BeforeAndAfter, before_and_after
 from warpbook.runs import catalog
 
@@ -54,7 +54,7 @@ class OnLayer:
 
 
 @dataclass(frozen=True)
-class Built:
+class KernelResources:
     """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's; check: the
     header's words on what to watch, then what became of it."""
 
@@ -85,9 +85,9 @@ class Optimization:
     pace: str
     figure: Figure | None
     change: Excerpt | None
-    claims: tuple[claim_table.Told, ...]
+    claims: tuple[claim_table.VerdictWords, ...]
     kernels: BeforeAndAfter | None
-    built: Built | None
+    built: KernelResources | None
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,16 @@ class Optimizations:
     arch: str
     same_within: str
     drift: str
-    glance: Table | None
+    glance: HtmlTable | None
     optimizations: tuple[Optimization, ...]
     others: int
     chains: tuple[Figure, ...]
-    pairs: Table | None
-    left_out: Table | None
+    pairs: HtmlTable | None
+    left_out: HtmlTable | None
     hardware: Hardware | None
 
 
-def view(ev: Evidence) -> Optimizations:
+def milestone_4_view(ev: Evidence) -> Optimizations:
     """The chapter of a study."""
     tried, foremost = _tried(ev), _foremost(ev)
     told = [one for one in tried if one.name in foremost]
@@ -135,12 +135,12 @@ def view(ev: Evidence) -> Optimizations:
         others=len(tried) - len(told),
         chains=combinations.chains(ev),
         pairs=combinations.pairs(ev),
-        left_out=combinations.left_out(ev) if ev.ranking.combinations else None,
+        left_out=combinations.ablation(ev) if ev.ranking.combinations else None,
         hardware=_hardware(ev) if ev.ranking.measured("gpu") else None,
     )
 
 
-def others(ev: Evidence) -> tuple[Optimization, ...]:
+def remaining_optimizations(ev: Evidence) -> tuple[Optimization, ...]:
     """The optimizations that the chapter leaves to the supplement."""
     foremost = _foremost(ev)
     return tuple(_optimization(ev, variant) for variant in _tried(ev) if variant.name not in foremost)
@@ -157,7 +157,7 @@ def _foremost(ev: Evidence) -> set[str]:
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     surprising = {one.variant for one in ev.claims.refuted if one.claim.quantity in TIMES and not one.claim.more_than}
-    before = catalog.archived_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
+    before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
     new = {one.name for one in _tried(ev) if before and one.name not in before.record["variants"]}
     return asked | leading | surprising | new | {*ev.problems.table.variant}
 
@@ -177,14 +177,14 @@ def _drift(ev: Evidence) -> str:
     )
 
 
-def _axis(span: tuple[float, float]) -> Column:
+def _axis(span: tuple[float, float]) -> TableColumn:
     """The column of drawn intervals."""
-    return Column(f"Axis {units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
+    return TableColumn(f"Axis {units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
 
 
-def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> Table:
+def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> HtmlTable:
     span, same_within = figures.ratio_plots.interval_span(list(at_largest.values())), ev.config.measuring.same_within
-    return Table(
+    return HtmlTable(
         "m4-glance-table",
         "What each optimization brought: speedup over what it builds on, op times of all layers added, at each size of "
         f"the dataset; drawn with its 95\u202f% interval, of n samples, and judged at {units.count(ev.largest)} "
@@ -199,11 +199,11 @@ def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest:
             (
                 (cell_markup.link if variant in told else cell_markup.companion)(f"m4-{variant.name}", variant.name),
                 variant.header.builds_on,
-                *(cell_markup.times(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
-                cell_markup.times(at_largest[variant.name]),
+                *(cell_markup.ratio_cell(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
+                cell_markup.ratio_cell(at_largest[variant.name]),
                 str(at_largest[variant.name].ratio.n),
-                cell_markup.interval(at_largest[variant.name], span, same_within),
-                cell_markup.verdict(at_largest[variant.name]),
+                cell_markup.interval_cell(at_largest[variant.name], span, same_within),
+                cell_markup.verdict_cell(at_largest[variant.name]),
             )
             for variant in shown
         ),
@@ -229,23 +229,25 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
         problems=problems,
         alone=tuple(
             OnLayer(
-                f"{layer} alone, at {units.count(ev.largest)} images", cell_markup.sped(one), cell_markup.verdict(one)
+                f"{layer} alone, at {units.count(ev.largest)} images",
+                cell_markup.speedup_cell(one),
+                cell_markup.verdict_cell(one),
             )
             for layer, one in sound.items()
             if problems
         ),
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
-        pace=launch_overhead.sentence(ev, variant),
+        pace=launch_overhead.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
         change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
-        claims=claim_table.of(ev, variant.name),
+        claims=claim_table.claims_by_verdict(ev, variant.name),
         kernels=before_and_after(ev, variant),
         built=_built(ev, variant),
     )
 
 
 def _problem(row: dict[Hashable, Any]) -> str:
-    layers = f", {units.enumerated(row['layers'])}" if row["layers"] else ""
+    layers = f", {units.join_all(row['layers'])}" if row["layers"] else ""
     return f"{row['status'].replace('_', ' ')}{layers}: {row['reason']}"
 
 
@@ -258,12 +260,12 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
     together = "both layers together" if len(ev.layers) == 2 else "on the layer"
     return Outcome(
-        speedup=cell_markup.sped(at_largest),
+        speedup=cell_markup.speedup_cell(at_largest),
         where=f"at {units.count(ev.largest)} images, {together}",
         apart=_apart(ev, variant, "op"),
-        on_gpu=cell_markup.sped(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
+        on_gpu=cell_markup.speedup_cell(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         on_gpu_apart=_apart(ev, variant, "gpu"),
-        verdict=cell_markup.verdict(at_largest),
+        verdict=cell_markup.verdict_cell(at_largest),
         judged=verdicts.total(),
         judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
@@ -277,7 +279,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
 
 def _apart(ev: Evidence, variant: Variant, kind: str) -> Cell:
     apart = ev.times.total_apart(variant.name, ev.largest, kind)
-    return cell_markup.sped(apart) if apart else ""
+    return cell_markup.speedup_cell(apart) if apart else ""
 
 
 def _gains(ev: Evidence, variant: Variant) -> Figure:
@@ -295,14 +297,14 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
     )
 
 
-def _built(ev: Evidence, variant: Variant) -> Built | None:
+def _built(ev: Evidence, variant: Variant) -> KernelResources | None:
     """None where either has no kernel of ours."""
-    before = launch_resources.of_main_kernel(ev, variant.header.builds_on)
-    after = launch_resources.of_main_kernel(ev, variant.name)
+    before = launch_resources.main_kernel_resources(ev, variant.header.builds_on)
+    after = launch_resources.main_kernel_resources(ev, variant.name)
     if before is None or after is None:
         return None
     known = units.percent(after.occupancy, 0)
-    return Built(
+    return KernelResources(
         kernel="" if after.kernel == variant.kernel else after.kernel,
         after=after,
         before=before,
@@ -313,7 +315,7 @@ def _built(ev: Evidence, variant: Variant) -> Built | None:
         if before.occupancy is None
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
         check="" if variant.header.claims else variant.header.check,
-        watched=watched(ev, variant) if variant.header.check else "",
+        watched=counter_sentence(ev, variant) if variant.header.check else "",
     )
 
 

@@ -10,9 +10,9 @@ from markupsafe import Markup
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
-from warpbook.report.run_history import Headline, History, Measured, Model
+from warpbook.report.run_history import GpuModel, Headline, History, MeasuredVariant
 from warpbook.report.views import borrowed_run, cell_markup
-from warpbook.report.views.components import Cell, Column, Table, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
 
@@ -23,29 +23,29 @@ APART = (
 
 
 @dataclass(frozen=True)
-class Devices:
+class OtherGpus:
     """A study's network on the GPU of its figures and on others. pairs: a table for each other model. constants: the
     best of swept variants on each; None where no variant was swept on two."""
 
     ours: str
     others: tuple[str, ...]
-    limits: Table
-    pairs: tuple[Table, ...]
-    constants: Table | None
+    limits: HtmlTable
+    pairs: tuple[HtmlTable, ...]
+    constants: HtmlTable | None
 
 
-def view(ev: Evidence) -> Devices | None:
+def other_gpus_view(ev: Evidence) -> OtherGpus | None:
     """None where no archived run is of another GPU model."""
     if ev.gpu_run is None or ev.gpu_run.gpu is None:
         return None
-    return beside(ev, catalog.of_other_models(ev.gpu_run, ev.network.name))
+    return times_on_other_gpus(ev, catalog.runs_of_other_models(ev.gpu_run, ev.network.name))
 
 
-def beside(ev: Evidence, others: Sequence[Run]) -> Devices | None:
+def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> OtherGpus | None:
     """The GPU of a study's figures beside those of other runs: variants whose sources are those of today in both."""
     assert ev.gpu_run is not None
     history = History([*others, ev.gpu_run], ev.config.tolerance, [ev.network.name])
-    ours = Model("gpu", ev.gpu_run.device_name("gpu"))
+    ours = GpuModel("gpu", ev.gpu_run.device_name("gpu"))
     mine = history.newest(ev.network.name, ours)
     current = {variant.name: variant.source_sha256 for variant in ev.wanted("gpu")}
     found = [history.newest(ev.network.name, model) for model in history.models if model != ours]
@@ -60,10 +60,10 @@ def beside(ev: Evidence, others: Sequence[Run]) -> Devices | None:
     models = [ours, *(line.model for line in lines)]
     names = tuple(model.name for model in models[1:])
     constants = best_constants(ev, [line.run for line in lines])
-    return Devices(ours.name, names, _limits(history, models), tuple(pairs), constants)
+    return OtherGpus(ours.name, names, _limits(history, models), tuple(pairs), constants)
 
 
-def best_constants(ev: Evidence, others: Sequence[Run]) -> Table | None:
+def best_constants(ev: Evidence, others: Sequence[Run]) -> HtmlTable | None:
     """The fastest configuration of each swept variant on the GPU of a study's figures and on those of other runs, and
     what ours would cost there. Of the same sources and at the same place alone."""
     place = ["variant", "network", "layer", "size"]
@@ -94,7 +94,7 @@ def best_constants(ev: Evidence, others: Sequence[Run]) -> Table | None:
     head += numbers("its time there", "times as long with ours")
     caption = "The fastest constants of each swept variant, and what another GPU loses with those that are best here."
     caption += borrowed_run.sentence(ev, tables.SWEEP)
-    return Table("best-constants", caption, head, tuple(rows), "dense") if rows else None
+    return HtmlTable("best-constants", caption, head, tuple(rows), "dense") if rows else None
 
 
 def _fastest(sweep: pd.DataFrame, place: list[str]) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def _fastest(sweep: pd.DataFrame, place: list[str]) -> pd.DataFrame:
     return ordered.drop_duplicates(place)[[*place, "configuration", "time_ms"]]
 
 
-def side_by_side(history: History) -> tuple[Table, ...]:
+def side_by_side(history: History) -> tuple[HtmlTable, ...]:
     """Every GPU model of archived runs and, network by network, those that were measured at the same sizes. Empty for
     one model."""
     gpus = [model for model in history.models if model.device == "gpu"]
@@ -123,7 +123,7 @@ def _shapes(line: Headline) -> tuple[str, int]:
     return line.run.record["networks"][line.network]["shapes_sha256"], line.size
 
 
-def _limits(history: History, gpus: Sequence[Model]) -> Table:
+def _limits(history: History, gpus: Sequence[GpuModel]) -> HtmlTable:
     """What each model's newest run says of it."""
     head = (*words("GPU", "Architecture"), *numbers("FP32 peak", "Copies", "L2 cache", "Runs"))
     rows = []
@@ -142,36 +142,38 @@ def _limits(history: History, gpus: Sequence[Model]) -> Table:
             )
         )
     caption = "GPUs of the runs: peak arithmetic and measured copy bandwidth, which bound every kernel's time."
-    return Table("gpus", caption, head, tuple(rows))
+    return HtmlTable("gpus", caption, head, tuple(rows))
 
 
 def _on_network(
     history: History, lines: Sequence[Headline], id: str, source: Callable[[str], str | None] | None = None
-) -> Table:
+) -> HtmlTable:
     """The variants that every line's run has, with the verdict against what each builds on. source: the hash that a
     variant's sources must have."""
     found = [{row.name: row for row in history.variants(line)} for line in lines]
     both = [name for name in found[0] if all(name in its for its in found)]
     if source:
         both = [name for name in both if {its[name].source_sha256 for its in found} == {source(name)}]
-    head: tuple[Column, ...] = words("Variant")
+    head: tuple[TableColumn, ...] = words("Variant")
     for line in lines:
         head += (*numbers(f"{line.model.name}: op time", "over the naive one", "times the bound"), *words("verdict"))
     caption = (
         f"{lines[0].network}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what "
         f"a variant builds on; those that differ between GPUs are bold. {APART}"
     )
-    return Table(id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense by-gpu")
+    return HtmlTable(
+        id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense by-gpu"
+    )
 
 
-def _row(name: str, measured: Sequence[Measured]) -> tuple[Cell, ...]:
+def _row(name: str, measured: Sequence[MeasuredVariant]) -> tuple[Cell, ...]:
     row: list[Cell] = [Markup("_<wbr>").join(name.split("_"))]
     differ = len({one.over_baseline.verdict for one in measured if one.over_baseline}) > 1
     for one in measured:
-        verdict = cell_markup.verdict(one.over_baseline)
+        verdict = cell_markup.verdict_cell(one.over_baseline)
         row += [
             units.time(one.time.value),
-            cell_markup.sped(one.over_naive),
+            cell_markup.speedup_cell(one.over_naive),
             units.significant(one.bound, 3) if one.bound else MISSING,
             Markup("<strong>{}</strong>").format(verdict) if differ else verdict,
         ]

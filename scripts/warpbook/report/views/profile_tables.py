@@ -2,7 +2,7 @@
 
 from warpbook.common import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, KernelLaunches, ProfileRow
-from warpbook.report.views.components import Cell, Table, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, numbers, words
 
 NAME_WIDTH = 60
 TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
@@ -35,19 +35,19 @@ def share(rows: list[ProfileRow]) -> str:
     return units.percent(sum(row.share for row in rows))
 
 
-def profile_table(id: str, caption: str, rows: list[ProfileRow]) -> Table:
+def profile_table(id: str, caption: str, rows: list[ProfileRow]) -> HtmlTable:
     """A profile's rows with their share of the profile."""
     cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)) for row in rows)
-    return Table(id, caption, (*words("Name"), *numbers("Share"), *TIMES), cells, "named")
+    return HtmlTable(id, caption, (*words("Name"), *numbers("Share"), *TIMES), cells, "named")
 
 
-def narrow_profile_table(id: str, caption: str, rows: list[ProfileRow]) -> Table:
+def narrow_profile_table(id: str, caption: str, rows: list[ProfileRow]) -> HtmlTable:
     """The same without the shortest and the longest of each row, half as wide."""
     cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)[:3]) for row in rows)
-    return Table(id, caption, (*words("Name"), *numbers("Share"), *TIMES[:3]), cells, "named")
+    return HtmlTable(id, caption, (*words("Name"), *numbers("Share"), *TIMES[:3]), cells, "named")
 
 
-def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow], program_s: float) -> Table:
+def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow], program_s: float) -> HtmlTable:
     """A profile's rows with their share of the profile, which `whole` names, and of the program's elapsed time."""
     cells = tuple(
         (
@@ -59,7 +59,7 @@ def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow
         for row in rows
     )
     head = (*words("Name"), *numbers(f"Share of {whole}", "Share of program"), *TIMES[:3])
-    return Table(id, caption, head, cells, "named")
+    return HtmlTable(id, caption, head, cells, "named")
 
 
 def _times(row: ProfileRow) -> tuple[Cell, ...]:
@@ -71,7 +71,7 @@ def _time(ns: float | None) -> str:
     return units.MISSING if ns is None else units.time(ns / 1e6)
 
 
-def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> Table:
+def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> HtmlTable:
     """Kernels of a program with their launch shapes and resources."""
     rows = tuple(
         (
@@ -87,7 +87,7 @@ def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> Table
         for launch in launches
     )
     head = numbers("Invocations", "Duration", "Grid", "Block", "Registers", "Static shared, B", "Dynamic shared, B")
-    return Table(id, caption, (*words("Kernel"), *head), rows)
+    return HtmlTable(id, caption, (*words("Kernel"), *head), rows)
 
 
 def _bytes(amount: int | None) -> str:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from warpbook.common import units
-from warpbook.config.settings import Drawn
+from warpbook.config.settings import TimelineSpec
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
-from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, most_of
-from warpbook.report.views.components import Figure, Table
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
+from warpbook.report.views.components import Figure, HtmlTable
 from warpbook.report.views.profile_tables import narrow_profile_table
-from warpbook.report.views.program_output import other_sets, printed
+from warpbook.report.views.program_output import median_output, other_sets
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class WatchedProgram:
     weights: str
     problem: str
     places: tuple[str, str]
-    activities: Table | None
-    calls: Table | None
+    activities: HtmlTable | None
+    calls: HtmlTable | None
 
 
 @dataclass(frozen=True)
-class Program:
+class ProfiledProgram:
     """The program with one optimization: what it printed at the largest size with each weight set, its profiles."""
 
     name: str
@@ -36,7 +36,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ProfiledLayer:
     """A layer before and after. problem: why it is not drawn at the size that the study names, empty where it is;
     figure: at that size, or at the largest at which both were watched."""
 
@@ -46,27 +46,27 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfiledPrograms:
     """layer: None where the study names none."""
 
     images: str
-    programs: tuple[Program, ...]
-    layer: Layer | None
+    programs: tuple[ProfiledProgram, ...]
+    layer: ProfiledLayer | None
 
 
-def view(ev: Evidence) -> Profiled:
+def profiled_programs_view(ev: Evidence) -> ProfiledPrograms:
     """The programs that a study names in `profiled`, and the layer in `drawn`."""
-    return Profiled(
+    return ProfiledPrograms(
         images=units.count(ev.largest),
         programs=tuple(_program(ev, ev.plan.variants[name]) for name in ev.study.profiled),
         layer=_layer(ev, ev.study.drawn) if ev.study.drawn else None,
     )
 
 
-def _program(ev: Evidence, variant: Variant) -> Program:
+def _program(ev: Evidence, variant: Variant) -> ProfiledProgram:
     with_sets = ("", *other_sets(ev))
-    outputs = tuple(filter(None, (printed(ev, variant, ev.largest, weights) for weights in with_sets)))
-    return Program(
+    outputs = tuple(filter(None, (median_output(ev, variant, ev.largest, weights) for weights in with_sets)))
+    return ProfiledProgram(
         name=variant.name,
         title=variant.title,
         outputs=outputs,
@@ -88,13 +88,13 @@ def watched_program(ev: Evidence, variant: Variant, weights: str, place: str) ->
         activities = narrow_profile_table(places[0], caption, ev.profiles.rows(variant.name, size, GPU_KINDS, weights))
         caption = f"CUDA API calls of {of} that together take more than 99 % of the API time."
         calls = narrow_profile_table(
-            places[1], caption, most_of(ev.profiles.rows(variant.name, size, API_KINDS, weights), 0.99)
+            places[1], caption, first_rows_covering(ev.profiles.rows(variant.name, size, API_KINDS, weights), 0.99)
         )
     problem = ev.profiles.problem(variant.name, ev.largest, weights)
     return WatchedProgram(weights, problem, (places[0], places[1]), activities, calls)
 
 
-def _layer(ev: Evidence, drawn: Drawn) -> Layer:
+def _layer(ev: Evidence, drawn: TimelineSpec) -> ProfiledLayer:
     before, after = ev.plan.variants[drawn.variant].header.builds_on, drawn.variant
     lacking = [name for name in (before, after) if ev.profiles.within_layer(name, drawn.layer, drawn.size).empty]
     problem = ""
@@ -112,10 +112,10 @@ def _layer(ev: Evidence, drawn: Drawn) -> Layer:
     )
     size = next(common, 0)
     title = f"{drawn.layer} at {units.count(drawn.size)} images: {before} against {after}"
-    return Layer(title, problem, _figure(ev, drawn.layer, before, after, size) if size else None)
+    return ProfiledLayer(title, problem, _figure(ev, drawn.layer, before, after, size) if size else None)
 
 
-def _watched(ev: Evidence, variants: tuple[str, ...], drawn: Drawn, size: int) -> bool:
+def _watched(ev: Evidence, variants: tuple[str, ...], drawn: TimelineSpec, size: int) -> bool:
     """Whether the layer was watched at a size under all of these."""
     return all(len(ev.profiles.within_layer(name, drawn.layer, size)) for name in variants)
 

@@ -5,7 +5,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 
 
-def printed(ev: Evidence, variant: Variant, size: int, weight_set: str = "") -> str:
+def median_output(ev: Evidence, variant: Variant, size: int, weight_set: str = "") -> str:
     """The command, the output and GNU time's line of that of a program's runs whose elapsed time is the median's; empty
     where the program was not run. weight_set: the network's first by default."""
     runs = ev.programs.runs(variant.name, size, weight_set or None)
@@ -20,10 +20,13 @@ def printed(ev: Evidence, variant: Variant, size: int, weight_set: str = "") -> 
     )
 
 
-def all_printed(ev: Evidence, variant: Variant) -> tuple[str, ...]:
+def all_outputs(ev: Evidence, variant: Variant) -> tuple[str, ...]:
     """The same at each size that was run, the largest first, and there with each other weight set."""
-    largest = [printed(ev, variant, ev.largest), *(printed(ev, variant, ev.largest, name) for name in other_sets(ev))]
-    smaller = [printed(ev, variant, size) for size in reversed(ev.sizes[:-1])]
+    largest = [
+        median_output(ev, variant, ev.largest),
+        *(median_output(ev, variant, ev.largest, name) for name in other_sets(ev)),
+    ]
+    smaller = [median_output(ev, variant, size) for size in reversed(ev.sizes[:-1])]
     return tuple(filter(None, [*largest, *smaller]))
 
 

@@ -7,7 +7,7 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Table, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, numbers, words
 
 QUANTITIES = {
     "op_ms": "op time",
@@ -22,7 +22,7 @@ ON_DEVICE = " Kernel time of ours is the whole call's on the GPU (gpu): its kern
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedComparison:
     """from_course: the course stated the figures, not a student report. figures: how many, 0 where nothing was
     published; gains: published ratios beside ours, None where no two times can be compared; table: of all figures, None
     where it is so long that the supplement has it."""
@@ -30,26 +30,26 @@ class Published:
     from_course: bool
     images: str
     figures: int
-    gains: Table | None
-    table: Table | None
+    gains: HtmlTable | None
+    table: HtmlTable | None
 
 
-def view(ev: Evidence) -> Published:
+def published_comparison_view(ev: Evidence) -> PublishedComparison:
     """What was published, each figure beside ours of the variant that comes nearest."""
     gains, table = _gains(ev) if ev.published.gains else None, _table(ev)
     short = table if table.short else None
-    return Published(ev.name == "sp19", units.count(ev.largest), len(table.rows), gains, short)
+    return PublishedComparison(ev.name == "sp19", units.count(ev.largest), len(table.rows), gains, short)
 
 
-def in_full(ev: Evidence) -> Table | None:
+def full_published_table(ev: Evidence) -> HtmlTable | None:
     """The table of all figures, for the supplement; None where the report has it or there are none."""
     table = _table(ev)
     return None if table.short else table
 
 
-def _gains(ev: Evidence) -> Table:
+def _gains(ev: Evidence) -> HtmlTable:
     """Ratios within one machine: what of two machines can be compared."""
-    return Table(
+    return HtmlTable(
         "published-gains",
         "What each step gained, on the machines that the figures were published of and on ours: the ratio of two times "
         "of one report, beside the ratio of ours for the same layer and number of images. A step whose two differ "
@@ -67,22 +67,26 @@ def _gains(ev: Evidence) -> Table:
                 gain.layer,
                 units.count(gain.size),
                 units.ratio(gain.published),
-                cell_markup.sped(gain.ours),
+                cell_markup.speedup_cell(gain.ours),
             )
             for gain in ev.published.gains
         ),
     )
 
 
-def _table(ev: Evidence) -> Table:
+def _table(ev: Evidence) -> HtmlTable:
     names = {f"framework_{device}": _framework(ev, device) for device in ("cpu", "gpu")}
     devices = [ev.device_name(device) for device in ("gpu", "cpu") if not ev.why_none_of(device)]
     rows = [row for row in ev.published.table.itertuples() if row.quantity in QUANTITIES and row.variant]
-    return Table(
+    return HtmlTable(
         "published-table",
         f"As published on the course's machines, and measured now on {' or '.join(devices) or 'none'}."
         f"{_on_device({str(row.quantity) for row in rows})}",
-        (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
+        (
+            *words("Figure", "Variant"),
+            *numbers("Images", "PublishedComparison", "Now"),
+            *words("Where it was published"),
+        ),
         tuple(_row(ev, row, names) for row in rows),
         "published",
     )

@@ -11,9 +11,9 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import excerpts, figures
-from warpbook.report.run_history import Headline, History, Measured
+from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Fact, Figure, Table, numbers, words
+from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, numbers, words
 from warpbook.report.views.other_gpus import APART, side_by_side
 from warpbook.runs.catalog import Run
 
@@ -33,9 +33,9 @@ class NetworkPage:
     file: str
     name: str
     images: str
-    history: Table
+    history: HtmlTable
     figures: tuple[Figure, ...]
-    variants: tuple[Table, ...]
+    variants: tuple[HtmlTable, ...]
     traces: tuple[Link, ...]
 
 
@@ -44,11 +44,11 @@ class Overview:
     """The first page. devices: tables of several GPU models side by side; empty where there is one or none."""
 
     facts: tuple[Fact, ...]
-    runs: Table
+    runs: HtmlTable
     refused: tuple[str, ...]
     networks: tuple[NetworkPage, ...]
     models: tuple[str, ...]
-    devices: tuple[Table, ...]
+    devices: tuple[HtmlTable, ...]
     reports: tuple[Link, ...]
 
 
@@ -72,7 +72,7 @@ def overview(
     )
 
 
-def file_of(network: str, networks: Sequence[str]) -> str:
+def network_page_name(network: str, networks: Sequence[str]) -> str:
     """The page of a network, whose name may be a stranger's."""
     return f"network-{networks.index(network) + 1}-{re.sub('[^a-z0-9]+', '-', network.lower())[:40].strip('-')}.html"
 
@@ -80,13 +80,13 @@ def file_of(network: str, networks: Sequence[str]) -> str:
 def _fact(history: History, network: str, file: str) -> Fact:
     """The newest headline of a network."""
     line = history.of(network)[-1]
-    ratio = f", {units.ratio_within(line.over[1].ratio)}† over {line.over[0]}" if line.over else ""
+    ratio = f", {units.ratio_beside_interval(line.over[1].ratio)}† over {line.over[0]}" if line.over else ""
     label = Markup('<a href="{}">{}</a>, {} images').format(file, network, units.count(line.size))
     spread = f"{units.spread(line.time)} {units.sample_size([line.time])}".strip()
     return Fact(label, units.time(line.time.value), f"{spread}, {line.best}{ratio}, {line.model.name}")
 
 
-def _runs(runs: Sequence[Run]) -> Table:
+def _runs(runs: Sequence[Run]) -> HtmlTable:
     """Newest first."""
     head = (*words("Run", "Ended", "Commit", "GPU", "CPU", "Studies"), *numbers("Variants"))
     rows = tuple(
@@ -101,14 +101,14 @@ def _runs(runs: Sequence[Run]) -> Table:
         )
         for run in reversed(runs)
     )
-    return Table("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
+    return HtmlTable("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
 
 
 def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> NetworkPage:
     lines = history.of(name)
     models = [model for model in history.models if history.newest(name, model)]
     return NetworkPage(
-        file=file_of(name, history.networks),
+        file=network_page_name(name, history.networks),
         name=name,
         images=units.count(lines[-1].size),
         history=_history(name, lines),
@@ -122,7 +122,7 @@ def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: S
     )
 
 
-def _history(name: str, lines: Sequence[Headline]) -> Table:
+def _history(name: str, lines: Sequence[Headline]) -> HtmlTable:
     """Newest first."""
     head = (
         *words("Run", "Commit", "Device", "Best variant"),
@@ -135,9 +135,9 @@ def _history(name: str, lines: Sequence[Headline]) -> Table:
             line.run.commit,
             line.model.name,
             line.best,
-            cell_markup.timed(line.time),
-            cell_markup.sped(line.over[1]) if line.over else MISSING,
-            Markup("{} ({})").format(cell_markup.sped(line.peer[1]), line.peer[0]) if line.peer else MISSING,
+            cell_markup.time_cell(line.time),
+            cell_markup.speedup_cell(line.over[1]) if line.over else MISSING,
+            Markup("{} ({})").format(cell_markup.speedup_cell(line.peer[1]), line.peer[0]) if line.peer else MISSING,
             _step(line),
         )
         for line in reversed(lines)
@@ -148,7 +148,7 @@ def _history(name: str, lines: Sequence[Headline]) -> Table:
         "many times faster, corrected by how far variants that did not change differ between the two, and the verdict. "
         f"{APART}"
     )
-    return Table("history", caption, head, rows)
+    return HtmlTable("history", caption, head, rows)
 
 
 def _step(line: Headline) -> Cell:
@@ -156,7 +156,9 @@ def _step(line: Headline) -> Cell:
         return "the first"
     if line.step.speedup is None:
         return f"not compared: {line.step.why}"
-    return Markup("{} {}").format(cell_markup.verdict(line.step.speedup), cell_markup.sped(line.step.speedup))
+    return Markup("{} {}").format(
+        cell_markup.verdict_cell(line.step.speedup), cell_markup.speedup_cell(line.step.speedup)
+    )
 
 
 def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
@@ -172,7 +174,7 @@ def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
     )
 
 
-def _variants(history: History, line: Headline, number: int, kernels: Mapping[str, Variant]) -> Table:
+def _variants(history: History, line: Headline, number: int, kernels: Mapping[str, Variant]) -> HtmlTable:
     """Every variant of a model's newest run, fastest first."""
     rows = history.variants(line)
     naive = next((row for row in reversed(rows) if line.over and row.name == line.over[0]), None)
@@ -189,17 +191,19 @@ def _variants(history: History, line: Headline, number: int, kernels: Mapping[st
         f"{APART}"
     )
     shown = tuple(_variant(row, naive, kernels.get(row.name)) for row in rows)
-    return Table(f"variants-{number}", caption, head, shown, "dense")
+    return HtmlTable(f"variants-{number}", caption, head, shown, "dense")
 
 
-def _variant(row: Measured, naive: Measured | None, kernel: Variant | None) -> tuple[Cell, ...]:
+def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Variant | None) -> tuple[Cell, ...]:
     lines = code_lines(row, kernel)
     saved_ms = naive.time.value - row.time.value if naive and naive.name != row.name else None
     return (
         f"{row.name} ({'library' if row.peer else row.precision})" if row.peer or row.precision != "fp32" else row.name,
-        cell_markup.timed(row.time),
-        cell_markup.sped(row.over_naive),
-        Markup("{} {}").format(row.builds_on, cell_markup.verdict(row.over_baseline)) if row.over_baseline else MISSING,
+        cell_markup.time_cell(row.time),
+        cell_markup.speedup_cell(row.over_naive),
+        Markup("{} {}").format(row.builds_on, cell_markup.verdict_cell(row.over_baseline))
+        if row.over_baseline
+        else MISSING,
         units.significant(row.bound, 3) if row.bound else MISSING,
         str(row.registers) if row.registers is not None else MISSING,
         str(lines) if lines else MISSING,
@@ -207,7 +211,7 @@ def _variant(row: Measured, naive: Measured | None, kernel: Variant | None) -> t
     )
 
 
-def code_lines(row: Measured, kernel: Variant | None) -> int | None:
+def code_lines(row: MeasuredVariant, kernel: Variant | None) -> int | None:
     """Lines of code of a variant whose source is still what was measured; a library's are its own."""
     if kernel is None or row.peer or kernel.problem or kernel.source_sha256 != row.source_sha256:
         return None

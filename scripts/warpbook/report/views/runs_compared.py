@@ -6,9 +6,9 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.report import comparison, figures
-from warpbook.report.comparison import Change, Comparison, Drift, Place
-from warpbook.report.escaping import code, escaped
-from warpbook.report.views.components import Column, Figure, numbers, words
+from warpbook.report.comparison import ComparedChange, ComparedPlace, Comparison, ComparisonDrift
+from warpbook.report.escaping import code, escape
+from warpbook.report.views.components import Figure, TableColumn, numbers, words
 
 VERDICTS = ("slower", "ambiguous", "same", "faster")
 MOST_STRAYS = 8
@@ -18,7 +18,7 @@ MOST_STRAYS = 8
 class MarkdownTable:
     """A table of Markdown; numbers are set flush right. Cells are escaped unless they are Markup."""
 
-    head: tuple[Column, ...]
+    head: tuple[TableColumn, ...]
     rows: tuple[tuple[str, ...], ...]
 
     @property
@@ -26,12 +26,12 @@ class MarkdownTable:
         """Its lines, each ended."""
         labels = [column.label for column in self.head]
         rules = ["---:" if column.kind == "number" else "---" for column in self.head]
-        lines = [labels, rules, *([escaped(cell) for cell in row] for row in self.rows)]
+        lines = [labels, rules, *([escape(cell) for cell in row] for row in self.rows)]
         return Markup("".join("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|\n" for line in lines))
 
 
 @dataclass(frozen=True)
-class Device:
+class ComparedDevice:
     """How many variants of a device changed, at how many places, and how many of those got each verdict."""
 
     name: str
@@ -52,7 +52,7 @@ class RunsCompared:
     base: str
     head: str
     same_gpu: bool | None
-    devices: tuple[Device, ...]
+    devices: tuple[ComparedDevice, ...]
     obstacles: tuple[tuple[str, str], ...]
     lost: MarkdownTable | None
     changed: tuple[tuple[str, str], ...]
@@ -67,7 +67,7 @@ class RunsCompared:
     left_out: str
 
 
-def view(compared: Comparison) -> RunsCompared:
+def runs_compared_view(compared: Comparison) -> RunsCompared:
     """Two runs compared, in words and tables."""
     moved = {row.place.variant for row in compared.moved}
     return RunsCompared(
@@ -100,23 +100,23 @@ def figure(compared: Comparison) -> Figure | None:
         kinds, shades = "grey what did not change, in colour what did, with its interval", "same; lighter: ambiguous."
     times = "Base's op time over head's of each variant on each network, corrected by the drift"
     caption = f"{times}; {kinds}. Shaded: the {shades}"
-    return Figure("moved", figures.ratio_plots.moved(compared), caption, caption)
+    return Figure("moved", figures.ratio_plots.changed_times(compared), caption, caption)
 
 
-def _device(compared: Comparison, device: str) -> Device:
+def _device(compared: Comparison, device: str) -> ComparedDevice:
     rows = [row for row in compared.moved if row.place.device == device]
     given = [row.verdict for row in rows]
     variants = len({row.place.variant for row in rows})
     verdicts = tuple((verdict, given.count(verdict)) for verdict in VERDICTS)
-    return Device(compared.head.device_name(device), variants, len(rows), verdicts)
+    return ComparedDevice(compared.head.device_name(device), variants, len(rows), verdicts)
 
 
 def _lost(compared: Comparison) -> MarkdownTable:
     rows = ((code(variant), network, device.upper(), why) for variant, network, device, why in compared.lost)
-    return MarkdownTable(words("Variant", "Network", "Device", "Why"), tuple(rows))
+    return MarkdownTable(words("Variant", "Network", "ComparedDevice", "Why"), tuple(rows))
 
 
-def _moved(moved: list[Change]) -> MarkdownTable:
+def _moved(moved: list[ComparedChange]) -> MarkdownTable:
     head = (
         *words("Variant", "Network"),
         *numbers("Images", "Base", "Head", "Speedup"),
@@ -129,7 +129,7 @@ def _moved(moved: list[Change]) -> MarkdownTable:
             units.count(row.place.size),
             units.time(row.base.value),
             units.time(row.head.value),
-            units.ratio_within(row.speedup),
+            units.ratio_beside_interval(row.speedup),
             Markup(units.ratio_interval(row.speedup)),
             Markup("**slower**") if row.verdict == "slower" else row.verdict,
         )
@@ -150,14 +150,14 @@ def _resources(compared: Comparison) -> MarkdownTable:
 def _drifts(compared: Comparison) -> MarkdownTable:
     """Drift by device and size; where something changed, what counts as the same and as a change."""
     judged = bool(compared.moved)
-    head = (*words("Device"), *numbers("Images", "Compared", "Drift"), *words("Interval"))
+    head = (*words("ComparedDevice"), *numbers("Images", "Compared", "Drift"), *words("Interval"))
     if judged:
         head += numbers("Same within", "Changed beyond")
     rows = (_drift(device, size, drift, judged) for (device, size), drift in compared.drifts.items())
     return MarkdownTable(head, tuple(rows))
 
 
-def _drift(device: str, size: int, drift: Drift, judged: bool) -> tuple[str, ...]:
+def _drift(device: str, size: int, drift: ComparisonDrift, judged: bool) -> tuple[str, ...]:
     ratio, interval = "none", units.MISSING
     if drift.ratios:
         ratio, interval = f"{units.significant(drift.ratio.value, 4)}×", Markup(units.ratio_interval(drift.ratio))
@@ -165,8 +165,8 @@ def _drift(device: str, size: int, drift: Drift, judged: bool) -> tuple[str, ...
     return (device.upper(), units.count(size), str(len(drift.ratios)), ratio, interval, *limits)
 
 
-def _stray(place: Place, ratio: float) -> Markup:
-    where = f"{code(place.variant)} on {escaped(place.network)}"
+def _stray(place: ComparedPlace, ratio: float) -> Markup:
+    where = f"{code(place.variant)} on {escape(place.network)}"
     return Markup(f"{where} at {units.count(place.size)} images {units.ratio(ratio)}")
 
 

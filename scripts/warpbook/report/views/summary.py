@@ -12,7 +12,7 @@ from warpbook.report.views.components import Cell, Fact, Figure
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedVariant:
     """The best variant that rounds its operands first."""
 
     precision: str
@@ -21,14 +21,14 @@ class Rounded:
 
 
 @dataclass(frozen=True)
-class Kernels:
+class KernelSummary:
     """What there is to say of our GPU kernels. tried: optimizations measured; fruitful, fruitless: their names."""
 
-    rounded: Rounded | None
+    rounded: RoundedVariant | None
     tried: int
     fruitful: tuple[str, ...]
     fruitless: tuple[str, ...]
-    claims: claim_table.Tally | None
+    claims: claim_table.ClaimTally | None
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Summary:
     images: str
     facts: tuple[Fact, ...]
     frameworks_alone: bool
-    kernels: Kernels | None
+    kernels: KernelSummary | None
     cpu_code: CpuCode | None
     figure: Figure | None
     why_no_gpu: str
@@ -60,7 +60,7 @@ class Summary:
     limits: tuple[str, ...]
 
 
-def view(ev: Evidence) -> Summary:
+def summary_view(ev: Evidence) -> Summary:
     """The summary of a study."""
     frameworks_alone = not {"milestone_3", "milestone_4"} & set(ev.study.sections)
     facts: tuple[Fact, ...] = ()
@@ -128,19 +128,19 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
     where = f" for {layers} of {units.count(ev.largest)} images on {ev.device_name('gpu')}"
     naive, cpu, peer = ev.ranking.naive, ev.ranking.best_cpu, ev.ranking.best_peer
     over_cpu, over_peer = _over(ev, best, cpu), _over(ev, best, peer)
-    against_cpu = cards.fact(
+    against_cpu = cards.summary_card(
         _named("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"
     )
     return (
         Fact(
             "Best of ours at FP32 accuracy",
             best.name,
-            cell_markup.timed(ev.times.total(best.name, ev.largest)) + where,
+            cell_markup.time_cell(ev.times.total(best.name, ev.largest)) + where,
             "name",
         ),
         _over_naive(ev, best, naive),
         *(() if ev.why_none_of("cpu") else (against_cpu,)),
-        cards.fact(_named("Over cuDNN", peer), over_peer, "not measured"),
+        cards.summary_card(_named("Over cuDNN", peer), over_peer, "not measured"),
     )
 
 
@@ -151,32 +151,32 @@ def _over_naive(ev: Evidence, best: Variant, naive: Variant | None) -> Fact:
     speedup = _over(ev, best, naive) if naive.name != best.name else None
     if speedup is None:
         return Fact(label, "1×", "it is the naive kernel")
-    return cards.fact(label, speedup, "not measured")
+    return cards.summary_card(label, speedup, "not measured")
 
 
 def _over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
     return ev.times.total_speedup(best.name, ev.largest, over=other.name) if other else None
 
 
-def _kernels(ev: Evidence) -> Kernels:
+def _kernels(ev: Evidence) -> KernelSummary:
     optimizations = [variant for variant in ev.ranking.measured("gpu", peers=False) if variant.header.builds_on]
     speedups = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in optimizations}
     judged = {name: speedup.verdict for name, speedup in speedups.items() if speedup}
-    return Kernels(
+    return KernelSummary(
         rounded=_rounded(ev),
         tried=len(optimizations),
         fruitful=tuple(name for name, verdict in judged.items() if verdict == "faster"),
         fruitless=tuple(name for name, verdict in judged.items() if verdict != "faster"),
-        claims=claim_table.tally(ev),
+        claims=claim_table.tally_claims(ev),
     )
 
 
-def _rounded(ev: Evidence) -> Rounded | None:
+def _rounded(ev: Evidence) -> RoundedVariant | None:
     variant = ev.ranking.best_rounded
     if variant is None:
         return None
-    time = cell_markup.timed(ev.times.total(variant.name, ev.largest))
-    return Rounded(variant.header.precision.upper(), variant.name, time)
+    time = cell_markup.time_cell(ev.times.total(variant.name, ev.largest))
+    return RoundedVariant(variant.header.precision.upper(), variant.name, time)
 
 
 def _gpu_figure(ev: Evidence) -> Figure:
@@ -199,8 +199,8 @@ def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
     return CpuCode(
         device=ev.device_name("cpu"),
         best=best.name,
-        time=cell_markup.timed(ev.times.total(best.name, ev.largest)),
-        speedup=cell_markup.sped(_over(ev, best, naive)),
+        time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
+        speedup=cell_markup.speedup_cell(_over(ev, best, naive)),
         naive=naive.name,
     )
 

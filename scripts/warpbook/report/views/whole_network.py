@@ -10,7 +10,7 @@ from warpbook.profiling.counters import DURATION, CountedCall
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import analysis, borrowed_run, cell_markup, profile_tables
-from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
@@ -22,7 +22,7 @@ HOSTED = (
 
 
 @dataclass(frozen=True)
-class Idea:
+class ImplementationIdea:
     """What an implementation does, and what was expected of it."""
 
     name: str
@@ -41,15 +41,15 @@ class WholeNetwork:
     images: str
     device: str
     headline: str
-    ideas: tuple[Idea, ...]
+    ideas: tuple[ImplementationIdea, ...]
     chart: Figure | None
-    beside: Table | None
-    kernels: Table | None
+    beside: HtmlTable | None
+    kernels: HtmlTable | None
     bound: str
     problems: tuple[str, ...]
 
 
-def view(ev: Evidence) -> WholeNetwork | None:
+def whole_network_view(ev: Evidence) -> WholeNetwork | None:
     """The section of a study; None where the run holds no figure of its whole network."""
     shown = [one for one in ev.networks.recorded if any(ev.networks.time(one.name, size) for size in ev.sizes)]
     if not shown and not ev.networks.left_out:
@@ -59,7 +59,7 @@ def view(ev: Evidence) -> WholeNetwork | None:
     return WholeNetwork(
         units.count(ev.largest),
         ev.device_name("gpu"),
-        " ".join(filter(None, (headline(ev), *_slower(ev)))),
+        " ".join(filter(None, (network_headline(ev), *_slower(ev)))),
         tuple(_idea(ev, one) for one in shown if not one.header.peer),
         Figure(
             "networks-by-size",
@@ -72,14 +72,14 @@ def view(ev: Evidence) -> WholeNetwork | None:
         else None,
         _beside(ev, shown) if shown else None,
         _kernels(ev, ours, call) if ours and call else None,
-        f"What bounds {ours.name}{borrowed_run.within(ev, tables.COUNTERS)}: {analysis.bound(call)}"
+        f"What bounds {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {analysis.bound(call)}"
         if ours and call
         else "",
         tuple(_problems(ev)),
     )
 
 
-def headline(ev: Evidence) -> str:
+def network_headline(ev: Evidence) -> str:
     """On the fastest of ours, the fastest frameworks, and what the first gains over what it builds on; empty where
     there is none of ours, or no framework."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
@@ -90,7 +90,7 @@ def headline(ev: Evidence) -> str:
     assert time and other and ratio
     said = (
         f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
-        f"({cell_markup.within(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
+        f"({cell_markup.within_sentence(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
         f"whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
     )
     return " ".join(filter(None, (said, _steps(ev, ours))))
@@ -129,14 +129,14 @@ def _slower(ev: Evidence) -> Iterator[str]:
             yield f"{said}: {units.ratio_and_interval(ratio, '†')}."
 
 
-def _idea(ev: Evidence, one: Implementation) -> Idea:
+def _idea(ev: Evidence, one: Implementation) -> ImplementationIdea:
     gains = [
         f"{units.ratio_and_interval(gain)} at {units.count(size)}{_apart(ev, one, size)}"
         for size in ev.sizes
         if (gain := ev.networks.gain(one, size))
     ]
     said = f"Times as fast as {one.header.builds_on}, in turn: {'; '.join(gains)} images." if gains else ""
-    return Idea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
+    return ImplementationIdea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
 
 
 def _apart(ev: Evidence, one: Implementation, size: int) -> str:
@@ -145,7 +145,7 @@ def _apart(ev: Evidence, one: Implementation, size: int) -> str:
     return f" ({units.ratio_and_interval(ratio, '†')} by the GPU times of their own jobs)" if ratio else ""
 
 
-def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
+def _beside(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
     """Everything at the largest size, the least time first."""
     best = ev.networks.fastest(ev.largest, peers=True)
     hosted = any(ev.networks.time(one.name, ev.largest, "host") for one in shown)
@@ -155,12 +155,12 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
         if time is None or check is None:
             continue
         over = ev.networks.ratio(one.name, best.name, ev.largest) if best and best != one else None
-        ratio = cell_markup.sped(Speedup(over, paired=False, verdict="")) if over else MISSING
-        timed = cell_markup.timed(time), cell_markup.timed(ev.networks.time(one.name, ev.largest, "op"))
+        ratio = cell_markup.speedup_cell(Speedup(over, paired=False, verdict="")) if over else MISSING
+        timed = cell_markup.time_cell(time), cell_markup.time_cell(ev.networks.time(one.name, ev.largest, "op"))
         wrong = units.count(int(check.mismatched_labels))
         host = _from_host(ev, one, time.value) if hosted else ()
         rows.append((time.value, (one.name, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
-    return Table(
+    return HtmlTable(
         "networks-beside",
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
         "call, and the host's clock around it and a wait; "
@@ -181,7 +181,7 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> Table:
     )
 
 
-def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
+def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> HtmlTable:
     """The kernels of one call in the order of their first launches."""
     copy, whole = ev.counters.gpu["copy_gb_per_s"], call.value(DURATION)
     rows: list[tuple[Cell, ...]] = []
@@ -191,7 +191,7 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> Table:
         ns = of_kernel.value(DURATION)
         timed = (units.time(ns / 1e6), units.percent(ns / whole, 0)) if ns and whole else (MISSING, MISSING)
         rows.append((profile_tables.short_name(kernel), str(len(launches)), *timed, *analysis.busy(of_kernel, copy)))
-    return Table(
+    return HtmlTable(
         "networks-kernels",
         f"Kernels of {ours.name} at {units.count(call.images)} images, one by one under Nsight Compute: launches, time "
         f"and its share. {analysis.busy_words('all launches', 'the longest', copy)}"
@@ -208,7 +208,7 @@ def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, 
     if not host or not copy:
         return MISSING, MISSING
     larger = max(copy.value, gpu_ms)
-    return cell_markup.timed(host), f"{units.significant(host.value / larger, 3)}× of {units.time(larger)}"
+    return cell_markup.time_cell(host), f"{units.significant(host.value / larger, 3)}× of {units.time(larger)}"
 
 
 def _problems(ev: Evidence) -> list[str]:
@@ -217,9 +217,11 @@ def _problems(ev: Evidence) -> list[str]:
     for row in ev.problems.of_networks.to_dict("records"):
         if not row["sizes"] or ev.largest in row["sizes"]:
             name, reason = row["variant"].removeprefix(WHOLE), row["reason"]
-            named = f"{units.enumerated(row['kinds'])} of {name}" if row["kinds"] else name
+            named = f"{units.join_all(row['kinds'])} of {name}" if row["kinds"] else name
             found[reason if reason.startswith(named) else f"{named}: {reason}"] = None
     ours = ev.networks.fastest(ev.largest, peers=False)
     if ours and (reason := ev.networks.uncounted.get(ours.name)):
-        found[f"no hardware counters of {ours.name}{borrowed_run.within(ev, tables.COUNTERS)}: {reason}"] = None
+        found[f"no hardware counters of {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {reason}"] = (
+            None
+        )
     return list(found)

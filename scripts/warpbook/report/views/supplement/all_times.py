@@ -7,31 +7,31 @@ from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 
 SERIES = (("gpu", "cold"), ("op", "cold"), ("gpu", "hot"), ("op", "hot"), ("layer", "cold"))
 
 
 @dataclass(frozen=True)
-class Times:
+class AllTimes:
     """throttled: samples left out as taken under a slowdown; refused: kernel times that are no figure. over_cpu: the
     first GPU kernel over each CPU variant, None where either has no figure. bounds: None where they are not known."""
 
     relative_noise: str
     throttled: int
     refused: int
-    table: Table
-    bounds: Table | None
+    table: HtmlTable
+    bounds: HtmlTable | None
     over_cpu: Figure | None
 
 
-def view(ev: Evidence) -> Times:
+def all_times_view(ev: Evidence) -> AllTimes:
     """Of every variant, layer and size with an op time."""
-    return Times(
+    return AllTimes(
         relative_noise=units.percent(ev.config.measuring.relative_noise, 0),
         throttled=int(ev.selection.summaries.throttled_count.sum()),
         refused=ev.times.refused_samples,
-        table=Table(
+        table=HtmlTable(
             "a-times",
             "Every series of samples: medians in ms, with half the width of the 95 % interval and the number of "
             "samples for those that figures are quoted from, and the direct method's bound in FP32.",
@@ -79,11 +79,11 @@ def _row(ev: Evidence, variant: Variant, place: int, size: int) -> tuple[Cell, .
     )
 
 
-def _bounds(ev: Evidence) -> Table | None:
+def _bounds(ev: Evidence) -> HtmlTable | None:
     """The least times of the direct method in FP32; None where the GPU's limits are not known."""
     if not all(ev.times.fp32_bound_ms(layer, ev.largest) for layer in ev.layers):
         return None
-    return Table(
+    return HtmlTable(
         "a-bounds",
         f"The least time that {ev.device_name('gpu')} allows the direct method in FP32, in ms.",
         (*words("Layer"), *numbers(*(f"{units.count(size)} images" for size in ev.sizes))),

@@ -11,33 +11,33 @@ from warpbook.common.units import MISSING
 from warpbook.harness import building
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import launch_resources
-from warpbook.report.views.components import Cell, Table, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, numbers, words
 
 LOG_LENGTH = 400
 
 
 @dataclass(frozen=True)
-class Builds:
+class BuildTables:
     """host: C++ for the processor, None where the study compares none; failed: None where every build succeeded;
     options: what every kernel is compiled with."""
 
-    table: Table
-    host: Table | None
-    failed: Table | None
+    table: HtmlTable
+    host: HtmlTable | None
+    failed: HtmlTable | None
     options: str
 
 
-def view(ev: Evidence) -> Builds:
+def build_tables_view(ev: Evidence) -> BuildTables:
     """Builds made on this machine."""
     host = None if ev.builds.host.empty else _host(ev)
     failed = None if ev.builds.failed.empty else _failed(ev)
-    return Builds(_table(ev), host, failed, " ".join(building.OPTIONS))
+    return BuildTables(_table(ev), host, failed, " ".join(building.OPTIONS))
 
 
-def _table(ev: Evidence) -> Table:
+def _table(ev: Evidence) -> HtmlTable:
     archs = list(ev.builds.table.arch.unique())
     sound = ev.builds.table[ev.builds.table.ok]
-    return Table(
+    return HtmlTable(
         "a-builds",
         f"Builds by {ev.local.record['machine']['compiler']}: registers a thread on each architecture (sm_…); static "
         "shared memory of a block, local memory and spilled bytes of a thread, the most on any; theoretical occupancy "
@@ -68,10 +68,10 @@ def _row(ev: Evidence, archs: list[str], place: tuple[Hashable, ...], group: pd.
     )
 
 
-def _host(ev: Evidence) -> Table:
+def _host(ev: Evidence) -> HtmlTable:
     rows = ev.builds.host
     built = rows.ok.map({True: "yes", False: "no"})
-    return Table(
+    return HtmlTable(
         "a-builds-host",
         "C++ for the processor, compiled by this machine's compiler for any processor of its architecture; what a "
         "variant uses beyond that it finds at run time.",
@@ -81,9 +81,9 @@ def _host(ev: Evidence) -> Table:
     )
 
 
-def _failed(ev: Evidence) -> Table:
+def _failed(ev: Evidence) -> HtmlTable:
     failed = ev.builds.failed
-    return Table(
+    return HtmlTable(
         "a-builds-failed",
         "Builds that failed.",
         words("Variant", "Arch", "The compiler's words"),

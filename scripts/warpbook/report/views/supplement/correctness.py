@@ -9,20 +9,20 @@ from warpbook.common.units import MISSING
 from warpbook.harness import precision, reference
 from warpbook.kernels.variants import BASELINE, Variant
 from warpbook.report import figures
-from warpbook.report.evidence import Evidence, Tally
+from warpbook.report.evidence import CheckTally, Evidence
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 from warpbook.runs.tables import PRECISION
 
 NOT_TIMED = "gpu,\u00a0not\u00a0timed"
 
 
 @dataclass(frozen=True)
-class Errors:
+class ErrorTables:
     """Errors beside those of the direct convolution. figure: None where no variant could be measured."""
 
     figure: Figure | None
-    ranges: Table
+    ranges: HtmlTable
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class Correctness:
     not asked for them."""
 
     deviations: str
-    tests: Table
-    reals: Table
-    errors: Errors | None
+    tests: HtmlTable
+    reals: HtmlTable
+    errors: ErrorTables | None
 
 
-def view(ev: Evidence) -> Correctness:
+def correctness_view(ev: Evidence) -> Correctness:
     """Of the study's variants on GPU, CPU and emulator, and of those that were checked without being compared."""
     return Correctness(str(reference.DEVIATIONS), _tests(ev), _reals(ev), _errors(ev))
 
 
-def _tests(ev: Evidence) -> Table:
+def _tests(ev: Evidence) -> HtmlTable:
     rows = []
     for variant in ev.wanted("gpu") + ev.wanted("cpu"):
         tests, emulated = ev.checks.of(variant.name), ev.checks.emulated(variant.name)
@@ -51,7 +51,7 @@ def _tests(ev: Evidence) -> Table:
             # The network's images are not predicted by emulation: there are no labels to compare.
             rows.append(_row(variant, "emulated", emulated, labels=False))
     rows += [_row(variant, NOT_TIMED, tests) for variant, tests in ev.checks.not_compared]
-    return Table(
+    return HtmlTable(
         "a-correct",
         "Correctness in sum: tests passed, the largest error over its tolerance, the largest relative L2 error, and "
         "the most labels that differ from the float64 reference's at any size.",
@@ -64,7 +64,7 @@ def _tests(ev: Evidence) -> Table:
     )
 
 
-def _row(variant: Variant, device: str, tally: Tally, labels: bool = True) -> tuple[Cell, ...]:
+def _row(variant: Variant, device: str, tally: CheckTally, labels: bool = True) -> tuple[Cell, ...]:
     return (
         variant.name,
         device,
@@ -77,11 +77,11 @@ def _row(variant: Variant, device: str, tally: Tally, labels: bool = True) -> tu
     )
 
 
-def _reals(ev: Evidence) -> Table:
+def _reals(ev: Evidence) -> HtmlTable:
     tests = ev.checks.rows("reals")
     tests = tests[(tests["size"] == ev.largest) | (tests.device == "cpu")]
     on_cpu = "" if ev.why_none_of("cpu") else ", on the CPU at every size that a call is given"
-    return Table(
+    return HtmlTable(
         "a-correct-reals",
         f"Errors on random reals at the largest size{on_cpu}, the others being in correctness.csv, with the "
         "tolerance beside: the largest absolute error, the largest allowed anywhere, the relative L2 error, and the "
@@ -107,12 +107,12 @@ def _reals(ev: Evidence) -> Table:
     )
 
 
-def _errors(ev: Evidence) -> Errors | None:
+def _errors(ev: Evidence) -> ErrorTables | None:
     rows = ev.checks.errors
     if rows.empty:
         return None
     drawn = rows[(rows.status == "ok") & (rows.inputs == "reals")]
-    return Errors(None if drawn.empty else _over_length(ev, drawn), _ranges(ev, rows))
+    return ErrorTables(None if drawn.empty else _over_length(ev, drawn), _ranges(ev, rows))
 
 
 def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
@@ -129,10 +129,10 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
     )
 
 
-def _ranges(ev: Evidence, rows: pd.DataFrame) -> Table:
+def _ranges(ev: Evidence, rows: pd.DataFrame) -> HtmlTable:
     kinds = [kind for kind in precision.EXPONENTS if kind in set(rows.inputs)]
     small, large, (x_exponent, w_exponent) = (precision.EXPONENTS[kind] for kind in ("small", "large", "subnormal"))
-    return Table(
+    return HtmlTable(
         "a-errors-ranges",
         f"The largest ratio of a variant's error to that of {BASELINE} over all layers, by the range of the inputs, "
         f"on how many layers and ranges it is at most {precision.CLASS_RATIO}, and the products of the longest sum "

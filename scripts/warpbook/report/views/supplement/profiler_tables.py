@@ -11,7 +11,7 @@ from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
 from warpbook.report.trace_layout import Agreement, Overhead
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Table, numbers, words
+from warpbook.report.views.components import HtmlTable, numbers, words
 from warpbook.report.views.profile_tables import nvprof_table
 from warpbook.report.views.program_output import other_sets
 from warpbook.runs import tables
@@ -26,7 +26,7 @@ class Agreements:
     within: str
     tools: str
     far: str
-    table: Table
+    table: HtmlTable
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Costs:
     """The naive variant's programs one by one, and all at the largest size in sum."""
 
     images: str
-    table: Table
+    table: HtmlTable
     usual: tuple[UsualCost, ...]
 
 
@@ -51,13 +51,13 @@ class Costs:
 class Profilers:
     """Each part None where there is nothing of it."""
 
-    table: Table | None
+    table: HtmlTable | None
     agreements: Agreements | None
     costs: Costs | None
 
 
 @dataclass(frozen=True)
-class Profile:
+class PrintedProfile:
     """A program's whole profile in fixed width."""
 
     title: str
@@ -65,15 +65,15 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Profiles:
+class PrintedProfiles:
     """programs: those profiled, in words."""
 
     tracer: str
     programs: str
-    profiles: tuple[Profile, ...]
+    profiles: tuple[PrintedProfile, ...]
 
 
-def view(ev: Evidence) -> Profilers | None:
+def profiler_tables_view(ev: Evidence) -> Profilers | None:
     """None where no program was watched, and the run does not say by what it could have been."""
     tools = ev.gpu_run.record["machine"].get("profilers") if ev.gpu_run else None
     costs, agreed = trace_layout.overheads(ev), trace_layout.agreements(ev)
@@ -86,9 +86,9 @@ def view(ev: Evidence) -> Profilers | None:
     )
 
 
-def _tools(ev: Evidence, tools: dict[str, dict[str, Any]]) -> Table:
+def _tools(ev: Evidence, tools: dict[str, dict[str, Any]]) -> HtmlTable:
     assert ev.gpu_run is not None  # whose tools they are
-    return Table(
+    return HtmlTable(
         "a-profilers",
         f"Profilers on the machine of the run {ev.gpu_run.run_id}, and what each of them watched for this report, or "
         "why it did not.",
@@ -103,7 +103,7 @@ def _watched(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
     if programs:
         return f"{programs} programs"
     calls = f"{len(ev.counters.counted)} calls" if tool == "ncu" and ev.counters.counted else ""
-    elsewhere = borrowed_run.within(ev, tables.COUNTERS)
+    elsewhere = borrowed_run.within_sentence(ev, tables.COUNTERS)
     if calls and not elsewhere:
         return calls
     missing: str = state["missing"] or "not asked for"
@@ -119,9 +119,9 @@ def _agreements(agreed: list[Agreement]) -> Agreements:
         near=len(agreed) - len(far_us),
         all=len(agreed),
         within=units.percent(trace_layout.AGREE_WITHIN, 0),
-        tools=units.enumerated(names),
+        tools=units.join_all(names),
         far=" to ".join(units.significant(end, 2) for end in ends),
-        table=Table(
+        table=HtmlTable(
             "agreement-table",
             "Kernel time of each layer as each profiler has it, how far the largest is above the smallest, and the "
             "time by CUDA events without a profiler, gaps between kernels included.",
@@ -148,7 +148,7 @@ def _costs(ev: Evidence, costs: list[Overhead]) -> Costs:
     usual = {tool: trace_layout.typical(costs, tool, ev.largest) for tool in NAMES}
     return Costs(
         images=units.count(ev.largest),
-        table=Table(
+        table=HtmlTable(
             "a-overhead",
             "The whole program without and with a profiler, whose own work is within, and the op times that the "
             "program printed; with a profiler over without. Most are single runs, with the host's own spread within. "
@@ -179,7 +179,7 @@ def _costs(ev: Evidence, costs: list[Overhead]) -> Costs:
     )
 
 
-def profiles(ev: Evidence) -> Profiles | None:
+def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
     """Of every program that was traced; of optimizations that no chapter shows the device's side alone."""
     shown = [
         (variant, size, weights)
@@ -190,11 +190,11 @@ def profiles(ev: Evidence) -> Profiles | None:
     ]
     if not shown:
         return None
-    return Profiles(
+    return PrintedProfiles(
         tracer=NAMES[ev.profiles.tracer],
         programs=", ".join(f"{one.name} at {units.count(size)}" for one, size, weights in shown if not weights),
         profiles=tuple(
-            Profile(
+            PrintedProfile(
                 f"{variant.name}, {units.count(size)} images"
                 + (f", weights {ev.network.model(weights)}" * bool(weights)),
                 nvprof_table(ev, variant.name, size, weights, api=_in_a_chapter(ev, variant)),

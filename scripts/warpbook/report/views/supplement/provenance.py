@@ -10,7 +10,7 @@ from warpbook.problems import fashion_mnist, weights
 from warpbook.problems.networks import Network
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.run_selection import BORROWED
-from warpbook.report.views.components import Table, words
+from warpbook.report.views.components import HtmlTable, words
 from warpbook.runs import tables
 from warpbook.runs.catalog import Run
 from warpbook.runs.schema import Column
@@ -23,11 +23,11 @@ class RunFacts:
     """A run that the report cites, and where it was measured."""
 
     run_id: str
-    table: Table
+    table: HtmlTable
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingFacts:
     """How weights were trained here."""
 
     on: str
@@ -44,7 +44,7 @@ class WeightSet:
     """trained: None for weights that were imported, `source` says from where."""
 
     model: str
-    trained: Trained | None
+    trained: TrainingFacts | None
     source: str
 
 
@@ -64,11 +64,11 @@ class Provenance:
 class Dictionary:
     """What every column of a run means: those that several tables share, and each table's others."""
 
-    shared: Table
-    tables: tuple[Table, ...]
+    shared: HtmlTable
+    tables: tuple[HtmlTable, ...]
 
 
-def view(ev: Evidence) -> Provenance:
+def provenance_view(ev: Evidence) -> Provenance:
     """Of the runs that the report cites and of the study that it is about."""
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
     return Provenance(
@@ -94,7 +94,7 @@ def _images(network: Network) -> str:
     return f"Fashion-MNIST's ten thousand test images, SHA-256 checked, {fitted}fed as 0 to 255{scaled}."
 
 
-def _run(ev: Evidence, run: Run, place: int) -> Table:
+def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
     record, machine = run.record, run.record["machine"]
     cpu, packages = machine["cpu"], machine["packages"]
     code = f"Warpbook {record['version']}, " if "version" in record else ""  # not told before 0.2.0
@@ -119,7 +119,7 @@ def _run(ev: Evidence, run: Run, place: int) -> Table:
         ("Software", f"Python {machine['python']}; {software}"),
         ("SM clock while timing", clock_span(ev, run)),
     ]
-    return Table(f"a-run-{place}", f"The run {run.run_id}.", words("Fact", "Value"), tuple(rows), "facts")
+    return HtmlTable(f"a-run-{place}", f"The run {run.run_id}.", words("Fact", "Value"), tuple(rows), "facts")
 
 
 def _cited_for(ev: Evidence, run: Run) -> str:
@@ -183,7 +183,7 @@ def _weights(ev: Evidence, name: str) -> WeightSet:
     story = weights.provenance(ev.network, name)
     if "trained_on" not in story:
         return WeightSet(ev.network.model(name), None, str(story["imported_from"]))
-    trained = Trained(
+    trained = TrainingFacts(
         on=story["trained_on"],
         seed=str(story["seed"]),
         steps=str(story["steps"]),
@@ -219,6 +219,6 @@ def dictionary() -> Dictionary:
     )
 
 
-def _columns(id: str, caption: str, columns: dict[str, Column]) -> Table:
+def _columns(id: str, caption: str, columns: dict[str, Column]) -> HtmlTable:
     rows = tuple((name, column.dtype, column.meaning) for name, column in columns.items())
-    return Table(id, caption, words("Column", "Type", "Meaning"), rows, "facts")
+    return HtmlTable(id, caption, words("Column", "Type", "Meaning"), rows, "facts")

@@ -7,7 +7,7 @@ import numpy as np
 from warpbook.common import statistics, units
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Table, numbers, words
+from warpbook.report.views.components import HtmlTable, numbers, words
 from warpbook.runs import tables
 
 
@@ -16,13 +16,13 @@ class SeveralGpus:
     """timed: which variants on which GPU; aa, times: A/A tests on each GPU, and their times held against each other;
     None where the run has none."""
 
-    shares: Table
-    timed: Table
-    aa: Table | None
-    times: Table | None
+    shares: HtmlTable
+    timed: HtmlTable
+    aa: HtmlTable | None
+    times: HtmlTable | None
 
 
-def view(ev: Evidence) -> SeveralGpus | None:
+def several_gpus_view(ev: Evidence) -> SeveralGpus | None:
     """Of the run that GPU figures come from; None where one GPU made it, or nobody noted which."""
     if len(ev.trust.gpu_shares) < 2:
         return None
@@ -36,7 +36,7 @@ def _named(ev: Evidence, measured_on: str) -> str:
     return measured_on if len(nodes) > 1 else measured_on.partition("/")[2]
 
 
-def _shares(ev: Evidence) -> Table:
+def _shares(ev: Evidence) -> HtmlTable:
     shares = ev.trust.gpu_shares.to_dict("records")
     wall_s = float(shares[0]["wall_s"])
     busy = sum(row["busy_s"] for row in shares) / len(shares) / wall_s
@@ -51,7 +51,7 @@ def _shares(ev: Evidence) -> Table:
         )
         for row in shares
     )
-    return Table(
+    return HtmlTable(
         "gpu-shares-table",
         f"The {len(shares)} GPUs that shared the run's jobs, by their UUIDs hashed, from the first measurement's begin "
         f"to the last one's end: {wall_s:.0f} s, of which they were busy {units.percent(busy)}. Idle is also "
@@ -61,12 +61,12 @@ def _shares(ev: Evidence) -> Table:
     )
 
 
-def _timed(ev: Evidence) -> Table:
+def _timed(ev: Evidence) -> HtmlTable:
     assert ev.gpu_run is not None  # of which the shares are
     samples = ev.gpu_run.table(tables.SAMPLES)
     own = samples[(samples.network == ev.network.name) & (samples.device == "gpu") & (samples.job == samples.variant)]
     taken = own.groupby("measured_on").variant.unique()
-    return Table(
+    return HtmlTable(
         "gpu-timed-table",
         f"Which GPU the op times of {ev.network.name} were taken on, each variant in turn with its baseline in one job "
         f"there. Every row of {tables.SAMPLES.name} in the run names its GPU too.",
@@ -76,7 +76,7 @@ def _timed(ev: Evidence) -> Table:
     )
 
 
-def _aa(ev: Evidence) -> Table:
+def _aa(ev: Evidence) -> HtmlTable:
     ratios, tests = ev.trust.gpu_ratios, ev.trust.aa_tests
     rows = []
     for gpu, span in ratios.items():
@@ -93,7 +93,7 @@ def _aa(ev: Evidence) -> Table:
         for size in sorted(apart)
     )
     places = units.count(max(span.n for span in ratios.values()))
-    return Table(
+    return HtmlTable(
         "gpu-aa-table",
         "A variant in turn with its copy on each GPU: comparisons of every kind of time, and how many were called "
         "faster or slower, which they are not. Times: the GPU's median op time, cold, over the middle one of all GPUs, "
@@ -111,7 +111,7 @@ def _apart(by_gpu: dict[str, np.ndarray]) -> float:
     return max(medians) / min(medians) - 1
 
 
-def _times(ev: Evidence) -> Table:
+def _times(ev: Evidence) -> HtmlTable:
     rows = []
     for (variant, network, layer, size), by_gpu in ev.trust.aa_by_gpu.items():
         if (network, size) != (ev.network.name, ev.largest):
@@ -121,9 +121,9 @@ def _times(ev: Evidence) -> Table:
             ratio = statistics.unpaired_ratio(times, first) if number else None
             said = ("1", "", "")
             if ratio:
-                said = (units.ratio_within(ratio), units.ratio_interval(ratio), _verdict(ev, ratio))
-            rows.append((variant, layer, _named(ev, gpu), cell_markup.timed(statistics.median(times)), *said))
-    return Table(
+                said = (units.ratio_beside_interval(ratio), units.ratio_interval(ratio), _verdict(ev, ratio))
+            rows.append((variant, layer, _named(ev, gpu), cell_markup.time_cell(statistics.median(times)), *said))
+    return HtmlTable(
         "gpu-times-table",
         f"The same variant on each GPU: median op time, cold, at {units.count(ev.largest)} images in its A/A tests, "
         "and that over the first GPU's, its interval made of both medians': two measurements apart, and no speedup. "

@@ -6,7 +6,7 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import Figure, Table, numbers, words
+from warpbook.report.views.components import Figure, HtmlTable, numbers, words
 from warpbook.runs.schema import Row
 from warpbook.workflow import streams
 
@@ -16,13 +16,13 @@ class Streaming:
     """figure: None where every stream has the same number of images. mismatched: labels that differ from those of the
     inference program."""
 
-    rates: Table
-    spent: Table
+    rates: HtmlTable
+    spent: HtmlTable
     figure: Figure | None
     mismatched: str
 
 
-def view(ev: Evidence) -> Streaming | None:
+def stream_tables_view(ev: Evidence) -> Streaming | None:
     """Of the study's network; None where nothing was streamed."""
     rows = ev.streams.rows
     if not rows:
@@ -34,7 +34,7 @@ def view(ev: Evidence) -> Streaming | None:
 
 def _over(row: Row) -> str:
     """The devices of a stream, and its shards where they are not one for each."""
-    over = streams.devices_of(row)
+    over = streams.device_words(row)
     return over if row["shards"] == row["devices"] else f"{over}, {row['shards']} shards"
 
 
@@ -46,9 +46,9 @@ def _efficiency(value: float | None) -> str:
     return MISSING if value is None else units.percent(value)
 
 
-def _rates(ev: Evidence, rows: list[Row]) -> Table:
+def _rates(ev: Evidence, rows: list[Row]) -> HtmlTable:
     machines = ", ".join(dict.fromkeys(ev.device_name(row["device"]) for row in rows))
-    return Table(
+    return HtmlTable(
         "stream-rates-table",
         f"Images streamed through {ev.network.name} on {machines}, once each: the time in which any worker ran, from "
         "the start of its process, and that in which any was past its start. Efficiency: images a second over those "
@@ -74,8 +74,8 @@ def _rates(ev: Evidence, rows: list[Row]) -> Table:
     )
 
 
-def _spent(rows: list[Row]) -> Table:
-    return Table(
+def _spent(rows: list[Row]) -> HtmlTable:
+    return HtmlTable(
         "stream-spent-table",
         "Where a worker's time goes, the mean of the stream's workers: its start (Python, libraries, the device, "
         "weights and a first chunk), reading, and on a GPU, beside that, copies and kernels; and the most memory of a "

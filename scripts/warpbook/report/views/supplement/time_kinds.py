@@ -7,13 +7,13 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Table, numbers, words
+from warpbook.report.views.components import HtmlTable, numbers, words
 
 FEWEST = 6
 """The interval of fewer samples holds the median less often than 95 times in 100, and contradicts nothing."""
 
 
-def view(ev: Evidence) -> Table | None:
+def time_kinds_view(ev: Evidence) -> HtmlTable | None:
     """None where no GPU variant has a figure."""
     if not ev.ranking.measured("gpu"):
         return None
@@ -25,9 +25,9 @@ def view(ev: Evidence) -> Table | None:
             for kind in ("gpu", "op", "layer")
         )
         runs = ev.programs.runs(variant.name, ev.largest)
-        program = MISSING if runs.empty else cell_markup.ran(runs.elapsed_s)
+        program = MISSING if runs.empty else cell_markup.elapsed_cell(runs.elapsed_s)
         rows.append((variant.name, *(units.time(one.value) if one else MISSING for one in times), program))
-    return Table(
+    return HtmlTable(
         "m4-kinds",
         f"The four times of every GPU variant at {units.count(ev.largest)} images: gpu (the device's, gaps between a "
         "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "

@@ -9,7 +9,7 @@ from warpbook.common.units import MISSING
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Cell, Figure, Table, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
@@ -43,12 +43,12 @@ class AaTests:
 
 
 @dataclass(frozen=True)
-class Trust:
+class ValiditySection:
     """Each None where no run that may be drawn on was asked for it."""
 
     aa_tests: AaTests | None
-    attacks: Table | None
-    sanitizer: Table | None
+    attacks: HtmlTable | None
+    sanitizer: HtmlTable | None
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Sweep:
     figure: Figure
 
 
-def view(ev: Evidence) -> Trust:
+def validity_view(ev: Evidence) -> ValiditySection:
     """Of the run that GPU figures come from, or of an older one that was asked for what that was not."""
-    return Trust(
+    return ValiditySection(
         aa_tests=None if ev.trust.aa_tests.empty else _aa_tests(ev),
         attacks=None if ev.trust.attacks.empty else _attacks(ev),
         sanitizer=None if ev.trust.sanitizer.empty else _sanitizer(ev),
@@ -108,8 +108,8 @@ def _aa_tests(ev: Evidence) -> AaTests:
     )
 
 
-def _attacks(ev: Evidence) -> Table:
-    return Table(
+def _attacks(ev: Evidence) -> HtmlTable:
+    return HtmlTable(
         "trust-attack-table",
         f"Kernels and launchers that the harness was tried with on {ev.device_name('gpu')}, and the check that caught "
         f"each. “mine” is the attacking variant.{borrowed_run.sentence(ev, tables.ATTACKS)}",
@@ -121,11 +121,11 @@ def _attacks(ev: Evidence) -> Table:
     )
 
 
-def _sanitizer(ev: Evidence) -> Table:
+def _sanitizer(ev: Evidence) -> HtmlTable:
     results = ev.trust.sanitizer
     tools = list(results.tool.unique())
     tried = ONE_AFTER_ANOTHER if results.variant.str.startswith(WHOLE).any() else ONE_IMAGE
-    return Table(
+    return HtmlTable(
         "trust-sanitizer-table",
         f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on the "
         f"layers of all networks and on ragged shapes, {tried}{borrowed_run.sentence(ev, tables.SANITIZER)}",

@@ -6,7 +6,7 @@ rule check_variant:
     input:
         program="scripts/check_variant.py",
         modules=lambda wildcards: code_dependencies.inputs_for("check_variant.py", wildcards.device),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images=lambda wildcards: TARGETS.images(wildcards.network, wildcards.device),
         labels=lambda wildcards: TARGETS.labels(wildcards.network, wildcards.device),
     output:

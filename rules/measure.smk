@@ -36,7 +36,7 @@ rule measure_variant:
     input:
         program="scripts/measure_variant.py",
         modules=lambda wildcards: code_dependencies.inputs_for("measure_variant.py", wildcards.device),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         baseline=lambda wildcards: TARGETS.baseline_files(wildcards.variant),
         machine="results/parts/machine.json",
         correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
@@ -109,7 +109,7 @@ rule measure_network:
     input:
         program="scripts/measure_network.py",
         modules=code_dependencies.inputs_for("measure_network.py", "gpu"),
-        implementation=lambda wildcards: WHOLE.files_of(wildcards.implementation),
+        implementation=lambda wildcards: WHOLE.files_for(wildcards.implementation),
         machine="results/parts/machine.json",
         images="results/data/{network}.npz",
         scores=lambda wildcards: WHOLE.scores(wildcards.network),
@@ -148,7 +148,7 @@ rule run_program:
     input:
         program="scripts/run_program.py",
         modules=lambda wildcards: code_dependencies.inputs_for("run_program.py", wildcards.device),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
     output:

@@ -6,7 +6,7 @@ rule measure_aa:
     input:
         program="scripts/measure_variant.py",
         modules=code_dependencies.inputs_for("measure_variant.py", "gpu"),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         machine="results/parts/machine.json",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
     output:
@@ -45,7 +45,7 @@ rule sanitize_variant:
     input:
         program="scripts/sanitize_variant.py",
         modules=code_dependencies.inputs_for("sanitize_variant.py", "gpu"),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
     output:
         sanitizer="results/parts/sanitizer/{variant}.csv",
     log:
@@ -130,8 +130,8 @@ rule measure_precision:
     input:
         program="scripts/measure_precision.py",
         modules=code_dependencies.inputs_for("measure_precision.py", "gpu"),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
-        direct=lambda wildcards: TARGETS.files_of(variants.BASELINE),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
+        direct=lambda wildcards: TARGETS.files_for(variants.BASELINE),
     output:
         precision="results/parts/precision/{variant}.csv",
     log:

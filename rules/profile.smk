@@ -6,7 +6,7 @@ rule trace_program:
     input:
         program="scripts/trace_program.py",
         modules=code_dependencies.inputs_for("trace_program.py", "gpu"),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images="results/data/{network}.npz",
         correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
         baseline=lambda wildcards: TARGETS.baseline_profile(**wildcards),
@@ -45,7 +45,7 @@ rule count_variant:
     input:
         program="scripts/count_variant.py",
         modules=code_dependencies.inputs_for("count_variant.py", "gpu"),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
     output:
         counters="results/parts/counters/gpu/{network}/{variant}.csv",
         reports=directory("results/parts/reports/ncu/gpu/{network}/{variant}"),

@@ -54,7 +54,7 @@ rule predict_labels:
     input:
         program="scripts/infer.py",
         modules=lambda wildcards: code_dependencies.inputs_for("infer.py", wildcards.device),
-        variant=lambda wildcards: TARGETS.files_of(wildcards.variant),
+        variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images="results/data/{network}.npz",
         weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),
     output:
@@ -82,7 +82,7 @@ rule stream_shard:
     input:
         program="scripts/stream_shard.py",
         modules=code_dependencies.inputs_for("stream_shard.py", STREAM.device),
-        variant=lambda wildcards: TARGETS.files_of(STREAM.variant),
+        variant=lambda wildcards: TARGETS.files_for(STREAM.variant),
         shard=f"{STREAMED}/{{scatteritem}}.json",
         images=f"results/stream/images/{STREAM.network.name}-{STREAM.passes}.npy",
         program_labels=STREAM.program_labels,

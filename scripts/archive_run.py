@@ -29,7 +29,7 @@ def pack(files: dict[str, Path], target: Path) -> None:
 
 def archive(folder: Path, target_folder: Path) -> list[Path]:
     """Pack the run in `folder` and return the paths written. Raises UserError where the run is damaged or too large."""
-    run = catalog.open_run(folder).checked()
+    run = catalog.open_run(folder).check_all()
     names = ["run.json", *(table.name for table in tables.RUN_TABLES)]
     size = sum((folder / name).stat().st_size for name in names if name.endswith(".gz"))
     if size > LIMIT_BYTES:

@@ -26,7 +26,7 @@ def open_named_run(side: str, name: str) -> catalog.Run:
     if not name:
         raise UserError(f"compare needs two runs, base=<run> and head=<run>, ids or paths: {side} is missing")
     run = catalog.open_run(Path(name)) if Path(name).exists() else catalog.find_archived(name, side)
-    return run.checked()
+    return run.check_all()
 
 
 def main() -> int:

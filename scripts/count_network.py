@@ -70,7 +70,7 @@ def count(
         failure: counting.Failure | None = ("compile_failed", f"{implementation.name}: {implementation.problem}")
     elif reason := implementation.unsupported(network, images):
         failure = ("unsupported", reason)
-    elif arch and (reason := implementation.header.beyond_arch(arch)):
+    elif arch and (reason := implementation.header.architecture_reason(arch)):
         failure = ("unsupported", f"{implementation.name} {reason}")
     else:
         inside = [sys.executable, __file__, "--implementation", implementation.name, "--network", network.name]
@@ -104,7 +104,7 @@ def main() -> None:
     of = (implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout)
     with gpu_turn.hold_turn(arguments.out) as turn:
         rows = count(turn.run, *of)
-        turn.keep(rows)
+        turn.report_rows(rows)
     tables.COUNTERS.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

@@ -145,8 +145,8 @@ def count(
     for layer in layers:
         if variant.problem:
             failures[layer.name] = VariantFailure("compile_failed", variant.problem)
-        elif arch and not variant.made_for(arch):
-            reason = f"{variant.name} {variant.header.beyond_arch(arch)}"
+        elif arch and not variant.supports_arch(arch):
+            reason = f"{variant.name} {variant.header.architecture_reason(arch)}"
             failures[layer.name] = VariantFailure("unsupported", reason)
         elif reason := variant.unsupported(layer, images):
             failures[layer.name] = VariantFailure("unsupported", reason)
@@ -198,7 +198,7 @@ def main() -> None:
     of = (variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
     with gpu_turn.hold_turn(arguments.out) as turn:
         rows = count(turn.run, *of)
-        turn.keep(rows)
+        turn.report_rows(rows)
     tables.COUNTERS.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

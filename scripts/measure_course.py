@@ -40,10 +40,10 @@ def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[
         if layer.name not in elsewhere:
             elsewhere[layer.name] = ece408_gpu.misplaced_work(variant, sandboxed, built, layer)
         try:
-            if reason := clock.distrusted():
+            if reason := clock.distrust_reason():
                 raise VariantFailure("refused", reason)
             rows = ece408_gpu.time_layer(variant, sandboxed, built, layer, images, clock.read, elsewhere[layer.name])
-            if reason := clock.distrusted():
+            if reason := clock.distrust_reason():
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
             rows = [failed_row(layer, images, failure)]

@@ -71,7 +71,7 @@ def measure(
         # With a slow baseline, patience_s would end before there are enough pairs, and the variant would have too few
         # samples as well: such a baseline is timed in its own job alone.
         expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
-        if baseline and not baseline.unsupported(layer, images) and series.min_samples * expected_s < series.patience_s:
+        if baseline and not baseline.unsupported(layer, images) and series.min_samples * expected_s < series.min_samples_timeout_s:
             paired = [baseline]
         try:
             with checking.device_fault_context(variant):

@@ -30,7 +30,7 @@ def open_archived_runs(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
     sound, refused = [], []
     for path in paths:
         try:
-            sound.append(catalog.open_run(path).checked())
+            sound.append(catalog.open_run(path).check_all())
         except UserError as error:
             refused.append(str(error))
     return sound, refused

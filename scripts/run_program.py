@@ -105,7 +105,7 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
                 columns = run_once(command, measuring.timeout_s)
                 yield {**place, "run": run, **columns}
                 spent += columns["elapsed_s"]
-                if spent > measuring.programs.patience_s or columns["status"] != "ok":
+                if spent > measuring.programs.min_samples_timeout_s or columns["status"] != "ok":
                     break
 
 

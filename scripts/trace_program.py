@@ -194,7 +194,7 @@ def main() -> None:
                 remaining.append(reduce_events(size))
         for weights in arguments.weights:
             watch(turn, max(arguments.sizes), weights)
-        turn.keep(watched_rows)
+        turn.report_rows(watched_rows)
     tables.ACTIVITIES.write(events, arguments.out)
     tables.PROFILES.write(watched_rows, arguments.profiles)
     for row in watched_rows:

@@ -104,7 +104,7 @@ def main() -> None:
     logged, there = 0, 0
     for path in arguments.archived:
         try:
-            run = catalog.open_run(path).checked()
+            run = catalog.open_run(path).check_all()
         except UserError as error:
             print(f"passed over: {error}")
             continue

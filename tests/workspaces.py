@@ -25,7 +25,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
 VARIANTS = ["direct", "im2col_blas", "loop_nest"]
 KERNELS = {*VARIANTS, "shared_input"}  # every kernel of the folder is built, and one more shows it
 
-SERIES = {"warmup": 0, "min_samples": 2, "max_samples": 5, "budget_s": 0.05, "patience_s": 1}
+SERIES = {"warmup": 0, "min_samples": 2, "max_samples": 5, "max_time_s": 0.05, "min_samples_timeout_s": 1}
 TINY = {
     "study": "tiny",
     "gpu": "none",
@@ -34,10 +34,10 @@ TINY = {
     "networks": yaml.safe_load(settings.FILE.read_text())["networks"],
     "measuring": {
         "relative_noise": 0.5,
-        "same_within": 0.01,
+        "equivalence_margin": 0.01,
         "gpu": SERIES,
         "cpu": SERIES,
-        "programs": {"runs": 1, "patience_s": 5},
+        "programs": {"runs": 1, "min_samples_timeout_s": 5},
         "timeout_s": 20,
     },
     "studies": {

@@ -15,9 +15,9 @@ from warpbook.problems import fashion_mnist, networks, weights
 
 pytestmark = pytest.mark.gpu
 
-SERIES = settings.SeriesPolicy(warmup=1, min_samples=3, max_samples=5, budget_s=0.05, patience_s=1)
+SERIES = settings.SeriesPolicy(warmup=1, min_samples=3, max_samples=5, max_time_s=0.05, min_samples_timeout_s=1)
 MEASURING = settings.Measuring(
-    relative_noise=0.01, same_within=0.01, gpu=SERIES, cpu=SERIES, programs={"runs": 1, "patience_s": 1}, timeout_s=60
+    relative_noise=0.01, equivalence_margin=0.01, gpu=SERIES, cpu=SERIES, programs={"runs": 1, "min_samples_timeout_s": 1}, timeout_s=60
 )
 IMAGES = 300
 

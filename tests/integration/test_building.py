@@ -29,7 +29,7 @@ RIGHT = """
 
 
 @pytest.mark.parametrize(
-    ("name", "arch"), [(name, arch) for name in FOUND for arch in ARCHITECTURES if FOUND[name].made_for(arch)]
+    ("name", "arch"), [(name, arch) for name in FOUND for arch in ARCHITECTURES if FOUND[name].supports_arch(arch)]
 )
 def test_every_variant_builds_for_every_architecture_that_it_is_for(name, arch):
     made = building.build(FOUND[name], arch)
@@ -52,7 +52,7 @@ def test_instructions_of_one_architecture_alone_are_built_for_no_other(cuda_vari
     (made,) = building.build_all(variant, ["sm_80", "sm_90", "sm_100"], tmp_path / "builds")
     assert (made.arch, made.ok) == ("sm_90", True)
     assert "--gpu-architecture=sm_90a " in made.rows[0]["options"]
-    assert variant.header.beyond_arch("sm_100") == "needs sm_90 and no other; this GPU is sm_100"
+    assert variant.header.architecture_reason("sm_100") == "needs sm_90 and no other; this GPU is sm_100"
     assert not building.build(cuda_variant(code, header="least_arch: sm_90\n"), "sm_90").ok
 
 

@@ -429,7 +429,7 @@ def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
     beyond = SimpleNamespace(
         name="mine",
         problem="",
-        made_for=lambda arch: True,
+        supports_arch=lambda arch: True,
         unsupported=lambda layer, images: f"{layer.name} is too much",
     )
     rows = count_variant.count(run_to_end, beyond, "fa18", 1000, METRICS, 30, tmp_path)

@@ -61,7 +61,7 @@ def test_a_file_of_the_course_is_a_variant_as_it_is(name, term, precision):
     variant = variants.read(name, FILES)
     assert variant.problem == ""
     assert variant.course.in_one_call == (term == "fa20")
-    assert variant.course.strided == (term == "fa23")
+    assert variant.course.has_stride == (term == "fa23")
     assert (variant.header.precision, variant.header.builds_on) == (precision, "")
     assert [variant.unsupported(layer, 100) for layer in ece408.LAYERS] == ["", ""]
     other = checking.RAGGED_LAYERS[0][0]

@@ -64,19 +64,19 @@ def test_a_library_that_takes_less_on_one_layer_than_the_fastest_of_all_is_named
     }
     assert times["cudnn_fp32_nhwc"]["conv1"] < 0.99 * times["cudnn_fp32"]["conv1"]
     assert times["cudnn_fp32_nhwc"]["conv2"] > times["cudnn_fp32"]["conv2"]
-    (ahead,) = executive.executive_view(ev).peers_ahead
+    (ahead,) = executive.executive_view(ev).faster_peers
     assert (ahead.layer, ahead.name, ev.ranking.best_peer.name) == ("conv1", "cudnn_fp32_nhwc", "cudnn_fp32")
     over = ev.times.speedup(ev.ranking.best.name, "conv1", ev.largest, over=ahead.name)
     assert units.time(times[ahead.name]["conv1"]) in ahead.time
     assert units.ratio_beside_interval(over.ratio) in ahead.speedup
     without = evidence_of(newest_archive)
-    without.ranking.peers_ahead = {}
-    assert executive.executive_view(without).peers_ahead == ()
+    without.ranking.faster_peers = {}
+    assert executive.executive_view(without).faster_peers == ()
 
 
 def test_a_library_is_not_named_on_a_layer_for_less_than_is_called_the_same(ev, evidence_of, newest_archive):
     policy = ev.gpu_run.record["measuring"]
-    assert evidence_of(newest_archive, measuring=policy | {"same_within": 0.1}).ranking.peers_ahead == {}
+    assert evidence_of(newest_archive, measuring=policy | {"equivalence_margin": 0.1}).ranking.faster_peers == {}
 
 
 def test_beside_a_framework_that_rounds_the_fastest_in_fp32_is_told(ev):

@@ -36,10 +36,10 @@ STUDY = {
     "networks": yaml.safe_load(settings.FILE.read_text())["networks"],
     "measuring": {
         "relative_noise": 0.5,
-        "same_within": 0.01,
-        "gpu": {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1},
-        "cpu": {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1},
-        "programs": {"runs": 1, "patience_s": 1},
+        "equivalence_margin": 0.01,
+        "gpu": {"warmup": 0, "min_samples": 2, "max_samples": 3, "max_time_s": 0.01, "min_samples_timeout_s": 1},
+        "cpu": {"warmup": 0, "min_samples": 2, "max_samples": 3, "max_time_s": 0.01, "min_samples_timeout_s": 1},
+        "programs": {"runs": 1, "min_samples_timeout_s": 1},
         "timeout_s": 60,
     },
     "studies": {

@@ -89,7 +89,7 @@ def rerecorded(rewritten, path, change):
 
 def test_what_a_run_does_not_hold_is_shown_of_an_older_one(evidence, ev):
     shown = evidence()
-    assert {table.name: run.run_id for table, run in shown.selection.borrowed.items()} == {
+    assert {table.name: run.run_id for table, run in shown.selection.from_older_run.items()} == {
         table.name: OLDER for table in ASKED_FOR
     }
     assert shown.counters.calls == ev.counters.calls
@@ -209,7 +209,7 @@ def test_an_implementation_whose_sources_changed_since_has_no_counts_of_the_olde
 def test_nothing_comes_from_a_run(evidence, older, rewritten, change):
     rerecorded(rewritten, older, change)
     shown = evidence()
-    assert shown.selection.borrowed == {}
+    assert shown.selection.from_older_run == {}
     assert shown.counters.table.empty
     assert shown.trust.attacks.empty
     assert [run.run_id for run in shown.cited] == [OWN]
@@ -246,7 +246,7 @@ def test_a_run_whose_figures_are_all_of_other_sources_is_passed_over_for_one_bef
 
 def test_where_the_newest_run_holds_a_table_nothing_comes_from_an_older_one(ev, older, evidence_of, newest_archive):
     shown = evidence_of(newest_archive)
-    assert shown.selection.borrowed == {}
+    assert shown.selection.from_older_run == {}
     assert [run.run_id for run in shown.cited] == [newest_archive.stem]
     assert {*shown.counters.table.run_id} == {newest_archive.stem}
     assert analysis.analysis_view(shown) == analysis.analysis_view(ev)
@@ -264,7 +264,7 @@ def test_a_submission_s_report_draws_on_no_older_run(evidence):
     shown = evidence()
     term = next(study.course for study in shown.config.studies.values() if study.course)
     shown.study = shown.study.model_copy(update={"course": term})
-    assert shown.selection.borrowed == {}
+    assert shown.selection.from_older_run == {}
 
 
 def test_profilers_are_compared_within_one_run(evidence, ev):

@@ -44,14 +44,14 @@ PartitionName=main Nodes=ALL Default=YES State=UP
 """
 GRES = "Name=gpu File=/dev/null\n"  # Slurm hands out a GPU that the machine does not have
 
-SERIES = {"warmup": 0, "min_samples": 2, "max_samples": 3, "budget_s": 0.01, "patience_s": 1}
+SERIES = {"warmup": 0, "min_samples": 2, "max_samples": 3, "max_time_s": 0.01, "min_samples_timeout_s": 1}
 QUICK = {
     "measuring": {
         "relative_noise": 0.5,
-        "same_within": 0.01,
+        "equivalence_margin": 0.01,
         "gpu": SERIES,
         "cpu": SERIES,
-        "programs": {"runs": 1, "patience_s": 1},
+        "programs": {"runs": 1, "min_samples_timeout_s": 1},
         "timeout_s": 60,
     },
     "studies": {

@@ -82,7 +82,7 @@ def test_a_launch_is_read_from_the_file_and_shown_with_its_line(name):
     assert variant.written.facts == READ[name]
     lines = (FILES / f"{name}.cu").read_text().splitlines()
     assert "<<<" in lines[variant.written.line - 1]
-    assert variant.remarks.startswith(f"{name}.cu: launch read from line {variant.written.line}: kernel ")
+    assert variant.notes.startswith(f"{name}.cu: launch read from line {variant.written.line}: kernel ")
 
 
 @pytest.mark.parametrize("name", READ)
@@ -258,7 +258,7 @@ def test_facts_beside_a_file_are_taken_in_place_of_its_launch(tmp_path):
     (tmp_path / "mine.yaml").write_text("title: Mine\nlimits: {C: {is: 1}}\n")
     variant = variants.read("mine", tmp_path)
     assert (variant.title, variant.header.block, variant.header.limits.words) == ("Mine", (16, 16, 1), "C = 1")
-    assert variant.place_of("grid") == "line 32 of mine.cu"
+    assert variant.fact_location("grid") == "line 32 of mine.cu"
 
 
 def test_of_several_kernels_that_are_launched_the_facts_say_which(tmp_path):

@@ -23,9 +23,9 @@ from warpbook.problems import networks
 from warpbook.runs import tables
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
-QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
+QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
 MEASURING = Measuring(
-    relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=10
+    relative_noise=0.05, equivalence_margin=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, min_samples_timeout_s=1), timeout_s=10
 )
 UUID = bytes(range(16))
 DEVICE = cuda_devices.Device("a GPU", "sm_90", hashlib.sha256(UUID).hexdigest(), "13.0")
@@ -73,8 +73,8 @@ class WatchedBench(CpuBench):
     def read_clock(self):
         return self.clock.read()
 
-    def distrusted(self):
-        return self.clock.distrusted()
+    def distrust_reason(self):
+        return self.clock.distrust_reason()
 
 
 def error(number):
@@ -98,9 +98,9 @@ def test_a_process_on_another_gpu_of_the_host_is_none_of_this_one_s(nvml, monkey
     running = {"ours": [SimpleNamespace(pid=os.getpid())], "theirs": [SimpleNamespace(pid=1), SimpleNamespace(pid=2)]}
     monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", running.get)
     clock = clocks.Clock(DEVICE)
-    assert clock.distrusted() == ""
+    assert clock.distrust_reason() == ""
     running["ours"] = other_process()
-    assert clock.distrusted().startswith("1 more processes compute on the GPU")
+    assert clock.distrust_reason().startswith("1 more processes compute on the GPU")
 
 
 def test_a_process_that_the_driver_still_lists_shortly_after_its_end_is_waited_for_and_no_longer(nvml, monkeypatch):
@@ -108,7 +108,7 @@ def test_a_process_that_the_driver_still_lists_shortly_after_its_end_is_waited_f
     monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", lambda _: next(answers))
     monkeypatch.setattr(clocks, "ENDING_S", 60)
     began = time.monotonic()
-    assert clocks.Clock(DEVICE).distrusted() == ""
+    assert clocks.Clock(DEVICE).distrust_reason() == ""
     assert time.monotonic() - began < 1
 
 
@@ -185,7 +185,7 @@ def test_nvml_of_another_version_than_the_driver_is_told_and_reads_nothing(nvml)
     clock = clocks.Clock(DEVICE)
     assert clock.read() == (None, False)
     assert "NVML/RM version mismatch" in clock.facts()["nvml_problem"]
-    assert clock.distrusted() == ""
+    assert clock.distrust_reason() == ""
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def troubles():
     cupy = pytest.importorskip("cupy")
     runtime = cupy.cuda.runtime
     return {
-        "memory": ("guarded", cupy.cuda.memory.OutOfMemoryError(1 << 40, 1 << 30, 0), "unsupported", "Out of memory"),
+        "memory": ("allocate_guarded", cupy.cuda.memory.OutOfMemoryError(1 << 40, 1 << 30, 0), "unsupported", "Out of memory"),
         "ecc": ("draw", runtime.CUDARuntimeError(214), "launch_failed", "uncorrectable ECC error"),
         "lost": ("compare", runtime.CUDARuntimeError(46), "launch_failed", "busy or unavailable"),
     }

@@ -92,7 +92,7 @@ def test_the_same_samples_give_the_same_interval():
     ],
 )
 def test_verdicts_follow_from_the_interval(low, high, expected):
-    assert statistics.verdict(Estimate(1.0, low, high, 10), same_within=0.01) == expected
+    assert statistics.verdict(Estimate(1.0, low, high, 10), equivalence_margin=0.01) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.96, "slower"), (0.995, "same"), (1.01, "same"), (1.05, "faster")])

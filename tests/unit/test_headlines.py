@@ -24,7 +24,7 @@ from warpbook.report.views import cards
 )
 def test_a_card_shows_a_figure_only_where_its_interval_deserves_one(value, low, high, n, drift, shown):
     card = cards.summary_card(
-        "Over", Speedup(Estimate(value, low, high, n).widened(drift), False, "faster"), "not measured"
+        "Over", Speedup(Estimate(value, low, high, n).widen(drift), False, "faster"), "not measured"
     )
     assert card.value == shown
     assert f"n\u202f{n}" in card.detail

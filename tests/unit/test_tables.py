@@ -68,7 +68,7 @@ def test_any_text_float_and_integer_survives_writing_and_reading(tmp_path_factor
     assert [None if value is None or str(value) == "<NA>" else int(value) for value in frame.registers] == [
         row["registers"] for row in rows
     ]
-    pd.testing.assert_frame_equal(SMALL.read_again(path.read_bytes()), frame, check_exact=True)
+    pd.testing.assert_frame_equal(SMALL.read_checked(path.read_bytes()), frame, check_exact=True)
 
 
 @pytest.mark.parametrize("name", ["small.csv", "small.csv.gz"])
@@ -78,9 +78,9 @@ def test_a_file_known_to_be_in_order_gives_the_same_frame_unchecked(tmp_path, na
     for rows in ([], [ROW, {**FAILED, "name": 'nan, "b"\n'}, {**ROW, "name": "", "number": 3, "time_ms": 5e-324}]):
         SMALL.write(rows, tmp_path / name)
         checked, content = newer.read(tmp_path / name), (tmp_path / name).read_bytes()
-        pd.testing.assert_frame_equal(newer.read_again(content), checked, check_exact=True)
+        pd.testing.assert_frame_equal(newer.read_checked(content), checked, check_exact=True)
         older = replace(newer, columns={word.replace("share", "part"): of for word, of in newer.columns.items()})
-        renamed = older.read_again(content, {"share": "part"})
+        renamed = older.read_checked(content, {"share": "part"})
         pd.testing.assert_frame_equal(renamed.rename(columns={"part": "share"}), checked, check_exact=True)
 
 

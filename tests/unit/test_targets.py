@@ -102,13 +102,13 @@ def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build
 
 
 def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
-    assert targets().files_of("constant_weights") == [
+    assert targets().files_for("constant_weights") == [
         "kernels/constant_weights.cu",
         "kernels/constant_weights.py",
         "results/builds/constant_weights",
     ]
-    assert targets(NO_GPU).files_of("direct") == ["kernels/direct.cu"]
-    assert targets().files_of("simd") == ["kernels/simd.py"]
+    assert targets(NO_GPU).files_for("direct") == ["kernels/direct.cu"]
+    assert targets().files_for("simd") == ["kernels/simd.py"]
 
 
 def test_a_baseline_is_measured_with_and_a_starting_point_has_none():

@@ -12,9 +12,9 @@ from warpbook.kernels import lower_bounds
 from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
-QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, budget_s=0.2, patience_s=1)
+QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
 MEASURING = Measuring(
-    relative_noise=0.05, same_within=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, patience_s=1), timeout_s=10
+    relative_noise=0.05, equivalence_margin=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, min_samples_timeout_s=1), timeout_s=10
 )
 
 
@@ -23,14 +23,14 @@ def series(**changes):
 
 
 def test_a_series_of_steady_samples_ends_as_precise():
-    result = timing.interleaved({"steady": lambda: 5.0}, series(max_samples=1000, budget_s=5), 0.01)
+    result = timing.interleaved({"steady": lambda: 5.0}, series(max_samples=1000, max_time_s=5), 0.01)
     assert result.stop_reason == "precise"
     assert len(result.samples["steady"]) == 10
 
 
 def test_a_noisy_series_goes_on_until_its_samples_are_spent():
     noisy = itertools.cycle([1.0, 9.0])
-    result = timing.interleaved({"noisy": lambda: next(noisy)}, series(max_samples=37, budget_s=5), 0.01)
+    result = timing.interleaved({"noisy": lambda: next(noisy)}, series(max_samples=37, max_time_s=5), 0.01)
     assert result.stop_reason == "samples"
     assert len(result.samples["noisy"]) == 37
 
@@ -41,13 +41,13 @@ def slow():
 
 
 def test_a_slow_series_takes_its_least_samples_before_it_heeds_the_time():
-    result = timing.interleaved({"slow": slow}, series(warmup=0, budget_s=0.1, patience_s=5), 1e-9)
+    result = timing.interleaved({"slow": slow}, series(warmup=0, max_time_s=0.1, min_samples_timeout_s=5), 1e-9)
     assert result.stop_reason == "time"
     assert len(result.samples["slow"]) == 6
 
 
 def test_patience_ends_a_series_whose_samples_are_too_long():
-    result = timing.interleaved({"slow": slow}, series(warmup=0, budget_s=0.05, patience_s=0.12), 1e-9)
+    result = timing.interleaved({"slow": slow}, series(warmup=0, max_time_s=0.05, min_samples_timeout_s=0.12), 1e-9)
     assert 1 <= len(result.samples["slow"]) <= 3
 
 
@@ -55,7 +55,7 @@ def test_warmup_rounds_are_not_counted_unless_they_outlast_the_budget():
     numbers = itertools.count()
     result = timing.interleaved({"n": lambda: float(next(numbers) >= 3) + 1}, series(warmup=3), 0.01)
     assert {sample.time_ms for sample in result.samples["n"]} == {2.0}
-    long = timing.interleaved({"slow": slow}, series(warmup=3, min_samples=1, budget_s=0.04), 1e9)
+    long = timing.interleaved({"slow": slow}, series(warmup=3, min_samples=1, max_time_s=0.04), 1e9)
     assert len(long.samples["slow"]) == 1
 
 
@@ -143,7 +143,7 @@ def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_v
 
         asked = 0
 
-        def distrusted(self):
+        def distrust_reason(self):
             self.asked += 1
             if self.asked > 1:
                 busy.touch()
@@ -214,7 +214,7 @@ def test_a_peer_in_nhwc_is_timed_without_laying_its_arrays_out():
         seen.append((x, w))
         return gpu_bench.channels_last(y)
 
-    x, w, y = (bench.guarded(shape).values for shape in ((2, 3, 9, 9), (4, 3, 5, 5), (2, 4, 5, 5)))
+    x, w, y = (bench.allocate_guarded(shape).values for shape in ((2, 3, 9, 9), (4, 3, 5, 5), (2, 4, 5, 5)))
     bench.draw(x, 1, True)
     bench.draw(w, 2, True)
     bench.draw(y, 3, True)

@@ -121,7 +121,7 @@ def test_a_file_that_says_nothing_of_itself_is_a_variant_compared_with_direct(tm
     variant = variants.discover(tmp_path)["strangers"]
     assert variant.problem == ""
     assert (variant.title, variant.header.builds_on) == ("strangers", "direct")
-    assert variant.unsaid == (
+    assert variant.undocumented_fields == (
         "strangers.cu, or strangers.yaml beside it, does not say its `title`, `idea` and `expect`."
     )
     assert variant.code == STRANGER

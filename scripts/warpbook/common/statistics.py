@@ -31,7 +31,7 @@ class Estimate:
         """Half the interval's width over the value; infinite where there is no interval."""
         return (self.high - self.low) / 2 / self.value if math.isfinite(self.low) else math.inf
 
-    def widened(self, drift: float) -> "Estimate":
+    def widen(self, drift: float) -> "Estimate":
         """The same, its ends farther by what may have differed between two measurements, as a share."""
         return Estimate(self.value, self.low / (1 + drift), self.high * (1 + drift), self.n)
 
@@ -185,7 +185,7 @@ def samples_deciding(speedup: Estimate, same_within: float, beyond: float) -> in
 def verdict(speedup: Estimate, same_within: float, beyond: float = 0.0) -> str:
     """The verdict on a speedup (baseline's time over the variant's): faster, slower, same or ambiguous.
 
-    same: the whole interval lies within `same_within` of 1. faster, slower: it lies further than `beyond` from 1. Else
+    same: the whole interval lies within `equivalence_margin` of 1. faster, slower: it lies further than `beyond` from 1. Else
     ambiguous.
     """
     if not math.isfinite(speedup.low):

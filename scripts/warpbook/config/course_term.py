@@ -30,7 +30,7 @@ class CourseGpu(_Part):
 
 
 class Milestone(_Part):
-    asks: str
+    description: str
     points: int | None = Field(None, ge=0)
 
 
@@ -66,12 +66,12 @@ class CourseOptimization(_Part):
     title: str
     points: int = Field(gt=0)
     baseline: Baseline
-    shows: list[str] = Field(default_factory=list)
-    less: PartialCredit | None = None
+    code_must_contain: list[str] = Field(default_factory=list)
+    partial_credit: PartialCredit | None = None
 
     def worth(self, code: str) -> int:
         """Its points for a code."""
-        return self.less.points if self.less and not first_line_with(self.less.without, code) else self.points
+        return self.partial_credit.points if self.partial_credit and not first_line_with(self.partial_credit.without, code) else self.points
 
 
 def _number(name: str) -> str:

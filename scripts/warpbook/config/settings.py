@@ -33,22 +33,22 @@ class SeriesPolicy(_Model):
     warmup: int = Field(ge=0, le=100, description="untimed calls before the first sample")
     min_samples: int = Field(ge=1, le=10_000, description="samples that every series takes")
     max_samples: int = Field(ge=1, le=10_000)
-    budget_s: float = Field(gt=0, le=3600)
-    patience_s: float = Field(gt=0, le=3600)
+    max_time_s: float = Field(gt=0, le=3600)
+    min_samples_timeout_s: float = Field(gt=0, le=3600)
 
 
 class Programs(_Model):
-    """How often the whole inference program is run at each size: `runs` times, or until `patience_s` is spent."""
+    """How often the whole inference program is run at each size: `runs` times, or until `min_samples_timeout_s` is spent."""
 
     runs: int = Field(ge=1, le=100)
-    patience_s: float = Field(gt=0, le=3600)
+    min_samples_timeout_s: float = Field(gt=0, le=3600)
 
 
 class Measuring(_Model):
     """The measuring policy. A result counts only under the policy that it was measured with."""
 
-    relative_noise: float = Field(gt=0, lt=1)
-    same_within: float = Field(ge=0, lt=1)
+    target_rel_ci: float = Field(gt=0, lt=1)
+    equivalence_margin: float = Field(ge=0, lt=1)
     gpu: SeriesPolicy
     cpu: SeriesPolicy
     programs: Programs
@@ -119,19 +119,19 @@ class Study(_Model):
     """One report: a network, its dataset sizes, the variants to compare (none named: all) and its sections."""
 
     title: str
-    step: str = Field("Milestone", description="what the report calls a stage of the work")
-    framework_step: int = Field(1, ge=1, description="the stage of the work that the framework's chapter is about")
+    section_label: str = Field("Milestone", description="what the report calls a stage of the work")
+    framework_section: int = Field(1, ge=1, description="the stage of the work that the framework's chapter is about")
     network: Annotated[str, AfterValidator(_network)]
     sizes: Annotated[list[Annotated[int, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)]
     sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
     deliverables: dict[str, str] = Field(
         default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
     )
-    profiled: list[str] = Field(
+    show_profile_of: list[str] = Field(
         default_factory=list, description="optimizations whose program is shown as the first kernel's: output, profile"
     )
-    drawn: TimelineSpec | None = None
-    start: str = Field("", description="the variant that the way to the fastest starts from; unnamed: its baseline")
+    timeline: TimelineSpec | None = None
+    first_kernel: str = Field("", description="the variant that the way to the fastest starts from; unnamed: its baseline")
     variants: list[str] | None = None
     programs: list[str] | None = Field(
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
@@ -228,7 +228,7 @@ class Config(_Model):
     profilers: Literal["auto"] | list[Literal["cupti", "nsys", "nvprof", "ncu"]] = Field(
         "auto", description="profilers to use; auto: all that the machine has. Profilers supply no timings"
     )
-    extras: list[Annotated[str, AfterValidator(_optional_measurement)]] = Field(
+    optional_measurements: list[Annotated[str, AfterValidator(_optional_measurement)]] = Field(
         default_factory=list, description="optional measurements of a run on a GPU"
     )
     stream: StreamSettings = Field(default_factory=StreamSettings, description="images for `snakemake stream`")
@@ -291,14 +291,14 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     problems += [
         f"studies.{name}.{key}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
         for name, study in config.studies.items()
-        for key in ("variants", "programs", "profiled")
+        for key in ("variants", "programs", "show_profile_of")
         for variant in getattr(study, key) or []
         if variant not in known_variants
     ]
     problems += [
-        f"studies.{name}.start: no variant is called {study.start!r}: {nearest_name(study.start, known_variants)}"
+        f"studies.{name}.first_kernel: no variant is called {study.first_kernel!r}: {nearest_name(study.first_kernel, known_variants)}"
         for name, study in config.studies.items()
-        if study.start and study.start not in known_variants
+        if study.first_kernel and study.first_kernel not in known_variants
     ]
     problems += [
         f"stream.variants.{device}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
@@ -331,13 +331,13 @@ def _submission_mistake(config: Config) -> list[str]:
 def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> list[str]:
     """What is wrong with what a study draws."""
     study = config.studies[name]
-    if not study.drawn:
+    if not study.timeline:
         return []
     layers = [conv.name for conv in config.network(study.network).convs]
     valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
-    said = {key: str(getattr(study.drawn, key)) for key in valid}
+    said = {key: str(getattr(study.timeline, key)) for key in valid}
     return [
-        f"studies.{name}.drawn.{key}: {said[key]!r} is not known: {nearest_name(said[key], known)}"
+        f"studies.{name}.timeline.{key}: {said[key]!r} is not known: {nearest_name(said[key], known)}"
         for key, known in valid.items()
         if said[key] not in known
     ]

@@ -57,7 +57,7 @@ class Bench(Protocol):
         """The variant's operation, built and loaded."""
         ...
 
-    def guarded(self, shape: tuple[int, ...]) -> GuardedArray:
+    def allocate_guarded(self, shape: tuple[int, ...]) -> GuardedArray:
         """An array with margins, both of NaNs."""
         ...
 
@@ -101,7 +101,7 @@ class Bench(Protocol):
         """SM clock in MHz now (None on a CPU), and whether a slowdown is active."""
         ...
 
-    def distrusted(self) -> str:
+    def distrust_reason(self) -> str:
         """Why no figure taken here since the last question is to be trusted; empty where nothing speaks against it."""
         ...
 
@@ -119,7 +119,7 @@ class CpuBench:
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         return cpp_compiler.prepare(variant, layer, images)
 
-    def guarded(self, shape: tuple[int, ...]) -> GuardedArray:
+    def allocate_guarded(self, shape: tuple[int, ...]) -> GuardedArray:
         words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, MARGIN, np.uint32)
         return GuardedArray(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
 
@@ -174,5 +174,5 @@ class CpuBench:
     def read_clock(self) -> tuple[float | None, bool]:
         return None, False
 
-    def distrusted(self) -> str:
+    def distrust_reason(self) -> str:
         return ""

@@ -309,7 +309,7 @@ def build_host(variant: Variant, sandboxed: bool) -> Build:
 def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxed: bool = False) -> list[Build]:
     """Build a variant for every architecture that it is for into `folder`: `<arch>.cubin` for each that compiles, and
     builds.csv. C++ is for this machine's alone. `sandboxed`, a source can include no file of its user's."""
-    wanted = [arch for arch in architectures if variant.made_for(arch)]
+    wanted = [arch for arch in architectures if variant.supports_arch(arch)]
     if variant.cpp_source:
         builds = [build_host(variant, sandboxed)]
     elif variant.course and not variant.problem:

@@ -66,7 +66,7 @@ def ragged_cases(variant: Variant) -> list[tuple[ConvLayer, int]]:
     them; none where it names the layers that it is for."""
     if variant.header.limits.layers:
         return []
-    return [*RAGGED_LAYERS, *(place for place in RAGGED_STEPS if not variant.untold(place[0]))]
+    return [*RAGGED_LAYERS, *(place for place in RAGGED_STEPS if not variant.missing_arguments(place[0]))]
 
 
 def first_line(error: BaseException) -> str:
@@ -263,8 +263,8 @@ def check_layer(
         with device_fault_context(variant):
             with fault_context(variant, "prepared"):
                 operation = bench.prepare(variant, layer, images)
-                x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
-                y = bench.guarded(layer.y_shape(images))
+                x, w = bench.allocate_guarded(layer.x_shape(images)), bench.allocate_guarded(layer.w_shape)
+                y = bench.allocate_guarded(layer.y_shape(images))
             reject_replaced_functions(variant)
             margin = MARGIN
             for test in tests:

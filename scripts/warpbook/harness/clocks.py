@@ -63,7 +63,7 @@ class Clock:
             self._highest_mhz = max(self._highest_mhz, clock)
         return clock, bool(reasons & _SLOWDOWNS)
 
-    def distrusted(self) -> str:
+    def distrust_reason(self) -> str:
         """Why no figure taken since the last question is to be trusted; empty where NVML knows of nothing.
 
         A setting that changed since this object was made, an error in memory, another process, clocks locked low, a

@@ -143,7 +143,7 @@ def _made_ready(
     """An operation, and buffers for x, w and y."""
     with checking.fault_context(variant, "prepared"):
         operation = bench.prepare(variant, layer, images)
-    x, w, y = (bench.guarded(shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+    x, w, y = (bench.allocate_guarded(shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
     return operation, x, w, y
 
 

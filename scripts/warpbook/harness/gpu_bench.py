@@ -162,7 +162,7 @@ def load_kernels(variant: Variant, arch: str, kind: type[GpuKernels] = GpuKernel
             "unsupported",
             f"{variant.name}: a file of the course launches its kernels itself: see its Op Time and Layer Time",
         )
-    if reason := variant.header.beyond_arch(arch):
+    if reason := variant.header.architecture_reason(arch):
         raise VariantFailure("unsupported", f"{variant.name} {reason}")
     cubin = building.cubin_for(variant, arch)
     return kind(load_module(cubin), variant.header.constants, building.symbols(cubin))
@@ -223,7 +223,7 @@ class GpuBench:
         operation = variant.prepare(layer, images, self._kernels_of[variant.name])
         return ChannelsLast(operation) if variant.header.order == "NHWC" else operation
 
-    def guarded(self, shape: tuple[int, ...]) -> GuardedArray:
+    def allocate_guarded(self, shape: tuple[int, ...]) -> GuardedArray:
         words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)
         self.fill(words, MARGIN)
         return GuardedArray(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
@@ -359,8 +359,8 @@ class GpuBench:
     def read_clock(self) -> tuple[float | None, bool]:
         return self.clock.read()
 
-    def distrusted(self) -> str:
-        return self.clock.distrusted()
+    def distrust_reason(self) -> str:
+        return self.clock.distrust_reason()
 
     def flush_l2(self) -> None:
         """Overwrite the L2 cache, so that the next call finds none of its data there."""

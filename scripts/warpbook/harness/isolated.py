@@ -207,7 +207,7 @@ class IsolatedBench(CpuBench):
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """The words that an array of `guarded` lies in, with its margins."""
+    """The words that an array of `allocate_guarded` lies in, with its margins."""
     assert values.base is not None
     return values.base
 

@@ -40,7 +40,7 @@ class Data:
     def classes(self) -> int:
         return int(self.scores.shape[1])
 
-    def drawn(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """So many of the images, in an order that nobody has seen, and the scores to expect."""
         chosen = np.random.default_rng(secrets.randbits(63)).permutation(len(self.images))[:count]
         return self.images[chosen], self.scores[chosen]
@@ -64,7 +64,7 @@ def compile_cubin(implementation: Implementation, arch: str) -> bytes | None:
     if implementation.cuda_source is None:
         return None
     header = implementation.header
-    if reason := header.beyond_arch(arch):
+    if reason := header.architecture_reason(arch):
         raise VariantFailure("unsupported", f"{implementation.name} {reason}")
     defines = [f"-D{name}={value}" for name, value in implementation.constants.items()]
     arch = header.compiled_for(arch)
@@ -128,9 +128,9 @@ class NetworkBench:
         """
         bench, data = self._bench, self._data
         timing.reject_distrusted(bench)
-        x = bench.guarded((images, data.network.input.channels, *data.network.image))
-        w = bench.guarded((1,))
-        y = bench.guarded((images * (data.classes + 1),))
+        x = bench.allocate_guarded((images, data.network.input.channels, *data.network.image))
+        w = bench.allocate_guarded((1,))
+        y = bench.allocate_guarded((images * (data.classes + 1),))
         operations: dict[str, Operation] = {}
         timers: dict[str, Timers] = {}
         for one in implementations:
@@ -174,7 +174,7 @@ class NetworkBench:
     def _from_host(self, one: Implementation, images: int) -> host_to_host.FromHost:
         """Its way from the host to the host, checked."""
         data = self._data
-        entering, _ = data.drawn(images)
+        entering, _ = data.draw(images)
         with checking.fault_context(one, "prepared"):
             of_bytes = one.takes_bytes
             way = host_to_host.FromHost(
@@ -189,7 +189,7 @@ class NetworkBench:
         return way
 
     def _check_way(self, one: Implementation, way: host_to_host.FromHost) -> None:
-        images, expected = self._data.drawn(len(way.images))
+        images, expected = self._data.draw(len(way.images))
         with checking.fault_context(one, "called"):
             result = way.result(images)
         verdict = comparison_columns(one, self._data.network, result, expected)
@@ -203,7 +203,7 @@ class NetworkBench:
         buffers: tuple[GuardedArray, GuardedArray, GuardedArray],
         poisoned: bool,
     ) -> Row:
-        images, expected = self._data.drawn(len(buffers[0].values))
+        images, expected = self._data.draw(len(buffers[0].values))
         self._bench.enter(cupy.asarray(images), buffers[0].values, self._data.network.input.scale)
         result = checking.checked_call(self._bench, one, operation, *buffers, poisoned)
         verdict = comparison_columns(one, self._data.network, result.get(), expected)

@@ -81,7 +81,7 @@ def measure_layer(bench: Bench, variant: Variant, direct: Variant, layer: ConvLa
             for one in (direct, variant):
                 with checking.fault_context(one, "prepared"):
                     operations.append((one, bench.prepare(one, layer, IMAGES)))
-            x, w, y = map(bench.guarded, (layer.x_shape(IMAGES), layer.w_shape, layer.y_shape(IMAGES)))
+            x, w, y = map(bench.allocate_guarded, (layer.x_shape(IMAGES), layer.w_shape, layer.y_shape(IMAGES)))
             for inputs in EXPONENTS:
                 for buffer, values in zip((x, w), draw_inputs(layer, IMAGES, inputs), strict=True):
                     bench.put(buffer.values, values)

@@ -77,8 +77,8 @@ def interleaved(
     """Take rounds of samples, one of each timer a round, the order reversed every other round.
 
     Ends when every name's median is known to `relative_noise` from its samples that were not throttled (`precise`),
-    when `budget_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples`, unless
-    `patience_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget: then they
+    when `max_time_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples`, unless
+    `min_samples_timeout_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget: then they
     are long enough to stand.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in timers}
@@ -98,7 +98,7 @@ def interleaved(
 
     for _ in range(series.warmup):
         round_s, spent = take_round()
-        if spent >= series.budget_s:
+        if spent >= series.max_time_s:
             break
     else:
         for taken in samples.values():
@@ -108,12 +108,12 @@ def interleaved(
 
     while True:
         rounds = len(samples[order[0]])
-        enough = rounds >= series.min_samples or spent >= series.patience_s
-        if enough and (rounds % 5 == 0 or round_s >= LONG_ROUND_S or spent >= series.budget_s):
+        enough = rounds >= series.min_samples or spent >= series.min_samples_timeout_s
+        if enough and (rounds % 5 == 0 or round_s >= LONG_ROUND_S or spent >= series.max_time_s):
             noise = max(statistics.median(np.array(unthrottled_ms(taken))).relative_noise for taken in samples.values())
             if noise <= relative_noise:
                 return SeriesResult(samples, "precise")
-            if spent >= series.budget_s:
+            if spent >= series.max_time_s:
                 return SeriesResult(samples, "time")
         if rounds >= series.max_samples:
             return SeriesResult(samples, "samples")
@@ -138,8 +138,8 @@ def measure_layer(
     reject_distrusted(bench)
     batches = bench.batches(images)
     first = batches[0]
-    x, w = bench.guarded(layer.x_shape(images)), bench.guarded(layer.w_shape)
-    y = bench.guarded(layer.y_shape(first))
+    x, w = bench.allocate_guarded(layer.x_shape(images)), bench.allocate_guarded(layer.w_shape)
+    y = bench.allocate_guarded(layer.y_shape(first))
     checking.draw_fresh(bench, x.values, w.values)
 
     operations: dict[str, dict[int, Operation]] = {}
@@ -178,7 +178,7 @@ def sample_rows(
         compared = timers if (state, kind) in bench.compared else [named[0].name]
         chosen = {name: timers[name][state, kind] for name in compared}
         with checking.fault_context(named[0], "timed"):
-            result = interleaved(chosen, series, measuring.relative_noise, bench.read_clock)
+            result = interleaved(chosen, series, measuring.target_rel_ci, bench.read_clock)
         for name, samples in result.samples.items():
             if (state, kind) == bench.compared[-1] and unthrottled_ms(samples):
                 told_ms[name] = unthrottled_ms(samples)
@@ -202,7 +202,7 @@ def sample_rows(
 
 def reject_distrusted(bench: Bench) -> None:
     """Raises VariantFailure where no figure of the device is to be trusted now."""
-    if reason := bench.distrusted():
+    if reason := bench.distrust_reason():
         raise VariantFailure("refused", reason)
 
 

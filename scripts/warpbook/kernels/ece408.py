@@ -36,7 +36,7 @@ class Interface:
     methods: tuple[tuple[str, str], ...]
 
     @property
-    def strided(self) -> bool:
+    def has_stride(self) -> bool:
         """Whether a stride follows the extents, as in fa23."""
         return len(_parameters(dict(self.methods).get("conv_forward_gpu", ""))) == 10
 
@@ -49,7 +49,7 @@ class Interface:
     def problem(self) -> str:
         """Why no driver of a term of the course could call it; empty where one could."""
         methods = dict(self.methods)
-        extents = 7 if self.strided else 6
+        extents = 7 if self.has_stride else 6
         for name, arrays in ((_CALLS[0], 6), (_CALLS[1], 3), (_CALLS[2], 4)):
             if self.in_one_call and name != _CALLS[1]:
                 continue
@@ -69,7 +69,7 @@ class Interface:
     def steps(self) -> tuple[str, str, str]:
         """C++ that makes ready, convolves and takes back: on x, w, y, B, M, C, H, W and K, the object `gpu` and, but in
         one call, the pointers device_x, device_w and device_y. In one call the first and the last are empty."""
-        extents = "B, M, C, H, W, K" + (", 1" if self.strided else "")
+        extents = "B, M, C, H, W, K" + (", 1" if self.has_stride else "")
         if self.in_one_call:
             return "", f"gpu.conv_forward_gpu(y, x, w, {extents});", ""
         return (

@@ -74,7 +74,7 @@ class Header(BaseModel):
     )
     limits: Limits = Field(Limits(), description="layers that it supports; others are reported as unsupported")
 
-    def beyond_arch(self, arch: str) -> str:
+    def architecture_reason(self, arch: str) -> str:
         """Which architecture it needs in place of one such as sm_75, after its name; empty where that one will do.
 
         One that ends in `a`, as sm_90a, has instructions that no later one has.
@@ -135,7 +135,7 @@ class Header(BaseModel):
         """Whether it says how its kernel is launched."""
         return bool(self.launch or self.grid)
 
-    def untold(self, layer: ConvLayer) -> dict[str, str]:
+    def missing_arguments(self, layer: ConvLayer) -> dict[str, str]:
         """What of a layer its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
 
         It is told what its `arguments` name; a launcher is, or a source is made for, what `limits` name.

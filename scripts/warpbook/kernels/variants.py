@@ -121,20 +121,20 @@ class Variant:
         return self.header.title.strip() or self.name
 
     @property
-    def remarks(self) -> str:
+    def notes(self) -> str:
         """Sentences on how it is called, where that was read, and on what its files do not say; empty where neither."""
         called = f"{self.files[0].name}: {self.written.sentence}." if self.written else ""
-        return " ".join(filter(None, (called, self.unsaid)))
+        return " ".join(filter(None, (called, self.undocumented_fields)))
 
     @property
-    def unsaid(self) -> str:
+    def undocumented_fields(self) -> str:
         """A sentence that asks for what its files do not say of it; empty where they say all."""
         missing = [f"`{name}`" for name in ("title", "idea", "expect") if not getattr(self.header, name).strip()]
         last = " and ".join(missing[-2:])
         place = f"{self.files[0].name}, or {self.name}.yaml beside it,"
         return f"{place} does not say its {', '.join([*missing[:-2], last])}." if missing else ""
 
-    def place_of(self, key: str) -> str:
+    def fact_location(self, key: str) -> str:
         """Where a fact stands, for a sentence: `limits` in mine.cu."""
         if self.written and key in self.written.facts:
             return f"line {self.written.line} of {self.files[0].name}"
@@ -146,19 +146,19 @@ class Variant:
         """The header's constants as compiler options."""
         return [f"-D{name}={value}" for name, value in self.header.constants.items()]
 
-    def made_for(self, arch: str) -> bool:
+    def supports_arch(self, arch: str) -> bool:
         """Whether its instructions exist on an architecture such as sm_75."""
-        return not self.header.beyond_arch(arch)
+        return not self.header.architecture_reason(arch)
 
     def unsupported(self, layer: ConvLayer, images: int) -> str:
         """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
-        if untold := self.untold(layer):
+        if untold := self.missing_arguments(layer):
             what, names = " and ".join(untold.values()), " and ".join(untold)
-            place = self.place_of("limits" if self.launcher else "arguments")
+            place = self.fact_location("limits" if self.launcher else "arguments")
             remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
             return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
         if reason := self.header.limits.broken_by(layer, images):
-            return f"{self.name}: {reason} ({self.place_of('limits')})"
+            return f"{self.name}: {reason} ({self.fact_location('limits')})"
         if self.course and str(layer) not in map(str, ece408.LAYERS):
             known = " and ".join(map(str, ece408.LAYERS))
             return f"{self.name}: a file of the course, which may assume its layers: {known}"
@@ -167,16 +167,16 @@ class Variant:
                 shape = self.header.shape(layer, images)
                 self.header.passed(layer, images)
             except ValueError as error:
-                return f"{self.name}: {error} ({self.place_of('grid')})"
+                return f"{self.name}: {error} ({self.fact_location('grid')})"
             if reason := occupancy.launch_limit_reason(*shape):
-                where = self.place_of("launch" if self.header.launch else "grid")
+                where = self.fact_location("launch" if self.header.launch else "grid")
                 return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
 
-    def untold(self, layer: ConvLayer) -> dict[str, str]:
+    def missing_arguments(self, layer: ConvLayer) -> dict[str, str]:
         """What of a layer it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told of neither."""
         header = Header.model_validate({}) if self.cpp_source else self.header
-        return header.untold(layer)
+        return header.missing_arguments(layer)
 
     @cached_property
     def missing(self) -> str:

@@ -24,7 +24,7 @@ class GpuTurn:
         self.waited_s = 0.0
         """How long programs waited for it in all."""
 
-    def keep(self, rows: Iterable[Row]) -> None:
+    def report_rows(self, rows: Iterable[Row]) -> None:
         """Hand in what the job made, by which its GPU is judged: see `gpu_pool.acquire`."""
         self._begin().extend(rows)
 

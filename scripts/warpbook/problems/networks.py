@@ -59,8 +59,8 @@ class Input(_Part):
 
 
 class Convolution(_Part):
-    maps: Count
-    taps: Count
+    out_channels: Count
+    kernel_size: Count
     stride: Count = 1
     padding: int = Field(0, ge=0, le=EXTENT_MAX)
     activation: Activation = "none"
@@ -73,7 +73,7 @@ class Pooling(_Part):
 
 
 class FullyConnected(_Part):
-    outputs: Count
+    out_features: Count
     activation: Activation = "none"
 
 
@@ -151,7 +151,7 @@ class Description(_Part):
 def _step(described: LayerDescription, name: str, given: Maps, flat: bool) -> Step:
     maps, height, width = given
     if described.fc:
-        return Step(DenseLayer(name, math.prod(given), described.fc.outputs), described.fc.activation)
+        return Step(DenseLayer(name, math.prod(given), described.fc.out_features), described.fc.activation)
     if flat:
         raise ValueError(f"{name} follows a fully connected layer, which leaves no image; put it before")
     if described.pool:
@@ -161,15 +161,15 @@ def _step(described: LayerDescription, name: str, given: Maps, flat: bool) -> St
         return Step(PoolLayer(pool.kind, pool.size, pool.ceil, *given))
     conv = described.conv
     assert conv is not None
-    if conv.padding >= conv.taps:
+    if conv.padding >= conv.kernel_size:
         raise ValueError(
-            f"{name} has padding {conv.padding} around {conv.taps} taps; take at most {conv.taps - 1}, or more taps"
+            f"{name} has padding {conv.padding} with kernel_size {conv.kernel_size}; take a padding of at most {conv.kernel_size - 1}, or a larger kernel"
         )
-    if conv.taps > min(height, width) + 2 * conv.padding:
+    if conv.kernel_size > min(height, width) + 2 * conv.padding:
         raise ValueError(
-            f"{name} has {conv.taps} x {conv.taps} taps on {height} x {width} inputs; take fewer taps, or more padding"
+            f"{name} has kernel_size {conv.kernel_size} on {height} x {width} inputs; take a smaller kernel, or more padding"
         )
-    return Step(ConvLayer(name, maps, height, width, conv.maps, conv.taps, conv.stride, conv.padding), conv.activation)
+    return Step(ConvLayer(name, maps, height, width, conv.out_channels, conv.kernel_size, conv.stride, conv.padding), conv.activation)
 
 
 class Form2017(NamedTuple):

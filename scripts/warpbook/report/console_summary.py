@@ -79,7 +79,7 @@ def _next(ev: Evidence, failed: list[str], lacking: set[str]) -> str:
         return f"{again} gpu=auto, for figures of a GPU"
     if "gpu" in lacking and ev.gpu_run is not ev.local:
         return "on a machine with an NVIDIA GPU: snakemake --cores all archive --config study=all"
-    if ev.why_none_of("cpu"):
+    if ev.missing_reason("cpu"):
         return f"{again} cpu=live, for figures of this machine's CPU"
     if ev.gpu_run is ev.local and ev.local.path.is_dir():
         return "snakemake --cores 1 archive, to keep this run"

@@ -109,13 +109,13 @@ class History:
                     made.append(headline)
         return made
 
-    def of(self, network: str, model: GpuModel | None = None) -> list[Headline]:
+    def for_network(self, network: str, model: GpuModel | None = None) -> list[Headline]:
         """The headlines of a network, oldest first; on one model where told."""
         return [line for line in self.headlines if line.network == network and model in (None, line.model)]
 
     def newest(self, network: str, model: GpuModel) -> Headline | None:
         """The headline of the newest run of a model that holds a network."""
-        return next(reversed(self.of(network, model)), None)
+        return next(reversed(self.for_network(network, model)), None)
 
     def variants(self, headline: Headline) -> list[MeasuredVariant]:
         """Every variant of a headline's run on its network and model at its size, fastest first."""
@@ -200,7 +200,7 @@ class History:
         if base not in found or base == variant:
             return None
         ratio = statistics.ratio_of_sums(found[base], found[variant], paired=False)
-        return Speedup(ratio, False, statistics.verdict(ratio, run.record["measuring"]["same_within"]))
+        return Speedup(ratio, False, statistics.verdict(ratio, run.record["measuring"]["equivalence_margin"]))
 
     def _step(self, before: Headline, run: Run, series: Series, size: int) -> HistoryStep:
         device, network = before.model.device, before.network

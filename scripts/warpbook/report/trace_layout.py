@@ -129,7 +129,7 @@ def agreements(ev: Evidence) -> list[Agreement]:
     Libraries are left out: a traced program holds the algorithms that they try, and lose, in their first call.
     """
     agreed = []
-    counted_beside = tables.COUNTERS not in ev.selection.borrowed  # tools are compared within one run
+    counted_beside = tables.COUNTERS not in ev.selection.from_older_run  # tools are compared within one run
     tools = [tool for tool in available_profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]
     for variant in ev.ranking.measured("gpu", peers=False):
         for layer in ev.layers:

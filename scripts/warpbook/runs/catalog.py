@@ -72,7 +72,7 @@ class Run:
                 return table.empty()
             raise
         if self.sound:
-            return self._in_todays_words(table, table.read_again(content, self._renamed(table)))
+            return self._in_todays_words(table, table.read_checked(content, self._renamed(table)))
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
         return self._read_table(table, io.BytesIO(content), origin)
 
@@ -95,7 +95,7 @@ class Run:
             return str(error)
         return ""
 
-    def checked(self) -> "Run":
+    def check_all(self) -> "Run":
         """Itself, every table read now or, of an archive, before; UserError where one is damaged."""
         proven = _proven(self) if self.path.is_file() else None
         if proven is None and self.problem:

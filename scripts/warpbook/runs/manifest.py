@@ -60,8 +60,8 @@ class RecordedVariant(_Part):
 
 
 class RecordedMeasuring(_Part):
-    relative_noise: PositiveFloat
-    same_within: NonNegativeFloat
+    target_rel_ci: PositiveFloat
+    equivalence_margin: NonNegativeFloat
     gpu: dict[str, Any]
     cpu: dict[str, Any]
 

@@ -211,7 +211,7 @@ class Table:
         values = self._opened(source, origin or str(source), renamed or {})
         return pd.DataFrame({name: pd.Series(values[name], dtype=dtype) for name, dtype in self._dtypes.items()})
 
-    def read_again(self, content: bytes, renamed: Mapping[str, str] | None = None) -> "pd.DataFrame":
+    def read_checked(self, content: bytes, renamed: Mapping[str, str] | None = None) -> "pd.DataFrame":
         """The same of a file's content that `read` has found in order, without a check: in a tenth of the time."""
         import pandas as pd
 

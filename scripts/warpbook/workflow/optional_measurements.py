@@ -17,8 +17,8 @@ def _starting_points(plan: Plan) -> list[str]:
 
 def _kernels(plan: Plan) -> list[str]:
     """GPU variants that the chosen studies compare and that are built."""
-    compared = {name for network in plan.networks for name in plan.variants_of(network, "gpu")}
-    return sorted(compared & set(plan.built))
+    compared = {name for network in plan.networks for name in plan.variants_for(network, "gpu")}
+    return sorted(compared & set(plan.variants_to_build))
 
 
 def _own_networks(plan: Plan) -> list[str]:
@@ -29,7 +29,7 @@ def _own_networks(plan: Plan) -> list[str]:
 def _beside_direct(plan: Plan) -> list[str]:
     """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
     on, and `direct`. Another order of the arrays in memory is none of numbers; files of the course run otherwise."""
-    compared = {name: plan.variants[name] for network in plan.networks for name in plan.variants_of(network, "gpu")}
+    compared = {name: plan.variants[name] for network in plan.networks for name in plan.variants_for(network, "gpu")}
     if BASELINE not in compared:
         return []
     chosen = {BASELINE}

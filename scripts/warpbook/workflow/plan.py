@@ -100,7 +100,7 @@ class Plan:
             return [tool for tool in wanted if self.device and tool in self.promised.profilers]
         return [tool for tool in wanted if self.device and not available_profilers.missing(tool, self.device)]
 
-    def studies_of(self, network: str) -> list[Study]:
+    def studies_showing(self, network: str) -> list[Study]:
         return [study for study in self.config.chosen.values() if study.network == network]
 
     def sizes(self, network: str) -> list[int]:
@@ -108,13 +108,13 @@ class Plan:
         studies = [study for study in self.config.studies.values() if study.network == network]
         return sorted({size for study in studies for size in study.sizes})
 
-    def variants_of(self, network: str, device: str) -> list[str]:
+    def variants_for(self, network: str, device: str) -> list[str]:
         """Variants of a device that any chosen study wants of a network, baselines before what builds on them.
 
         On a GPU a run of all studies holds every variant, whatever they compare.
         """
         wanted: set[str] = set()
-        for study in self.studies_of(network):
+        for study in self.studies_showing(network):
             everything = not study.variants or (self.config.study == "all" and device == "gpu")
             wanted.update(self.variants if everything else study.variants or [])
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
@@ -137,13 +137,13 @@ class Plan:
                 wanted.add(self.variants[name].header.builds_on)
         return [name for name in self.variants if name in wanted]
 
-    def also_checked(self, network: str) -> list[str]:
+    def checked_only(self, network: str) -> list[str]:
         """GPU variants that no chosen study wants of a network."""
-        wanted = self.variants_of(network, "gpu")
+        wanted = self.variants_for(network, "gpu")
         return [name for name, variant in self.variants.items() if variant.device == "gpu" and name not in wanted]
 
     @property
-    def built(self) -> list[str]:
+    def variants_to_build(self) -> list[str]:
         """Variants to build: with CUDA C++, for the GPU and with files that could not be read, or with C++ where the
         CPU is measured on."""
         return [
@@ -190,7 +190,7 @@ class Plan:
             return sizes[-1:] if wanted else []
         if not sizes:
             return []
-        drawn = [study.drawn for study in self.config.studies.values() if study.network == network and study.drawn]
+        drawn = [study.timeline for study in self.config.studies.values() if study.network == network and study.timeline]
         also = {one.size for one in drawn if variant in self.with_baselines([one.variant])}
         return sorted({*sizes, *also})
 
@@ -202,7 +202,7 @@ class Plan:
 
     def _shown(self, network: str) -> set[str]:
         """Variants whose programs a study of a network shows as its submission."""
-        return {name for study in self.config.studies.values() if study.network == network for name in study.profiled}
+        return {name for study in self.config.studies.values() if study.network == network for name in study.show_profile_of}
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here."""
@@ -250,7 +250,7 @@ class Plan:
             )
         found = catalog.find_archived(gpu, "gpu", words=("auto", "live", "none"))
         try:
-            run = found.checked()
+            run = found.check_all()
         except UserError as error:
             raise UserError(f"gpu: {error}") from error
         if study.network not in run.record["networks"]:

@@ -42,7 +42,7 @@ class WholeNetworks:
         """Files of an implementation."""
         return [str(path.relative_to(PROJECT)) for path in whole_networks.read(name).files]
 
-    def files_of(self, name: str) -> list[str]:
+    def files_for(self, name: str) -> list[str]:
         """Files of an implementation, and of what it builds on, which is timed in turn with it."""
         below = whole_networks.read(name).header.builds_on
         return [*self.sources(name), *(self.sources(below) if below else [])]
@@ -75,7 +75,7 @@ class Targets:
             f"{network}/{variant}"
             for network in self.plan.networks
             if self.plan.weight_sets(network) or not programs
-            for variant in self.plan.variants_of(network, device)
+            for variant in self.plan.variants_for(network, device)
             if self.plan.program_sizes(network, variant) or not programs
         ]
 
@@ -89,7 +89,7 @@ class Targets:
 
     @property
     def builds(self) -> list[str]:
-        return [f"results/builds/{variant}" for variant in self.plan.built]
+        return [f"results/builds/{variant}" for variant in self.plan.variants_to_build]
 
     @property
     def samples(self) -> list[str]:
@@ -127,7 +127,7 @@ class Targets:
         measured = self._parts("correctness", ".csv")
         if self.on_gpu:
             others = [
-                f"gpu/{network}/{name}" for network in self.plan.networks for name in self.plan.also_checked(network)
+                f"gpu/{network}/{name}" for network in self.plan.networks for name in self.plan.checked_only(network)
             ]
             files = [name for name, variant in self.plan.variants.items() if variant.course]
             others += [f"emulator/{network}/{name}" for network in self.plan.networks for name in files]
@@ -135,7 +135,7 @@ class Targets:
             others = [
                 f"emulator/{network}/{name}"
                 for network in self.plan.networks
-                for name in dict.fromkeys([*self.plan.variants_of(network, "gpu"), *self.plan.course_files(network)])
+                for name in dict.fromkeys([*self.plan.variants_for(network, "gpu"), *self.plan.course_files(network)])
                 if self.plan.variants[name].cuda_source
             ]
         return [*measured, *(f"{PARTS}/correctness/{place}.csv" for place in others)]
@@ -144,7 +144,7 @@ class Targets:
     def extras(self) -> list[str]:
         """Files of the optional measurements that the configuration asks for, where a GPU can make them."""
         return (
-            [path for name in self.plan.config.extras for path in OPTIONAL_PARTS[name](self.plan)]
+            [path for name in self.plan.config.optional_measurements for path in OPTIONAL_PARTS[name](self.plan)]
             if self.on_gpu
             else []
         )
@@ -198,7 +198,7 @@ class Targets:
         """Source files of a variant."""
         return [str(path.relative_to(PROJECT)) for path in self.plan.variants[variant].files]
 
-    def files_of(self, variant: str) -> list[str]:
+    def files_for(self, variant: str) -> list[str]:
         """What a variant's measurement is made from: its source files, and its builds where it is compiled."""
         known = self.plan.variants[variant]
         built = (known.cuda_source or known.cpp_source) and known.device in self.plan.devices
@@ -212,7 +212,7 @@ class Targets:
     def baseline_files(self, variant: str) -> list[str]:
         """Files of a variant's baseline, which is timed in turn with it."""
         baseline = self._baseline(variant)
-        return self.files_of(baseline.name) if baseline else []
+        return self.files_for(baseline.name) if baseline else []
 
     def baseline_check(self, device: str, network: str, variant: str) -> list[str]:
         """The correctness of a variant's baseline."""

@@ -28,14 +28,14 @@ SLOW = "float sum = 0.0f; __nanosleep({});"
 TIMEOUT_S = 60
 # As many samples as an attack waits for, however slow its calls: it ends in a verdict or at the time limit.
 QUICK = SeriesPolicy(
-    warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=12, budget_s=0.5, patience_s=TIMEOUT_S
+    warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=12, max_time_s=0.5, min_samples_timeout_s=TIMEOUT_S
 )
 MEASURING = Measuring(
-    relative_noise=0.05,
-    same_within=0.01,
+    target_rel_ci=0.05,
+    equivalence_margin=0.01,
     gpu=QUICK,
     cpu=QUICK,
-    programs=Programs(runs=1, patience_s=1),
+    programs=Programs(runs=1, min_samples_timeout_s=1),
     timeout_s=TIMEOUT_S,
 )
 # A device without limits: its lower bound would catch some before the check that they are to try.

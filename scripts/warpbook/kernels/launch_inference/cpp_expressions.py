@@ -125,7 +125,7 @@ def parse_expression(text: str) -> "Node | None":
 class Reader:
     """Reads expressions whose names `lookup` knows, by name and the line where they stand.
 
-    Not `strided`, a layer is taken to have stride 1 and no padding: H - K + 1 is H_out.
+    Not `has_stride`, a layer is taken to have stride 1 and no padding: H - K + 1 is H_out.
     """
 
     def __init__(self, lookup: Lookup, strided: bool = False):

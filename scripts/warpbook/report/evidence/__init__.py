@@ -80,11 +80,11 @@ class Evidence(Scope):
     def cited(self) -> list[Run]:
         """The runs that the report draws on: this machine's, that of the GPU's figures, and older ones of what that one
         does not hold."""
-        older = {run.run_id: run for run in self.selection.borrowed.values() if run.run_id != self.local.run_id}
+        older = {run.run_id: run for run in self.selection.from_older_run.values() if run.run_id != self.local.run_id}
         on_gpu = [self.gpu_run] if self.gpu_run and self.gpu_run is not self.local else []
         return [self.local, *on_gpu, *older.values()]
 
 
 def load(plan: Plan, study: str, local: Run, imported: tuple[ImportedTables, ...] = ()) -> Evidence:
     """The evidence of a study, and profiles imported for it; UserError where the local run is damaged."""
-    return Evidence(plan, study, local.checked(), imported)
+    return Evidence(plan, study, local.check_all(), imported)

@@ -74,7 +74,7 @@ class CheckResults:
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
 
-    def of(self, variant: str) -> CheckTally | None:
+    def for_variant(self, variant: str) -> CheckTally | None:
         """A variant's tests in sum; None where there are none."""
         return tally_checks(self.table[self.table.variant == variant])
 

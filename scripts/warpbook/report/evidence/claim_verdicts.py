@@ -82,7 +82,7 @@ class ClaimVerdicts:
         wanted = [*self._scope.wanted("gpu"), *self._scope.wanted("cpu")]
         return [self.judge(variant, claim) for variant in wanted for claim in variant.header.claims]
 
-    def of(self, variant: str) -> list[JudgedClaim]:
+    def for_variant(self, variant: str) -> list[JudgedClaim]:
         return [one for one in self.judged if one.variant == variant]
 
     @property
@@ -187,7 +187,7 @@ class ClaimVerdicts:
     def _still(self, quantity: str) -> float:
         """What a quantity may change by without having moved."""
         if quantity in TIMES:
-            return self._scope.config.measuring.same_within
+            return self._scope.config.measuring.equivalence_margin
         return 1e-6 if quantity in RESOURCES else COUNTED
 
     def _time(self, quantity: str, variant: Variant, over: str, layer: ConvLayer, size: int) -> ClaimValue:
@@ -241,10 +241,10 @@ class ClaimVerdicts:
         return ClaimValue(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
 
     def _error(self, variant: Variant, over: str) -> ClaimValue:
-        tests = self._checks.of(variant.name)
+        tests = self._checks.for_variant(variant.name)
         if tests is None or not tests.tests:
             raise UndecidedClaim(self._unmeasured(variant.name))
-        before = self._checks.of(over) if over else None
+        before = self._checks.for_variant(over) if over else None
         return ClaimValue("", 0, before.rel_l2_err if before else None, tests.rel_l2_err, None, True, OPEN)
 
     def _counted(self, variant: str, layer: ConvLayer) -> counters.CountedCall:

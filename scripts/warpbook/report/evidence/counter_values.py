@@ -56,7 +56,7 @@ class CounterValues:
     def stale(self, variant: str) -> str:
         """Why readings of a variant in an older run, which counters are taken from, are not shown; empty for one of
         another reason."""
-        older = self._selection.borrowed.get(tables.COUNTERS)
+        older = self._selection.from_older_run.get(tables.COUNTERS)
         known = self._scope.plan.variants.get(variant)
         reason = self._selection.stale(known, older) if older and known else ""
         return f"counters are of the older run {older.run_id}, but {reason}" if older and reason else ""

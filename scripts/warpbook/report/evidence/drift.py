@@ -47,7 +47,7 @@ class JobDrift:
                 found.append(JobDifference(variant, job, layer, size, known.device, change))
         return found
 
-    def of(self, device: str, size: int | None = None) -> list[float]:
+    def between_jobs(self, device: str, size: int | None = None) -> list[float]:
         """How far op times of a device's variants differ between jobs, without sign, at a size where one is named.
 
         Libraries are left out: one may choose another algorithm in each process.
@@ -67,4 +67,4 @@ class JobDrift:
         device = self._scope.plan.variants[variant].device
         own = [one for one in self.differences if one.variant == variant]
         there = [one for one in own if one.size == size] or own
-        return max([*self.of(device, size), *(abs(one.change) for one in there)], default=0.0)
+        return max([*self.between_jobs(device, size), *(abs(one.change) for one in there)], default=0.0)

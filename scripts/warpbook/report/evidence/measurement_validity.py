@@ -44,7 +44,7 @@ class MeasurementValidity:
         rows = []
         for key, group in pairs.groupby(series, sort=False):
             ratio = statistics.paired_ratio(group.sound_ms_aa.to_numpy(), group.sound_ms.to_numpy())
-            verdict = statistics.verdict(ratio, self._scope.config.measuring.same_within)
+            verdict = statistics.verdict(ratio, self._scope.config.measuring.equivalence_margin)
             place = [str(key[0]).split(":")[1], *key[1:]]
             rows.append([*place, ratio.value, ratio.low, ratio.high, verdict, group.measured_on.iloc[0]])
         return pd.DataFrame(rows, columns=[*columns, "measured_on"])

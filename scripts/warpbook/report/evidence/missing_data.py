@@ -72,7 +72,7 @@ class MissingData:
         """The rows of implementations of whole networks alone."""
         return self.table[self.table.variant.str.startswith(WHOLE)]
 
-    def of(self, variant: str) -> pd.DataFrame:
+    def for_variant(self, variant: str) -> pd.DataFrame:
         """A variant's rows."""
         return self.table[self.table.variant == variant]
 
@@ -129,7 +129,7 @@ class MissingData:
                 yield from _lacks("", size, there)
 
     def _held_by(self, device: str) -> str:
-        run = self._scope.run_of(device)
+        run = self._scope.run_for(device)
         assert run is not None  # else nothing of a variant is there
         return f"the run {run.run_id} holds no figure of it"
 
@@ -145,7 +145,7 @@ class MissingData:
         emulated = self._checks.emulated(variant.name)
         if emulated and emulated.failure:
             return emulated.failure["status"], f"on the CPU emulator: {emulated.failure['reason']}"
-        run = self._scope.run_of(variant.device)
+        run = self._scope.run_for(variant.device)
         if run is None:
             return "not_measured", self._scope.source.why
         if reason := self._selection.stale(variant):

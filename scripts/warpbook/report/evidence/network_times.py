@@ -106,7 +106,7 @@ class NetworkTimes:
         both = mine.index.intersection(base.index)
         return statistics.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
-    def apart(self, one: Implementation, size: int) -> Estimate | None:
+    def separate_ratio(self, one: Implementation, size: int) -> Estimate | None:
         """The same gain by the times of each one's own job, where the one in turn is not told by that; None where it
         is, or there are not both."""
         gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
@@ -130,7 +130,7 @@ class NetworkTimes:
         mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))
         if not len(mine) or not len(others):
             return None
-        return statistics.unpaired_ratio(others, mine).widened(self._drift(size, name, over))
+        return statistics.unpaired_ratio(others, mine).widen(self._drift(size, name, over))
 
     def _drift(self, size: int, *names: str) -> float:
         """How far times of two jobs may differ for that: the largest difference seen of ours, or one of these, at a

@@ -61,12 +61,12 @@ class Ranking:
         return found
 
     @cached_property
-    def peers_ahead(self) -> dict[str, Variant]:
+    def faster_peers(self) -> dict[str, Variant]:
         """By layer, the FP32 library whose median there is less than that of the best over all layers by more than
         what is called the same. Whether that is noise is not asked: a rival is to be given its best figure."""
         if self.best_peer is None:
             return {}
-        within, size = 1 + self._scope.config.measuring.same_within, self._scope.largest
+        within, size = 1 + self._scope.config.measuring.equivalence_margin, self._scope.largest
         found = {}
         for layer, fastest in self._fastest_by_layer(self.best_peer).items():
             least, best = (self._times.op(one.name, layer, size) for one in (fastest, self.best_peer))
@@ -144,7 +144,7 @@ class Ranking:
             # One that leaves a longer chain by its last step alone says nothing that its last step's section does not.
             if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
                 shown.append(chain)
-        return [self._way(self._scope.study.start, chain) if chain[-1] == self.best else chain for chain in shown]
+        return [self._way(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain for chain in shown]
 
     def _way(self, start: str, chain: list[Variant]) -> list[Variant]:
         """A chain begun at `start`: back over what that builds on to where the two part, if it was measured."""

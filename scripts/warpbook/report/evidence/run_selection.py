@@ -65,7 +65,7 @@ class Selection:
         return not held.empty
 
     @cached_property
-    def borrowed(self) -> dict[Table, Run]:
+    def from_older_run(self) -> dict[Table, Run]:
         """The tables whose rows come from another run than the study's other GPU figures, each with that run."""
         found = {table: self.run_with(table) for table in BORROWED}
         return {table: run for table, run in found.items() if run and run is not self._scope.gpu_run}
@@ -73,11 +73,11 @@ class Selection:
     def stale(self, variant: Variant, run: Run | None = None) -> str:
         """Why figures of a variant recorded in a run, that of its device's times where none is named, are no longer
         about what stands here; empty when they are, or there are none."""
-        run, network = run or self._scope.run_of(variant.device), self._scope.network
+        run, network = run or self._scope.run_for(variant.device), self._scope.network
         if run is None or variant.name not in run.record["variants"] or network.name not in run.record["networks"]:
             return ""
         recorded = run.record["variants"][variant.name]["source_sha256"]
-        if reason := self.outdated(run, variant.device, recorded, variant.source_sha256):
+        if reason := self.stale_reason(run, variant.device, recorded, variant.source_sha256):
             return reason
         builds = run.table(tables.BUILDS)
         for name, arch, options in zip(builds.variant, builds.arch, builds.options, strict=True):
@@ -85,7 +85,7 @@ class Selection:
                 return f"the compile options differ: it was built with `{options}`"
         return ""
 
-    def outdated(self, run: Run, device: str, recorded_sha256: str, source_sha256: str) -> str:
+    def stale_reason(self, run: Run, device: str, recorded_sha256: str, source_sha256: str) -> str:
         """Why what a run recorded of a source is not what would be measured here; empty when it is."""
         record, policy, network = run.record, run.record["measuring"], self._scope.network
         if recorded_sha256 != source_sha256:
@@ -107,7 +107,7 @@ class Selection:
         if not recorded:
             return ""
         another = next(iter(recorded - {one.source_sha256}), one.source_sha256)
-        return self.outdated(run, "gpu", another, one.source_sha256)
+        return self.stale_reason(run, "gpu", another, one.source_sha256)
 
     def implementations(self, run: Run) -> list[str]:
         """Names of the implementations of whole networks that a run checked on the study's, and whose figures there are

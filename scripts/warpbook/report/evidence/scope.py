@@ -42,11 +42,11 @@ class Scope:
         gpu = self.gpu_run.gpu if self.gpu_run else None
         return str(gpu["arch"]) if gpu else self.config.architectures[-1]
 
-    def run_of(self, device: str) -> Run | None:
+    def run_for(self, device: str) -> Run | None:
         """The run that a device's figures come from."""
         return self.local if device == "cpu" else self.gpu_run
 
-    def why_none_of(self, device: str) -> str:
+    def missing_reason(self, device: str) -> str:
         """Why there are no figures of a device; empty where there may be some."""
         if device == "cpu":
             return "the configuration asks for no CPU figures (cpu: none)" if self.config.cpu == "none" else ""
@@ -54,13 +54,13 @@ class Scope:
 
     def device_name(self, device: str) -> str:
         """The name of the hardware that a device's figures were measured on."""
-        run = self.run_of(device)
+        run = self.run_for(device)
         return run.device_name(device) if run else "no GPU"
 
     def wanted(self, device: str) -> list[Variant]:
         """Variants of a device that the study compares, baselines first; none of the CPU where its figures are not
         asked for."""
-        if device == "cpu" and self.why_none_of("cpu"):
+        if device == "cpu" and self.missing_reason("cpu"):
             return []
         names = self.plan.with_baselines(self.study.variants or self.plan.variants)
         compared = [self.plan.variants[name] for name in names]

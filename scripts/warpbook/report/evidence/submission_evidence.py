@@ -109,7 +109,7 @@ class SubmissionEvidence:
     def shown(self, name: str) -> list[CodeEvidence]:
         """The words that an optimization's code ought to hold."""
         mine = self.variant(name)
-        wanted = self.term.optimizations[name].shows
+        wanted = self.term.optimizations[name].code_must_contain
         return [CodeEvidence(word, first_line_with(word, mine.code)) for word in wanted] if mine else []
 
     def worth(self, name: str) -> int:

@@ -170,7 +170,7 @@ class Times:
             return None
         return self._apart(statistics.ratio_of_sums(base_series, series, paired=False), variant, over, size)
 
-    def total_apart(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
+    def separate_total(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
         """Its speedup over what it builds on by the times of each one's own job, where the paired one is not told by
         that; None where it is, or there are not both."""
         over, paired = self._baseline(variant), self.total_speedup(variant, size, kind=kind)
@@ -181,14 +181,14 @@ class Times:
         return None if statistics.agree(paired.ratio, ratio) else self._apart(ratio, variant, over, size)
 
     def _verdict(self, ratio: Estimate) -> str:
-        return statistics.verdict(ratio, self._scope.config.measuring.same_within)
+        return statistics.verdict(ratio, self._scope.config.measuring.equivalence_margin)
 
     def _paired(self, ratio: Estimate) -> Speedup:
         return Speedup(ratio, True, self._verdict(ratio))
 
     def _apart(self, ratio: Estimate, variant: str, over: str, size: int) -> Speedup:
         """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
-        within = ratio.widened(max(self.drift.limit(name, size) for name in (variant, over)))
+        within = ratio.widen(max(self.drift.limit(name, size) for name in (variant, over)))
         return Speedup(within, False, self._verdict(within))
 
     def fp32_bound_ms(self, layer: ConvLayer, size: int) -> float | None:

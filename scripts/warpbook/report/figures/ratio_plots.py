@@ -34,7 +34,7 @@ def interval_span(speedups: list[Speedup]) -> tuple[float, float]:
 def interval(speedup: Speedup, span: tuple[float, float], same_within: float) -> str:
     """One speedup with its interval on a logarithmic axis from `span`, small enough for a cell of a table.
 
-    Grey: within `same_within` of 1. A hollow marker: not paired.
+    Grey: within `equivalence_margin` of 1. A hollow marker: not paired.
     """
     width, height = 120.0, 10.0
 
@@ -62,7 +62,7 @@ def aa_tests(ev: Evidence) -> str:
     ratios = ev.trust.aa_tests.sort_values("value", ignore_index=True)
     figure = Figure(figsize=(WIDTH_IN, 2.3), layout="constrained")
     axes = figure.subplots()
-    same = ev.config.measuring.same_within
+    same = ev.config.measuring.equivalence_margin
     axes.axhspan(1 - same, 1 + same, color=RULE, alpha=0.6, linewidth=0)
     axes.axhline(1, color=INK, linewidth=0.9)
     for verdict, colour in VERDICTS.items():

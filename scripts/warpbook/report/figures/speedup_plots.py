@@ -45,7 +45,7 @@ def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
     """
     figure = Figure(figsize=(SMALL_IN, 0.5 * SMALL_IN))
     axes = figure.add_axes((0.17, 0.32, 0.68, 0.63))
-    same = ev.config.measuring.same_within
+    same = ev.config.measuring.equivalence_margin
     axes.axhspan(1 - same, 1 + same, color=RULE, linewidth=0)
     axes.axhline(1, color=INK, linewidth=0.8)
     reach, ends = [1 - 2 * same, 1 + 2 * same], []

@@ -6,13 +6,13 @@ from warpbook.runs.schema import Table
 
 def sentence(ev: Evidence, table: Table) -> str:
     """To follow a caption: the older run that a table's figures are of; empty where they are of the study's own."""
-    run = ev.selection.borrowed.get(table)
+    run = ev.selection.from_older_run.get(table)
     return f" Of the older run {run.run_id}; {_own(ev)} holds none." if run else ""
 
 
 def within_sentence(ev: Evidence, table: Table) -> str:
     """The same within a sentence: in the run …."""
-    run = ev.selection.borrowed.get(table)
+    run = ev.selection.from_older_run.get(table)
     return f" in the run {run.run_id}" if run else ""
 
 

@@ -54,7 +54,7 @@ def claim_table_view(ev: Evidence) -> ClaimSection | None:
     failed = [one for one in ev.claims.judged if one.verdict in ("refuted", "partly")]
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
-    still = units.percent(ev.config.measuring.same_within, 0)
+    still = units.percent(ev.config.measuring.equivalence_margin, 0)
     return ClaimSection(total, still, _listed(ev, "claims-failed", caption, failed) if failed else None)
 
 
@@ -98,7 +98,7 @@ def _where(ev: Evidence, judged: JudgedClaim) -> str:
 
 def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
     """A variant's claims by verdict, those that failed first; none where it makes none."""
-    judged = ev.claims.of(variant)
+    judged = ev.claims.for_variant(variant)
     said = Counter(one.claim.says for one in judged)
 
     def words_of(one: JudgedClaim) -> str:
@@ -140,7 +140,7 @@ def _listed(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]) -> H
 
 def _counted(ev: Evidence) -> str:
     """The run that counters are of where it is not that of the times."""
-    older = ev.selection.borrowed.get(tables.COUNTERS)
+    older = ev.selection.from_older_run.get(tables.COUNTERS)
     return f" Counters are of the older run {older.run_id}." if older else ""
 
 

@@ -93,7 +93,7 @@ def _asked(ev: Evidence, name: str) -> OptimizationSection:
         change=change and replace(change, file=ev.submitted.of.files[name], over=ev.submitted.of.files[one.baseline]),
         unchanged=ev.submitted.is_baseline(name),
         shows=tuple((shown.word, shown.line) for shown in ev.submitted.shown(name)),
-        in_final=tuple(word for word in one.shows if final and first_line_with(word, final.code)),
+        in_final=tuple(word for word in one.code_must_contain if final and first_line_with(word, final.code)),
         after=main_kernel_resources(ev, name) if mine else None,
         before=main_kernel_resources(ev, over.name) if over else None,
         times=times,

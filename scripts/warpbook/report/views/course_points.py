@@ -124,7 +124,7 @@ def _milestones(ev: Evidence) -> HtmlTable:
         "Milestones of the term and their points. This report is about the last.",
         (*words("Milestone", "Asks"), *numbers("Points")),
         tuple(
-            (str(number), one.asks, units.MISSING if one.points is None else str(one.points))
+            (str(number), one.description, units.MISSING if one.points is None else str(one.points))
             for number, one in enumerate(ev.submitted.term.milestones, 1)
         ),
     )

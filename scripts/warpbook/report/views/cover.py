@@ -53,7 +53,7 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
     report = ev.config.report
     return Cover(
         title=report.title,
-        kicker=f"{'Final' if ev.study.step == 'Baseline' else ev.study.step} report",
+        kicker=f"{'Final' if ev.study.section_label == 'Baseline' else ev.study.section_label} report",
         subtitle=ev.study.title,
         authors=tuple(report.authors),
         affiliation=report.affiliation,
@@ -64,7 +64,7 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         dataset="Fashion-MNIST" if ev.network.labels_images else "random numbers",
         sizes=", ".join(map(units.count, ev.sizes)),
         gpu=_gpu(ev),
-        cpu=f"none: {why}" if (why := ev.why_none_of("cpu")) else f"{ev.device_name('cpu')}, measured here",
+        cpu=f"none: {why}" if (why := ev.missing_reason("cpu")) else f"{ev.device_name('cpu')}, measured here",
         commit=commit[:12],
         dirty=bool(dirty),
         runs=tuple(run.run_id for run in ev.cited),

@@ -71,7 +71,7 @@ class Executive:
     best: HeadlineSpeedup | None
     ahead: tuple[FasterOnLayer, ...]
     peer: HeadlineSpeedup | None
-    peers_ahead: tuple[FasterOnLayer, ...]
+    faster_peers: tuple[FasterOnLayer, ...]
     largest: HeadlineSpeedup | None
     least: HeadlineSpeedup | None
     tests: TestSummary | None
@@ -102,7 +102,7 @@ def executive_view(ev: Evidence) -> Executive | None:
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
         ahead=tuple(_ahead(ev, layer, one, one, best) for layer, one in ranking.ahead.items()),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
-        peers_ahead=tuple(_ahead(ev, layer, one, best, one) for layer, one in ranking.peers_ahead.items()),
+        faster_peers=tuple(_ahead(ev, layer, one, best, one) for layer, one in ranking.faster_peers.items()),
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
         tests=_tests(ev, best),
@@ -141,10 +141,10 @@ def _gain(ev: Evidence, variant: Variant, over: str) -> HeadlineSpeedup | None:
 
 
 def _tests(ev: Evidence, best: Variant) -> TestSummary | None:
-    mine = ev.checks.of(best.name)
+    mine = ev.checks.for_variant(best.name)
     if mine is None:
         return None
-    tallies = [found for one in ev.ranking.measured("gpu") if (found := ev.checks.of(one.name))]
+    tallies = [found for one in ev.ranking.measured("gpu") if (found := ev.checks.for_variant(one.name))]
     return TestSummary(
         passed=mine.passed,
         tests=mine.tests,
@@ -229,7 +229,7 @@ def _drift_of(ev: Evidence, library: str) -> str:
     another algorithm in each process."""
     there = [one for one in ev.times.drift.differences if one.variant == library and one.size == ev.largest]
     most = max(there, key=lambda one: abs(one.change), default=None)
-    if most is None or abs(most.change) <= max(ev.times.drift.of("gpu", ev.largest), default=0.0):
+    if most is None or abs(most.change) <= max(ev.times.drift.between_jobs("gpu", ev.largest), default=0.0):
         return ""
     return f" ({library}: {units.percent(abs(most.change), 0)} on {most.layer})"
 
@@ -249,7 +249,7 @@ def _caveats(ev: Evidence) -> Iterator[str]:
             "† marks ratios of times not taken in turn, intervals widened by the drift seen between jobs"
             f"{_drift_of(ev, ev.ranking.best_peer.name)}"
         )
-    if why := ev.why_none_of("cpu"):
+    if why := ev.missing_reason("cpu"):
         yield why
     failed = ev.problems.table[ev.problems.table.status != "unsupported"]
     if not failed.empty:

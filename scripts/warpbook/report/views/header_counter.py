@@ -42,6 +42,6 @@ def _why_not(ev: Evidence, variant: Variant) -> str:
         return f"; it was not read{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {failed.reason.iloc[0]}"
     lacking = [name for name in sides if not any(place[0] == name for place in ev.counters.calls)]
     programs = "whose program is" if len(lacking) == 1 else "whose programs are"
-    older = ev.selection.borrowed.get(tables.COUNTERS)
+    older = ev.selection.from_older_run.get(tables.COUNTERS)
     here = f"in the run {older.run_id}, or of other sources there" if older else "here"
     return f"; it was not read for {' and '.join(lacking)}, {programs} not among those watched {here}"

@@ -31,7 +31,7 @@ def last_page_view(ev: Evidence) -> Ending:
     return Ending(
         aside=None if ev.problems.table.empty else _aside(ev),
         refused=tuple(ev.source.refused),
-        unwanted=ev.why_none_of("cpu"),
+        unwanted=ev.missing_reason("cpu"),
         hot_within=str(bench.HOT_WITHIN),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
     )

@@ -70,8 +70,8 @@ def milestone_1_view(ev: Evidence) -> Milestone1:
     problem = _problem(ev, frameworks["gpu"])
     programs = tuple(_program(ev, device, framework) for device, framework in frameworks.items())
     return Milestone1(
-        step=f"{ev.study.step} {ev.study.framework_step}",
-        where=units.join_all([f"on the {name}" for device, name in DEVICES.items() if not ev.why_none_of(device)]),
+        step=f"{ev.study.section_label} {ev.study.framework_section}",
+        where=units.join_all([f"on the {name}" for device, name in DEVICES.items() if not ev.missing_reason(device)]),
         images=units.count(ev.largest),
         programs=programs,
         times=_times(ev, [framework for framework in frameworks.values() if framework]),
@@ -86,7 +86,7 @@ def _program(ev: Evidence, device: str, framework: Variant | None) -> FrameworkP
     missing = ""
     if framework is None:
         lacking = f"no framework for the {name} has a figure in the run cited"
-        missing = ev.why_none_of(device) or lacking
+        missing = ev.missing_reason(device) or lacking
     return FrameworkProgram(
         device=device,
         name=name,

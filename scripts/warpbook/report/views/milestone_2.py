@@ -68,8 +68,8 @@ def milestone_2_view(ev: Evidence) -> Milestone2:
     naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
     measured = ev.ranking.measured("cpu")
     return Milestone2(
-        step=ev.study.step,
-        unwanted=ev.why_none_of("cpu"),
+        step=ev.study.section_label,
+        unwanted=ev.missing_reason("cpu"),
         device=ev.device_name("cpu"),
         run=ev.local.run_id,
         images=units.count(ev.largest),
@@ -95,7 +95,7 @@ def _why_not_run(ev: Evidence) -> str:
 
 def _idea(ev: Evidence, variant: Variant, measured: bool) -> CpuVariantIdea:
     header = variant.header
-    reasons = tuple(ev.problems.of(variant.name).reason.unique())
+    reasons = tuple(ev.problems.for_variant(variant.name).reason.unique())
     return CpuVariantIdea(variant.name, header.peer, variant.title, header.idea, measured, reasons)
 
 

@@ -82,7 +82,7 @@ class FirstKernel:
     title: str
     idea: str
     expect: str
-    remarks: str
+    notes: str
     run_id: str
     outputs: tuple[str, ...]
     sizes: HtmlTable
@@ -128,7 +128,7 @@ def milestone_3_view(ev: Evidence) -> Milestone3:
         "m3-cpu-gpu",
         "m3-discussion",
     )
-    return Milestone3(ev.study.step, ev.device_name("gpu"), ev.source.why, places, kernel)
+    return Milestone3(ev.study.section_label, ev.device_name("gpu"), ev.source.why, places, kernel)
 
 
 def _places(size: int) -> tuple[str, str]:
@@ -144,7 +144,7 @@ def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
         title=naive.title,
         idea=naive.header.idea,
         expect=naive.header.expect,
-        remarks=naive.remarks,
+        notes=naive.notes,
         run_id=ev.gpu_run.run_id,
         outputs=all_outputs(ev, naive),
         sizes=_sizes(ev, naive),
@@ -155,9 +155,9 @@ def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
         unprofiled=ev.profiles.problem(naive.name, ev.largest),
         timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
         launches=_launches(ev, naive),
-        figure_title="Op times" if ev.why_none_of("cpu") else "Op times: CPU against GPU",
+        figure_title="Op times" if ev.missing_reason("cpu") else "Op times: CPU against GPU",
         figure=_figure(ev, naive),
-        half=None if ev.ranking.measured("cpu") else TextOrFigure("GPU", "CPU", ev.why_none_of("cpu") or NO_CPU_TIMES),
+        half=None if ev.ranking.measured("cpu") else TextOrFigure("GPU", "CPU", ev.missing_reason("cpu") or NO_CPU_TIMES),
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),

@@ -78,7 +78,7 @@ class Optimization:
     title: str
     idea: str
     expect: str
-    remarks: str
+    notes: str
     problems: tuple[str, ...]
     alone: tuple[OnLayer, ...]
     outcome: Outcome | None
@@ -107,7 +107,7 @@ class Optimizations:
     title: str
     images: str
     arch: str
-    same_within: str
+    equivalence_margin: str
     drift: str
     glance: HtmlTable | None
     optimizations: tuple[Optimization, ...]
@@ -125,10 +125,10 @@ def milestone_4_view(ev: Evidence) -> Optimizations:
     at_largest = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in tried}
     sound = {name: speedup for name, speedup in at_largest.items() if speedup}
     return Optimizations(
-        title="Milestone 4: optimizations" if ev.study.step == "Milestone" else "Optimizations, one by one",
+        title="Milestone 4: optimizations" if ev.study.section_label == "Milestone" else "Optimizations, one by one",
         images=units.count(ev.largest),
         arch=ev.arch,
-        same_within=units.percent(ev.config.measuring.same_within, 0),
+        equivalence_margin=units.percent(ev.config.measuring.equivalence_margin, 0),
         drift=_drift(ev),
         glance=_glance(ev, [one for one in tried if one.name in sound], told, sound) if sound else None,
         optimizations=tuple(_optimization(ev, variant) for variant in told),
@@ -153,7 +153,7 @@ def _tried(ev: Evidence) -> list[Variant]:
 def _foremost(ev: Evidence) -> set[str]:
     """What the chapter tells in full, as its template says: what the study asks for, what leads to the fastest, what
     surprised, what is new, and what lacks a figure."""
-    asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.profiled}
+    asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     surprising = {one.variant for one in ev.claims.refuted if one.claim.quantity in TIMES and not one.claim.more_than}
@@ -164,10 +164,10 @@ def _foremost(ev: Evidence) -> set[str]:
 
 def _drift(ev: Evidence) -> str:
     """How far baselines differed between jobs of the run, as a sentence; empty where none was timed in two."""
-    changes = ev.times.drift.of("gpu")
+    changes = ev.times.drift.between_jobs("gpu")
     if not changes:
         return ""
-    largest = {units.count(size): max(ev.times.drift.of("gpu", size), default=0.0) for size in ev.sizes}
+    largest = {units.count(size): max(ev.times.drift.between_jobs("gpu", size), default=0.0) for size in ev.sizes}
     at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
     return (
         "From one job of the run to another a baseline's op time differed by "
@@ -183,7 +183,7 @@ def _axis(span: tuple[float, float]) -> TableColumn:
 
 
 def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> HtmlTable:
-    span, same_within = figures.ratio_plots.interval_span(list(at_largest.values())), ev.config.measuring.same_within
+    span, same_within = figures.ratio_plots.interval_span(list(at_largest.values())), ev.config.measuring.equivalence_margin
     return HtmlTable(
         "m4-glance-table",
         "What each optimization brought: speedup over what it builds on, op times of all layers added, at each size of "
@@ -216,7 +216,7 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
     speedups = {
         (layer, size): ev.times.speedup(variant.name, layer, size) for layer in ev.layer_names for size in ev.sizes
     }
-    lacking = ev.problems.of(variant.name).to_dict("records")
+    lacking = ev.problems.for_variant(variant.name).to_dict("records")
     problems = tuple(_problem(row) for row in lacking if row["kinds"] != (PROGRAM,))
     sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
     return Optimization(
@@ -225,7 +225,7 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
         title=variant.title,
         idea=variant.header.idea,
         expect=variant.header.expect,
-        remarks=variant.remarks,
+        notes=variant.notes,
         problems=problems,
         alone=tuple(
             OnLayer(
@@ -278,7 +278,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
 
 
 def _apart(ev: Evidence, variant: Variant, kind: str) -> Cell:
-    apart = ev.times.total_apart(variant.name, ev.largest, kind)
+    apart = ev.times.separate_total(variant.name, ev.largest, kind)
     return cell_markup.speedup_cell(apart) if apart else ""
 
 

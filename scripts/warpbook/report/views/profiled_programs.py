@@ -58,8 +58,8 @@ def profiled_programs_view(ev: Evidence) -> ProfiledPrograms:
     """The programs that a study names in `profiled`, and the layer in `drawn`."""
     return ProfiledPrograms(
         images=units.count(ev.largest),
-        programs=tuple(_program(ev, ev.plan.variants[name]) for name in ev.study.profiled),
-        layer=_layer(ev, ev.study.drawn) if ev.study.drawn else None,
+        programs=tuple(_program(ev, ev.plan.variants[name]) for name in ev.study.show_profile_of),
+        layer=_layer(ev, ev.study.timeline) if ev.study.timeline else None,
     )
 
 

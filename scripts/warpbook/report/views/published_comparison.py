@@ -76,7 +76,7 @@ def _gains(ev: Evidence) -> HtmlTable:
 
 def _table(ev: Evidence) -> HtmlTable:
     names = {f"framework_{device}": _framework(ev, device) for device in ("cpu", "gpu")}
-    devices = [ev.device_name(device) for device in ("gpu", "cpu") if not ev.why_none_of(device)]
+    devices = [ev.device_name(device) for device in ("gpu", "cpu") if not ev.missing_reason(device)]
     rows = [row for row in ev.published.table.itertuples() if row.quantity in QUANTITIES and row.variant]
     return HtmlTable(
         "published-table",

@@ -79,7 +79,7 @@ def network_page_name(network: str, networks: Sequence[str]) -> str:
 
 def _fact(history: History, network: str, file: str) -> Fact:
     """The newest headline of a network."""
-    line = history.of(network)[-1]
+    line = history.for_network(network)[-1]
     ratio = f", {units.ratio_beside_interval(line.over[1].ratio)}† over {line.over[0]}" if line.over else ""
     label = Markup('<a href="{}">{}</a>, {} images').format(file, network, units.count(line.size))
     spread = f"{units.spread(line.time)} {units.sample_size([line.time])}".strip()
@@ -105,14 +105,14 @@ def _runs(runs: Sequence[Run]) -> HtmlTable:
 
 
 def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> NetworkPage:
-    lines = history.of(name)
+    lines = history.for_network(name)
     models = [model for model in history.models if history.newest(name, model)]
     return NetworkPage(
         file=network_page_name(name, history.networks),
         name=name,
         images=units.count(lines[-1].size),
         history=_history(name, lines),
-        figures=_figures(lines) if any(len(history.of(name, model)) > 1 for model in models) else (),
+        figures=_figures(lines) if any(len(history.for_network(name, model)) > 1 for model in models) else (),
         variants=tuple(
             _variants(history, line, number, kernels)
             for number, model in enumerate(models, 1)

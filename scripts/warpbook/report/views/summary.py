@@ -112,7 +112,7 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
         Fact(
             _named("The framework on the CPU", frameworks["cpu"]),
             elapsed["cpu"],
-            f"not measured: {why}" if (why := ev.why_none_of("cpu")) else on_cpu,
+            f"not measured: {why}" if (why := ev.missing_reason("cpu")) else on_cpu,
         ),
         Fact(_named("On the GPU", frameworks["gpu"]), elapsed["gpu"], on_gpu),
         Fact(
@@ -139,7 +139,7 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
             "name",
         ),
         _over_naive(ev, best, naive),
-        *(() if ev.why_none_of("cpu") else (against_cpu,)),
+        *(() if ev.missing_reason("cpu") else (against_cpu,)),
         cards.summary_card(_named("Over cuDNN", peer), over_peer, "not measured"),
     )
 

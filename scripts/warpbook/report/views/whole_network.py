@@ -141,7 +141,7 @@ def _idea(ev: Evidence, one: Implementation) -> ImplementationIdea:
 
 def _apart(ev: Evidence, one: Implementation, size: int) -> str:
     """What the GPU times in the table make of a gain, where that is something else."""
-    ratio = ev.networks.apart(one, size)
+    ratio = ev.networks.separate_ratio(one, size)
     return f" ({units.ratio_and_interval(ratio, '†')} by the GPU times of their own jobs)" if ratio else ""
 
 

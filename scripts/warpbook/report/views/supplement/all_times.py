@@ -28,7 +28,7 @@ class AllTimes:
 def all_times_view(ev: Evidence) -> AllTimes:
     """Of every variant, layer and size with an op time."""
     return AllTimes(
-        relative_noise=units.percent(ev.config.measuring.relative_noise, 0),
+        relative_noise=units.percent(ev.config.measuring.target_rel_ci, 0),
         throttled=int(ev.selection.summaries.throttled_count.sum()),
         refused=ev.times.refused_samples,
         table=HtmlTable(

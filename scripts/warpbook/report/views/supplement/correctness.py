@@ -44,7 +44,7 @@ def correctness_view(ev: Evidence) -> Correctness:
 def _tests(ev: Evidence) -> HtmlTable:
     rows = []
     for variant in ev.wanted("gpu") + ev.wanted("cpu"):
-        tests, emulated = ev.checks.of(variant.name), ev.checks.emulated(variant.name)
+        tests, emulated = ev.checks.for_variant(variant.name), ev.checks.emulated(variant.name)
         if tests:
             rows.append(_row(variant, variant.device, tests))
         if emulated:
@@ -80,7 +80,7 @@ def _row(variant: Variant, device: str, tally: CheckTally, labels: bool = True) 
 def _reals(ev: Evidence) -> HtmlTable:
     tests = ev.checks.rows("reals")
     tests = tests[(tests["size"] == ev.largest) | (tests.device == "cpu")]
-    on_cpu = "" if ev.why_none_of("cpu") else ", on the CPU at every size that a call is given"
+    on_cpu = "" if ev.missing_reason("cpu") else ", on the CPU at every size that a call is given"
     return HtmlTable(
         "a-correct-reals",
         f"Errors on random reals at the largest size{on_cpu}, the others being in correctness.csv, with the "

@@ -206,4 +206,4 @@ def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
 
 def _in_a_chapter(ev: Evidence, variant: Variant) -> bool:
     header = variant.header
-    return not header.builds_on or header.peer or variant == ev.ranking.best or variant.name in ev.study.profiled
+    return not header.builds_on or header.peer or variant == ev.ranking.best or variant.name in ev.study.show_profile_of

@@ -124,11 +124,11 @@ def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
 
 def _cited_for(ev: Evidence, run: Run) -> str:
     if run is not ev.local and run is not ev.gpu_run:
-        kinds = [BORROWED[table] for table, older in ev.selection.borrowed.items() if older is run]
+        kinds = [BORROWED[table] for table, older in ev.selection.from_older_run.items() if older is run]
         return f"What the run of the GPU figures holds none of: {', '.join(kinds)}"
     if run is not ev.local:
         return "GPU figures"
-    if ev.why_none_of("cpu"):
+    if ev.missing_reason("cpu"):
         return "GPU figures" if ev.gpu_run is ev.local else "Builds"
     return "CPU and GPU figures" if ev.gpu_run is ev.local else "CPU figures and builds"
 

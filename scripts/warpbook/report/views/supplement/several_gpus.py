@@ -135,5 +135,5 @@ def _times(ev: Evidence) -> HtmlTable:
 
 def _verdict(ev: Evidence, ratio: statistics.Estimate) -> str:
     """In words of time, of which more is slower."""
-    said = statistics.verdict(ratio, ev.config.measuring.same_within)
+    said = statistics.verdict(ratio, ev.config.measuring.equivalence_margin)
     return {"faster": "slower", "slower": "faster"}.get(said, said)

@@ -38,7 +38,7 @@ class AaTests:
     beyond_share: str
     same: int
     ambiguous: int
-    same_within: str
+    equivalence_margin: str
     figure: Figure
 
 
@@ -85,7 +85,7 @@ def _aa_tests(ev: Evidence) -> AaTests:
     tests = ev.trust.aa_tests
     wrong = int(tests.verdict.isin(["faster", "slower"]).sum())
     beyond = int(((tests.low > 1) | (tests.high < 1)).sum())
-    same_within = units.percent(ev.config.measuring.same_within, 0)
+    same_within = units.percent(ev.config.measuring.equivalence_margin, 0)
     return AaTests(
         variants=", ".join(tests.variant.unique()),
         networks=", ".join(tests.network.unique()),
@@ -97,7 +97,7 @@ def _aa_tests(ev: Evidence) -> AaTests:
         beyond_share=units.percent(beyond / len(tests)),
         same=int((tests.verdict == "same").sum()),
         ambiguous=int((tests.verdict == "ambiguous").sum()),
-        same_within=same_within,
+        equivalence_margin=same_within,
         figure=Figure(
             "trust-again-figure",
             figures.ratio_plots.aa_tests(ev),

@@ -45,13 +45,13 @@ test-all: test
 TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test
 	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest \
-		--page $(TESTED) tests/integration/test_mutations.py tests/integration/test_faults.py tests/integration/test_kills.py \
+		--update-doc $(TESTED) tests/integration/test_mutations.py tests/integration/test_faults.py tests/integration/test_kills.py \
 		tests/integration/test_sandboxed_jobs.py
 
 # Kernels and launchers that cheat, on the CPU and emulated. It writes the table of attacks in the documentation.
 attacks: .venv/installed-test
 	mkdir -p results
-	.venv/bin/python scripts/attack_harness.py --device cpu emulator --out results/attacks.csv --page $(TESTED)
+	.venv/bin/python scripts/attack_harness.py --device cpu emulator --out results/attacks.csv --update-doc $(TESTED)
 
 # The CUDA 12 install: its compiler builds every kernel for the architectures that CUDA 13 left behind.
 test-cuda12: .venv-cuda12/installed-test

@@ -1,4 +1,4 @@
-"""Optional measurements of a GPU: those that `extras` in config.yaml names."""
+"""Optional measurements of a GPU: those that `optional_measurements` in config.yaml names."""
 
 
 rule measure_aa:

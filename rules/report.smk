@@ -27,7 +27,7 @@ rule render_report:
         logged(
             "python3 {input.program:q} --study {wildcards.study:q} --config {params.config:q} --run {input.run:q}"
             " --imported results/imported/{wildcards.study} --html {output.html:q} --pdf {output.pdf:q}"
-            " --said {output.said:q}"
+            " --console-summary {output.said:q}"
         )
 
 

@@ -25,7 +25,7 @@ rule assemble_run:
     shell:
         logged(
             "python3 {input.program:q} --config {params.config:q} --sizes {params.sizes:q} --machine {input.machine:q}"
-            " --builds {input.builds:q} --parts {input.parts:q} --reports {input.reports:q} --out {output.run:q}"
+            " --builds {input.builds:q} --inputs {input.parts:q} --reports {input.reports:q} --out {output.run:q}"
         )
 
 

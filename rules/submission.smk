@@ -35,7 +35,7 @@ rule report_submission:
         folder=lambda wildcards: str(SUBMITTED[wildcards.submission].folder),
         config=lambda _: submissions.shared_configuration(CONFIG, reference_times.for_configuration(CONFIG)),
         cores=1 if CONFIG.submissions else workflow.cores,
-        strangers="--strangers" if CONFIG.submissions else "",
+        strangers="--untrusted" if CONFIG.submissions else "",
         rerun_on_content=lambda wildcards: SUBMITTED[wildcards.submission].sha256,
     message:
         "Submission {wildcards.submission}"

@@ -189,14 +189,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=json.loads, required=True, help="sizes of each network, as JSON")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--builds", type=Path, nargs="*", default=[], help="folders of builds")
-    parser.add_argument("--parts", type=Path, nargs="*", default=[], help=f"files of {run_parts.PARTS}")
+    parser.add_argument("--inputs", type=Path, nargs="*", default=[], help=f"files of {run_parts.PARTS}")
     parser.add_argument("--reports", type=Path, nargs="*", default=[], help="folders of profilers' files")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    notes = [note for part in arguments.parts if (note := gpu_pool.note_path(part)) and note.exists()]
+    notes = [note for part in arguments.inputs if (note := gpu_pool.note_path(part)) and note.exists()]
     assemble(
         machine=json.loads(arguments.machine.read_text()),
-        parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.parts, *notes]),
+        parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.inputs, *notes]),
         config=arguments.config,
         sizes=arguments.sizes,
         reports=sorted(path for folder in arguments.reports for path in folder.glob("[!.]*")),

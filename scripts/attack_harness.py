@@ -36,7 +36,7 @@ def main() -> int | None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=catalog.DEVICES, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--page", type=Path, help="page whose table of attacks is written anew")
+    parser.add_argument("--update-doc", type=Path, help="page whose table of attacks is written anew")
     arguments = parser.parse_args()
     require_target("gpu" if "gpu" in arguments.device else "")
     tried = [
@@ -56,10 +56,10 @@ def main() -> int | None:
         elif row["caught_by"] != catalog.check_behind(expected):
             wrong += 1
             print(f"a kernel that {row['attack']} ({row['device']}) was to be told {expected!r}: {row['reason']}")
-    if not arguments.page:
+    if not arguments.update_doc:
         return None
-    with atomic_write(arguments.page) as temporary:
-        temporary.write_text(with_table(arguments.page.read_text()))
+    with atomic_write(arguments.update_doc) as temporary:
+        temporary.write_text(with_table(arguments.update_doc.read_text()))
     return int(wrong > 0 or not all(row["caught"] for row in rows))
 
 

@@ -49,7 +49,7 @@ def check_in_sandbox(arguments: argparse.Namespace, shared: Row) -> Iterator[lis
         weights.FOLDER,
     ]
     readable += [building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.results([*sys.argv, "--enclosed"], filter(None, readable), gpu=True):
+    for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
         with sandbox.untrusted("check"):
             tables.CORRECTNESS.text(({**shared, **row} for row in rows), "its checks")
         yield rows
@@ -145,13 +145,13 @@ def main() -> None:
     )
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
+    parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target(arguments.device)
     network = networks.find(arguments.network)
     variant = variants.read(arguments.variant, arguments.kernels)
-    if arguments.enclosed:
+    if arguments.in_sandbox:
         bench = bench_for(arguments.device, variant, sandboxed=False)
         return sandbox.emit(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)

@@ -1,7 +1,7 @@
 """Read hardware counters of one implementation of a whole network with Nsight Compute: a row for each counter of each
 kernel of one call.
 
-The program starts itself again under ncu, with --inside, and calls the implementation twice: once to warm up,
+The program starts itself again under ncu, with --under-tool, and calls the implementation twice: once to warm up,
 unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none.
 """
 
@@ -74,7 +74,7 @@ def count(
         failure = ("unsupported", f"{implementation.name} {reason}")
     else:
         inside = [sys.executable, __file__, "--implementation", implementation.name, "--network", network.name]
-        inside += ["--weights", weight_set, "--images", str(images), "--arch", arch, "--inside"]
+        inside += ["--weights", weight_set, "--images", str(images), "--arch", arch, "--under-tool"]
         with tempfile.TemporaryDirectory() as scratch:
             report = Path(scratch) / "counted.ncu-rep"
             counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
@@ -94,11 +94,11 @@ def main() -> None:
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--arch", help="of the GPU, which is not asked under ncu before its turn")
-    parser.add_argument("--inside", action="store_true", help="call the implementation, under ncu")
+    parser.add_argument("--under-tool", action="store_true", help="call the implementation, under ncu")
     arguments = parser.parse_args()
     implementation = whole_networks.read(arguments.implementation)
     network = networks.find(arguments.network)
-    if arguments.inside:
+    if arguments.under_tool:
         return call_network(implementation, network, arguments.weights, arguments.images, arguments.arch)
     require_target(tool="ncu")
     of = (implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout)

@@ -1,6 +1,6 @@
 """Read hardware counters of one variant with Nsight Compute: a row for each counter of each launch of one call a layer.
 
-The program starts itself again under ncu, with --inside, and calls the variant twice on each layer: once to warm up,
+The program starts itself again under ncu, with --under-tool, and calls the variant twice on each layer: once to warm up,
 unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none. A marker kernel,
 launched before each layer, tells in ncu's list where it begins.
 """
@@ -121,7 +121,7 @@ def counted_by_ncu(
     """
     with tempfile.TemporaryDirectory() as scratch:
         launches_file = Path(scratch) / "launches.json"
-        inside = [sys.executable, __file__, *calling, "--launches", str(launches_file), "--inside", *layers]
+        inside = [sys.executable, __file__, *calling, "--launches", str(launches_file), "--under-tool", *layers]
         counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
         launches = json.loads(launches_file.read_text()) if launches_file.exists() else {}
     return by_layer(counted, layers), launches, VariantFailure(*failure) if failure else None
@@ -186,11 +186,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--arch", help="of the GPU, which is not asked under ncu before its turn")
     parser.add_argument("--launches", type=Path, help="where to write the launches of each call, under ncu")
-    parser.add_argument("--inside", nargs="+", metavar="LAYER", help="call the variant, under ncu")
+    parser.add_argument("--under-tool", nargs="+", metavar="LAYER", help="call the variant, under ncu")
     arguments = parser.parse_args()
     variant = variants.read(arguments.variant)
-    if arguments.inside:
-        layers = [layer for layer in networks.find(arguments.network).convs if layer.name in arguments.inside]
+    if arguments.under_tool:
+        layers = [layer for layer in networks.find(arguments.network).convs if layer.name in arguments.under_tool]
         call_layers(variant, layers, arguments.images, arguments.arch, arguments.launches)
         return
     require_target(tool="ncu")

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--layer", default="", help="convolution layer that ncu's counters are of; all by default")
     parser.add_argument("--lines", type=_lines, metavar="FIRST-LAST", help="read these lines alone of one text file")
     parser.add_argument("--device", default="", help="the GPU's name, where the files do not say it")
-    parser.add_argument("--anyway", action="store_true", help="import kernels that are another variant's too")
+    parser.add_argument("--force", action="store_true", help="import kernels that are another variant's too")
     parser.add_argument("--out", type=Path, default=imported_tables.FOLDER, help="results/imported by default")
     arguments = parser.parse_args()
 
@@ -59,8 +59,8 @@ def main() -> None:
     read = {str(path): importing.read(path, arguments.lines) for path in arguments.files}
     for name, profile in read.items():
         reason = attribution.wrong_variant_reason(profile, variant, known)
-        if reason and not arguments.anyway:
-            raise UserError(f"{name}: {reason}: give --variant, or --anyway where it is {variant.name}'s all the same")
+        if reason and not arguments.force:
+            raise UserError(f"{name}: {reason}: give --variant, or --force where it is {variant.name}'s all the same")
         if reason:
             print(f"warning: {name}: {reason}", file=sys.stderr)
     rows_of = importing.combine(read, variant.name, network.name, arguments.size, arguments.layer)

@@ -115,7 +115,7 @@ def measure_in_sandbox(arguments: argparse.Namespace, sizes: list[int]) -> Itera
         arguments.machine,
         building.PROJECT_CUBINS,
     ]
-    for answer in sandbox.results([*sys.argv, "--enclosed"], readable, gpu=True):
+    for answer in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=True):
         with sandbox.untrusted("measurement"):
             images, rows, check = answer
             if images not in sizes:
@@ -133,7 +133,9 @@ def main() -> None:
     parser.add_argument("--scores", type=Path, required=True, help="float64 scores of the data set's images")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say samples, not write
+    parser.add_argument(
+        "--in-sandbox", action="store_true", help=argparse.SUPPRESS
+    )  # inside: to say samples, not write
     parser.add_argument("--samples", type=Path, required=True, help="where the samples are written")
     parser.add_argument("--checks", type=Path, required=True, help="where the checks are written")
     arguments = parser.parse_args()
@@ -143,7 +145,7 @@ def main() -> None:
     baseline = whole_networks.read(below) if below else None
     measuring = Measuring.model_validate_json(arguments.measuring)
     machine = json.loads(arguments.machine.read_text())
-    sandboxed = not arguments.enclosed and sandbox.is_chosen(arguments.sandbox, "gpu")
+    sandboxed = not arguments.in_sandbox and sandbox.is_chosen(arguments.sandbox, "gpu")
     sizes = list(arguments.sizes)
 
     def produce() -> Iterator[Measured]:
@@ -152,7 +154,7 @@ def main() -> None:
         given = (network, arguments.weights, arguments.scores)
         return measure(implementation, baseline, *given, sizes, measuring, machine)
 
-    if arguments.enclosed:
+    if arguments.in_sandbox:
         return sandbox.emit(produce())
     require_target("gpu")
     if not sandboxed:

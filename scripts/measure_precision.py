@@ -36,7 +36,7 @@ def measure_in_sandbox(arguments: argparse.Namespace, variant: Variant) -> Itera
     Raises VariantFailure where the process inside dies or says what no measurement does.
     """
     readable = [arguments.kernels, building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.results([*sys.argv, "--enclosed"], readable, gpu=True):
+    for rows in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=True):
         with sandbox.untrusted("measurement"):
             tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
         yield rows
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
+    parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target("gpu")
@@ -58,7 +58,7 @@ def main() -> None:
     def measured() -> Iterator[list[Row]]:
         return precision.measure(bench_for(variant), variant, direct)
 
-    if arguments.enclosed:
+    if arguments.in_sandbox:
         return sandbox.emit(measured())
     sandboxed = sandbox.is_chosen(arguments.sandbox, "gpu")
     if not sandboxed:

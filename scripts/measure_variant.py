@@ -71,7 +71,11 @@ def measure(
         # With a slow baseline, patience_s would end before there are enough pairs, and the variant would have too few
         # samples as well: such a baseline is timed in its own job alone.
         expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
-        if baseline and not baseline.unsupported(layer, images) and series.min_samples * expected_s < series.min_samples_timeout_s:
+        if (
+            baseline
+            and not baseline.unsupported(layer, images)
+            and series.min_samples * expected_s < series.min_samples_timeout_s
+        ):
             paired = [baseline]
         try:
             with checking.device_fault_context(variant):
@@ -101,7 +105,7 @@ def measure_in_sandbox(
     names = {variant.name for variant in timed}
     given = [arguments.kernels, arguments.machine, arguments.baseline_correctness]
     readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
-    for answer in sandbox.results([*sys.argv, "--enclosed"], readable, gpu=arguments.device == "gpu"):
+    for answer in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=arguments.device == "gpu"):
         with sandbox.untrusted("measurement"):
             layer, images, rows = answer
             place = (by_name[layer], images)
@@ -172,7 +176,9 @@ def main() -> None:
     parser.add_argument("--gpu", type=int, help="on the GPU of this number, from 0, among those that share the jobs")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say samples, not write
+    parser.add_argument(
+        "--in-sandbox", action="store_true", help=argparse.SUPPRESS
+    )  # inside: to say samples, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
@@ -188,7 +194,7 @@ def main() -> None:
     remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
     if arguments.aa:
         remaining *= arguments.aa
-    if arguments.enclosed:
+    if arguments.in_sandbox:
         measuring = Measuring.model_validate_json(arguments.measuring)
         measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
         return sandbox.emit([layer.name, images, samples] for (layer, images), samples in measured)

@@ -68,13 +68,13 @@ def main() -> None:
     parser.add_argument("--imported", type=Path, help="folder of the profiles that were imported for the study")
     parser.add_argument("--html", type=Path, required=True)
     parser.add_argument("--pdf", type=Path, required=True)
-    parser.add_argument("--said", type=Path, help="file for the last words on the console")
+    parser.add_argument("--console-summary", type=Path, help="file for the last words on the console")
     arguments = parser.parse_args()
     gc.disable()  # all objects live until the document is written: collecting garbage would take a seventh of the time
     given = arguments.study, arguments.config, arguments.run, arguments.html, arguments.pdf
     # WeasyPrint's folders of fonts are in this one: it takes them away with its objects, which the end leaves alone.
     with tempfile.TemporaryDirectory(prefix="weasyprint-") as tempfile.tempdir:
-        render(*given, arguments.imported, arguments.said)
+        render(*given, arguments.imported, arguments.console_summary)
 
 
 if __name__ == "__main__":

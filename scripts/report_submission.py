@@ -70,22 +70,22 @@ def main() -> None:
     parser.add_argument("--name", required=True, help="what it is called")
     parser.add_argument("--config", type=json.loads, required=True, help="what its project has of this one's, as JSON")
     parser.add_argument("--cores", type=int, required=True)
-    parser.add_argument("--strangers", action="store_true", help="a stranger's, one of many: a failure is its row")
+    parser.add_argument("--untrusted", action="store_true", help="a stranger's, one of many: a failure is its row")
     parser.add_argument("--out", type=Path, required=True, help="folder of the reports")
     arguments = parser.parse_args()
-    shared = run_untrusted(arguments.config) if arguments.strangers else arguments.config
+    shared = run_untrusted(arguments.config) if arguments.untrusted else arguments.config
     study, timeout_s = shared["study"], shared["measuring"]["timeout_s"]
     room = submissions.ROOMS / study / arguments.name
     named = f"ECE408_{study.upper()}_{arguments.name}_m3_report"  # as the course wants it called
     problem = ""
     try:
         submissions.open_room(room, arguments.name, arguments.folder, shared)
-        if arguments.strangers:
+        if arguments.untrusted:
             work_with_limit(room, limit_s(room, timeout_s))
         else:
             work(room, arguments.cores)
     except (UserError, OSError, ValueError) as error:  # a file that went away, a name that is no text
-        if not arguments.strangers:
+        if not arguments.untrusted:
             raise
         problem = str(error)
     with files.atomic_write(arguments.out) as out:

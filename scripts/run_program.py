@@ -96,7 +96,7 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
                 continue
             options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
             command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
-            if arguments.enclosed and not begun:
+            if arguments.in_sandbox and not begun:
                 # Numba compiles; outside, what it compiled for the timing is kept.
                 begun = True
                 run_once(command, measuring.timeout_s)
@@ -121,7 +121,7 @@ def run_in_sandbox(arguments: argparse.Namespace, variant: Variant, network: Net
     places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
     readable = [variants.FOLDER, weights.FOLDER, fashion_mnist.cache_path(network), arguments.correctness]
     readable += [building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
-    said = sandbox.results([*sys.argv, "--enclosed"], readable, variant.device == "gpu")
+    said = sandbox.results([*sys.argv, "--in-sandbox"], readable, variant.device == "gpu")
     for row in said:
         with sandbox.untrusted("run of a program"):
             tables.PROGRAMS.text([{**shared, **row}], "its runs")
@@ -140,12 +140,12 @@ def main() -> None:
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--enclosed", action="store_true", help=argparse.SUPPRESS)  # inside: to say runs, not write
+    parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say runs, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     network, variant = networks.find(arguments.network), variants.read(arguments.variant)
     shared = {"variant": variant.name, "network": network.name, "device": variant.device}
-    if arguments.enclosed:
+    if arguments.in_sandbox:
         return sandbox.emit(run_all(arguments, variant, network))
     require_target(variant.device)
     failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))

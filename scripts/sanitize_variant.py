@@ -1,7 +1,7 @@
 """Run one variant, or networks/<name>, an implementation of whole networks, under each tool of NVIDIA's
 compute-sanitizer: a row for each tool.
 
-The program starts itself again under the tool, with --inside, and calls the variant on every network's layers and on
+The program starts itself again under the tool, with --under-tool, and calls the variant on every network's layers and on
 ragged shapes, an implementation on every network. Each array is allocated separately there, which shows the tools its
 bounds. Where a launcher asks how many multiprocessors there are, so as to let a block take one image after another, it
 is called again with more images than blocks: what one image leaves in shared memory is in the next one's way.
@@ -150,7 +150,7 @@ def sanitize(variant: str, kernels: Path, tool: str, timeout_s: float) -> dict[s
         return {**place, "status": "unsupported", "reason": "compute-sanitizer is not installed on this machine"}
     said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     place["version"] = (re.findall(r"Version ([\d.]+)", said) or [""])[0]
-    inside = [sys.executable, __file__, "--variant", variant, "--kernels", str(kernels), "--inside", tool]
+    inside = [sys.executable, __file__, "--variant", variant, "--kernels", str(kernels), "--under-tool", tool]
     command = [program, "--tool", tool, *inside]
     try:
         status, out, err = run_to_end(command, timeout_s)
@@ -181,16 +181,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True, help="or networks/<name>, an implementation of whole networks")
     parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
-    parser.add_argument("--inside", choices=TOOLS, help="call the variant, under the tool that started this")
+    parser.add_argument("--under-tool", choices=TOOLS, help="call the variant, under the tool that started this")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     of_networks = arguments.variant.removeprefix(WHOLE)
-    if arguments.inside:
+    if arguments.under_tool:
         if of_networks != arguments.variant:
             with without_library_gemm():
-                return call_networks(whole_networks.read(of_networks), arguments.inside)
-        return call_everywhere(variants.read(arguments.variant, arguments.kernels), arguments.inside)
+                return call_networks(whole_networks.read(of_networks), arguments.under_tool)
+        return call_everywhere(variants.read(arguments.variant, arguments.kernels), arguments.under_tool)
     require_target()
     with gpu_pool.acquire("gpu", arguments.out, shared=True) as rows:
         rows += [sanitize(arguments.variant, arguments.kernels, tool, arguments.timeout) for tool in TOOLS]

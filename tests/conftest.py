@@ -48,7 +48,9 @@ TRIED = pytest.StashKey[dict[str, str]]()
 
 def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true", help="fail GPU tests where there is no GPU")
-    parser.addoption("--page", type=Path, help="page whose table of what was tried is written anew where all passed")
+    parser.addoption(
+        "--update-doc", type=Path, help="page whose table of what was tried is written anew where all passed"
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -74,7 +76,7 @@ def tried(pytestconfig) -> Callable[[str, int, str], None]:
 
 
 def pytest_sessionfinish(session, exitstatus):
-    page = session.config.getoption("--page")
+    page = session.config.getoption("--update-doc")
     if page and not exitstatus:
         before, rest = page.read_text().split(BEGIN)
         table, after = rest.split(END)

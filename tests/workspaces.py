@@ -33,7 +33,7 @@ TINY = {
     "report": {"title": "A tiny study", "authors": ["Somebody"]},
     "networks": yaml.safe_load(settings.FILE.read_text())["networks"],
     "measuring": {
-        "relative_noise": 0.5,
+        "target_rel_ci": 0.5,
         "equivalence_margin": 0.01,
         "gpu": SERIES,
         "cpu": SERIES,

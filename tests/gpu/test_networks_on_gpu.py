@@ -17,7 +17,12 @@ pytestmark = pytest.mark.gpu
 
 SERIES = settings.SeriesPolicy(warmup=1, min_samples=3, max_samples=5, max_time_s=0.05, min_samples_timeout_s=1)
 MEASURING = settings.Measuring(
-    relative_noise=0.01, equivalence_margin=0.01, gpu=SERIES, cpu=SERIES, programs={"runs": 1, "min_samples_timeout_s": 1}, timeout_s=60
+    target_rel_ci=0.01,
+    equivalence_margin=0.01,
+    gpu=SERIES,
+    cpu=SERIES,
+    programs={"runs": 1, "min_samples_timeout_s": 1},
+    timeout_s=60,
 )
 IMAGES = 300
 

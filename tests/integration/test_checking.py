@@ -181,7 +181,9 @@ def test_device_reference_agrees_with_numpy(layer, images):
     from warpbook.harness.gpu_bench import GpuBench
 
     bench = GpuBench()
-    x, w, y = (bench.allocate_guarded(shape).values for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+    x, w, y = (
+        bench.allocate_guarded(shape).values for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))
+    )
     for seed, values in enumerate((x, w, y)):
         bench.draw(values, seed, integers=False)
     difference = bench.compare(layer, x, w, y)

@@ -210,7 +210,7 @@ if settings.get("prints"):
 if settings.get("hangs"):
     import time
     time.sleep(60)
-metrics, layers = after("--metrics").split(","), told[told.index("--inside") + 1 :]
+metrics, layers = after("--metrics").split(","), told[told.index("--under-tool") + 1 :]
 unknown = [name for name in metrics if name in settings.get("unknown", ())][:1]
 if unknown:
     Path(after("--log-file")).write_text(f"==PROF== Connected\\n==ERROR== Failed to find metric {{unknown[0]}}\\n")
@@ -301,7 +301,7 @@ def test_every_counter_of_every_launch_is_a_row(tmp_path, ncu):
     (call,) = calls.read_text().splitlines()
     assert "--profile-from-start off" in call
     assert "--clock-control none" in call
-    assert call.endswith("--inside conv1 conv2")
+    assert call.endswith("--under-tool conv1 conv2")
     (folder,) = calls.with_suffix(".tmpdirs").read_text().splitlines()
     assert folder != tempfile.gettempdir()  # where an ncu on another GPU may hold nsight-compute-lock
 

@@ -35,7 +35,7 @@ STUDY = {
     "report": {"title": "A tiny study", "authors": ["Somebody"]},
     "networks": yaml.safe_load(settings.FILE.read_text())["networks"],
     "measuring": {
-        "relative_noise": 0.5,
+        "target_rel_ci": 0.5,
         "equivalence_margin": 0.01,
         "gpu": {"warmup": 0, "min_samples": 2, "max_samples": 3, "max_time_s": 0.01, "min_samples_timeout_s": 1},
         "cpu": {"warmup": 0, "min_samples": 2, "max_samples": 3, "max_time_s": 0.01, "min_samples_timeout_s": 1},
@@ -80,7 +80,7 @@ PROGRAMS = {
     ],
     "assemble_run": [
         "--config", RECORDED, "--sizes", '{"fa17": [3]}', "--machine", f"{PARTS}/machine.json", "--builds", BUILT,
-        "--parts", CHECKED, TIMED, RUN_AS_A_WHOLE, "--out", "results/run",
+        "--inputs", CHECKED, TIMED, RUN_AS_A_WHOLE, "--out", "results/run",
     ],
     "archive_run": ["--run", "results/run", "--folder", "results/archives", "--out", "results/archived.txt"],
     "render_report": [

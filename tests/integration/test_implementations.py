@@ -105,23 +105,23 @@ def test_the_fused_kernels_are_for_every_built_in_network(network):
 @pytest.mark.parametrize(
     ("layers", "reason"),
     [
-        ([{"conv": {"maps": 6, "taps": 3}}, {"fc": {"outputs": 10}}], "first layer"),
+        ([{"conv": {"out_channels": 6, "kernel_size": 3}}, {"fc": {"out_features": 10}}], "first layer"),
         (
             [
-                {"conv": {"maps": 6, "taps": 5, "activation": "tanh"}},
+                {"conv": {"out_channels": 6, "kernel_size": 5, "activation": "tanh"}},
                 {"pool": {"size": 2}},
-                {"conv": {"maps": 16, "taps": 5, "activation": "relu"}},
-                {"fc": {"outputs": 140}},
-                {"fc": {"outputs": 10}},
+                {"conv": {"out_channels": 16, "kernel_size": 5, "activation": "relu"}},
+                {"fc": {"out_features": 140}},
+                {"fc": {"out_features": 10}},
             ],
             "followed by relu",
         ),
         (
             [
-                {"conv": {"maps": 6, "taps": 5, "activation": "tanh"}},
+                {"conv": {"out_channels": 6, "kernel_size": 5, "activation": "tanh"}},
                 {"pool": {"size": 3}},
-                {"fc": {"outputs": 140}},
-                {"fc": {"outputs": 10}},
+                {"fc": {"out_features": 140}},
+                {"fc": {"out_features": 10}},
             ],
             "pooled 2 x 2",
         ),

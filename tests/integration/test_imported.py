@@ -38,7 +38,7 @@ NVPROF = """\
 
 
 def run_import(out: Path, size: int, *files: Path, device: str = DEVICE, variant: str = "direct") -> None:
-    place = ["--study", "fa18", "--variant", variant, "--size", str(size), "--out", out, "--anyway"]
+    place = ["--study", "fa18", "--variant", variant, "--size", str(size), "--out", out, "--force"]
     command = [sys.executable, PROGRAM, *files, *place, *(["--device", device] if device else [])]
     subprocess.run(command, check=True, capture_output=True)
 

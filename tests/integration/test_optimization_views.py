@@ -313,8 +313,7 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     shown = next(one for one in milestone_4.milestone_4_view(ev).optimizations if one.name == silent.name)
     assert (shown.title, shown.idea) == (silent.name, silent.header.idea)
     assert (
-        shown.notes
-        == "constant_weights.cu, or constant_weights.yaml beside it, does not say its `title` and `expect`."
+        shown.notes == "constant_weights.cu, or constant_weights.yaml beside it, does not say its `title` and `expect`."
     )
 
 

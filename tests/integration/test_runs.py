@@ -202,7 +202,7 @@ def test_the_framework_on_the_cpu_is_onnx_runtime_where_that_ran_else_pytorch(ar
 
 
 def test_figures_of_another_measuring_policy_are_stale(archive, evidence_of):
-    measuring = yaml.safe_load(settings.FILE.read_text())["measuring"] | {"relative_noise": 0.5}
+    measuring = yaml.safe_load(settings.FILE.read_text())["measuring"] | {"target_rel_ci": 0.5}
     evidence = evidence_of(archive, measuring=measuring)
     assert set(evidence.problems.table.status) - {"not_measured"} == {"stale"}
     assert "measuring policy differs: `relative_noise`" in evidence.problems.table.reason.iloc[0]

@@ -47,7 +47,7 @@ GRES = "Name=gpu File=/dev/null\n"  # Slurm hands out a GPU that the machine doe
 SERIES = {"warmup": 0, "min_samples": 2, "max_samples": 3, "max_time_s": 0.01, "min_samples_timeout_s": 1}
 QUICK = {
     "measuring": {
-        "relative_noise": 0.5,
+        "target_rel_ci": 0.5,
         "equivalence_margin": 0.01,
         "gpu": SERIES,
         "cpu": SERIES,

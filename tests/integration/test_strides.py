@@ -43,7 +43,7 @@ __global__ void forward_kernel(
 FACTS = "arguments: [y, x, w, M, C, H, W, K, S, P]\nthreads: [16, 16, 1]\ngrid: [tiles, M, N]\n"
 
 
-STEPS = {"maps": 3, "taps": 3, "stride": 2, "padding": 1}
+STEPS = {"out_channels": 3, "kernel_size": 3, "stride": 2, "padding": 1}
 
 
 @pytest.fixture

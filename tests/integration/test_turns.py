@@ -227,9 +227,9 @@ def test_a_program_that_nobody_started_ahead_waits_for_nothing(monkeypatch):
 PLACE = ["--network", "fa18", "--variant", "direct"]
 PROGRAMS = {
     "infer.py": [*PLACE, "10"],
-    "count_variant.py": [*PLACE, "--images", "10", "--arch", "sm_90", "--launches", "no.json", "--inside", "conv1"],
+    "count_variant.py": [*PLACE, "--images", "10", "--arch", "sm_90", "--launches", "no.json", "--under-tool", "conv1"],
     "count_network.py": ["--network", "fa18", "--weights", "trained", "--implementation", "fused_mma", "--images", "10",
-                         "--arch", "sm_90", "--inside"],
+                         "--arch", "sm_90", "--under-tool"],
     "trace_with_cupti.py": [*PLACE, "--size", "10", "--at-most", "9", "--out", "out.csv", "--count", "count.txt",
                             str(PROJECT / "scripts" / "infer.py"), *PLACE, "10"],
 }  # fmt: skip

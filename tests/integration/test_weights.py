@@ -85,7 +85,11 @@ def test_the_course_s_weights_are_refused_for_another_network(course_weights):
 
 
 def small() -> Network:
-    layers = [{"conv": {"maps": 2, "taps": 3, "activation": "relu"}}, {"pool": {"size": 2}}, {"fc": {"outputs": 10}}]
+    layers = [
+        {"conv": {"out_channels": 2, "kernel_size": 3, "activation": "relu"}},
+        {"pool": {"size": 2}},
+        {"fc": {"out_features": 10}},
+    ]
     return Network("small", Description.model_validate({"input": {"size": 6}, "layers": layers}))
 
 
@@ -148,9 +152,12 @@ def test_a_numpy_file_of_objects_or_half_of_one_is_refused(tmp_path):
 
 def test_a_workload_has_no_weights_and_says_how_it_would():
     workload = Network(
-        "w", Description.model_validate({"input": {"size": 9}, "layers": [{"conv": {"maps": 1, "taps": 3}}]})
+        "w",
+        Description.model_validate({"input": {"size": 9}, "layers": [{"conv": {"out_channels": 1, "kernel_size": 3}}]}),
     )
-    with pytest.raises(UserError, match=r"w is a workload without classes: it has no weights, .* fc: {outputs: 10}"):
+    with pytest.raises(
+        UserError, match=r"w is a workload without classes: it has no weights, .* fc: {out_features: 10}"
+    ):
         weights.weights_path(workload, "trained")
 
 

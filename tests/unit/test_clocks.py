@@ -25,7 +25,12 @@ from warpbook.runs import tables
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
 QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
 MEASURING = Measuring(
-    relative_noise=0.05, equivalence_margin=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, min_samples_timeout_s=1), timeout_s=10
+    target_rel_ci=0.05,
+    equivalence_margin=0.01,
+    gpu=QUICK,
+    cpu=QUICK,
+    programs=Programs(runs=1, min_samples_timeout_s=1),
+    timeout_s=10,
 )
 UUID = bytes(range(16))
 DEVICE = cuda_devices.Device("a GPU", "sm_90", hashlib.sha256(UUID).hexdigest(), "13.0")
@@ -217,7 +222,12 @@ def troubles():
     cupy = pytest.importorskip("cupy")
     runtime = cupy.cuda.runtime
     return {
-        "memory": ("allocate_guarded", cupy.cuda.memory.OutOfMemoryError(1 << 40, 1 << 30, 0), "unsupported", "Out of memory"),
+        "memory": (
+            "allocate_guarded",
+            cupy.cuda.memory.OutOfMemoryError(1 << 40, 1 << 30, 0),
+            "unsupported",
+            "Out of memory",
+        ),
         "ecc": ("draw", runtime.CUDARuntimeError(214), "launch_failed", "uncorrectable ECC error"),
         "lost": ("compare", runtime.CUDARuntimeError(46), "launch_failed", "busy or unavailable"),
     }

@@ -76,7 +76,10 @@ def as_snakemake_has_them(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-CONV, POOL = {"conv": {"maps": 6, "taps": 5, "stride": 2, "padding": 1}}, {"pool": {"size": 2, "ceil": True}}
+CONV, POOL = (
+    {"conv": {"out_channels": 6, "kernel_size": 5, "stride": 2, "padding": 1}},
+    {"pool": {"size": 2, "ceil": True}},
+)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +89,13 @@ CONV, POOL = {"conv": {"maps": 6, "taps": 5, "stride": 2, "padding": 1}}, {"pool
         ("stream", {"images": 30000, "shards": 2}),
         ("stream", {"images": 30000, "shards": "auto"}),
         ("measuring", values()["measuring"]),
-        ("measuring.gpu", {"warmup": 0, "min_samples": 2, "max_samples": 9, "max_time_s": 1, "min_samples_timeout_s": 0.5}),
+        (
+            "measuring.gpu",
+            {"warmup": 0, "min_samples": 2, "max_samples": 9, "max_time_s": 1, "min_samples_timeout_s": 0.5},
+        ),
         ("measuring.programs", {"runs": 2, "min_samples_timeout_s": 1e-3}),
         ("networks.fa18", {"input": {"channels": 3, "size": 64, "scale": 0.5}, "layers": [CONV, POOL, CONV]}),
-        ("networks.fa18", {"input": {"size": [48, 72]}, "layers": [CONV, POOL, CONV, {"fc": {"outputs": 10}}]}),
+        ("networks.fa18", {"input": {"size": [48, 72]}, "layers": [CONV, POOL, CONV, {"fc": {"out_features": 10}}]}),
         ("studies.fa18.sizes", [10, 100]),
         ("studies.fa18.drawn", {"variant": "direct", "layer": "conv1", "size": 100}),
         ("studies.fa19.framework_section", 3),

@@ -393,7 +393,7 @@ def test_the_program_refuses_another_variants_profile_unless_told_to_import_it_a
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "kernels (conv_forward) are not in loop_nest" in refused.stderr
     assert not (tmp_path / "out").exists()
-    told = subprocess.run([*command, "--anyway"], capture_output=True, text=True, check=False)
+    told = subprocess.run([*command, "--force"], capture_output=True, text=True, check=False)
     assert told.returncode == 0
     assert told.stderr.startswith("warning: ")
     assert (tmp_path / "out" / "fa18" / "loop_nest-1000" / "counters.csv").exists()

@@ -24,7 +24,10 @@ POOLS = [
     for kind, size, ceil in itertools.product(("max", "average"), (1, 2, 3, 4), (False, True))
     for activation in ("none", "tanh", "relu")
 ]
-SCALED = {"input": {"channels": 3, "size": [7, 9], "scale": 1 / 255}, "layers": [{"conv": {"maps": 1, "taps": 3}}]}
+SCALED = {
+    "input": {"channels": 3, "size": [7, 9], "scale": 1 / 255},
+    "layers": [{"conv": {"out_channels": 1, "kernel_size": 3}}],
+}
 DENSE = [(5, 70, 19, "tanh"), (17, 3, 1, "relu"), (1, 64, 16, "none")]  # images, inputs, outputs
 
 IMAGES = np.random.default_rng(5).integers(0, 256, (5, 7, 9), dtype=np.uint8)
@@ -175,13 +178,13 @@ def network_of(layers, **given):
 
 EVERYTHING = network_of(
     [
-        {"conv": {"maps": 5, "taps": 3, "stride": 2, "padding": 1, "activation": "relu"}},
+        {"conv": {"out_channels": 5, "kernel_size": 3, "stride": 2, "padding": 1, "activation": "relu"}},
         {"pool": {"size": 2, "kind": "average", "ceil": True}},
-        {"conv": {"maps": 4, "taps": 2, "padding": 1, "activation": "tanh"}},
-        {"conv": {"maps": 3, "taps": 1}},
+        {"conv": {"out_channels": 4, "kernel_size": 2, "padding": 1, "activation": "tanh"}},
+        {"conv": {"out_channels": 3, "kernel_size": 1}},
         {"pool": {"size": 2, "ceil": True}},
-        {"fc": {"outputs": 11, "activation": "relu"}},
-        {"fc": {"outputs": 10}},
+        {"fc": {"out_features": 11, "activation": "relu"}},
+        {"fc": {"out_features": 10}},
     ],
     size=[21, 34], channels=3, scale=0.01, resizing="pad",
 )  # fmt: skip
@@ -213,7 +216,9 @@ def test_a_framework_that_brings_networks_of_2017_whole_gives_others_its_convolu
     variant = variants.read(name)
     if variant.missing:
         pytest.skip(variant.missing)
-    network = network_of([{"conv": {"maps": 2, "taps": 5, "activation": "relu"}}, {"fc": {"outputs": 10}}], size=28)
+    network = network_of(
+        [{"conv": {"out_channels": 2, "kernel_size": 5, "activation": "relu"}}, {"fc": {"out_features": 10}}], size=28
+    )
     generator = np.random.default_rng(12)
     parameters = {name: generator.standard_normal(shape).astype("f4") for name, shape in network.parameters.items()}
     images = fashion_mnist.read_idx("t10k-images-idx3-ubyte.gz")[:30, None]

@@ -14,7 +14,7 @@ from warpbook.problems.networks import Description, Network
 from warpbook.runs import catalog
 
 KNOWN = list(variants.discover())
-ONE_LAYER = {"input": {"channels": 64, "size": 56}, "layers": [{"conv": {"maps": 64, "taps": 3}}]}
+ONE_LAYER = {"input": {"channels": 64, "size": 56}, "layers": [{"conv": {"out_channels": 64, "kernel_size": 3}}]}
 
 
 def described(layers, size=28, **more):
@@ -50,7 +50,7 @@ def test_the_course_s_network_since_2020_has_its_shapes():
 
 def test_stride_padding_and_what_is_left_over_at_an_edge_count_in_the_shapes():
     layers = [
-        {"conv": {"maps": 3, "taps": 3, "stride": 2, "padding": 1}},
+        {"conv": {"out_channels": 3, "kernel_size": 3, "stride": 2, "padding": 1}},
         {"pool": {"size": 2, "kind": "average", "ceil": True}},
         {"pool": {"size": 2}},
     ]
@@ -69,7 +69,7 @@ def test_bytes_and_operations_count_every_value_and_product_once():
 def test_shapes_have_an_identity_that_changes_with_them():
     hashes = {network.shapes_sha256 for network in networks.all_networks().values()}
     assert len(hashes) == len(networks.all_networks())
-    conv = {"maps": 3, "taps": 3}
+    conv = {"out_channels": 3, "kernel_size": 3}
     changed = [{}, {"stride": 2}, {"padding": 1}, {"activation": "relu"}, {"activation": "tanh"}]
     assert len({described([{"conv": {**conv, **change}}]).shapes_sha256 for change in changed}) == len(changed)
     assert described([{"conv": conv}]).shapes_sha256 != described([{"conv": conv}], scale=0.5).shapes_sha256
@@ -104,7 +104,7 @@ def test_unknown_network_is_refused_with_the_nearest_name():
 def test_a_workload_of_one_layer_is_five_lines_and_has_no_weights():
     text = """\
 networks:
-  mine: {input: {channels: 64, size: 56}, layers: [{conv: {maps: 64, taps: 3}}]}
+  mine: {input: {channels: 64, size: 56}, layers: [{conv: {out_channels: 64, kernel_size: 3}}]}
 studies:
   mine: {title: My layer, network: mine, sizes: [1, 10], sections: [analysis]}
 study: mine
@@ -120,7 +120,10 @@ def test_programs_read_what_a_command_set_over_the_file(monkeypatch):
     monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": ONE_LAYER}}))
     assert list(networks.all_networks()) == ["mine"]
     assert networks.find("mine").convs[0].C == 64
-    texts = {"input": {"channels": "64", "size": "56"}, "layers": [{"conv": {"maps": "64", "taps": "3"}}]}
+    texts = {
+        "input": {"channels": "64", "size": "56"},
+        "layers": [{"conv": {"out_channels": "64", "kernel_size": "3"}}],
+    }
     monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": texts}}))
     assert networks.find("mine").convs == networks.Network("mine", networks.Description(**ONE_LAYER)).convs
 
@@ -136,30 +139,30 @@ def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):
     ("layers", "words"),
     [
         ([{"cnv": {}}], "networks.mine.layers.0.cnv: unknown key: did you mean 'conv'?"),
-        ([{"conv": {"map": 3, "taps": 5}}], "networks.mine.layers.0.conv.map: unknown key: did you mean 'maps'?"),
-        ([{"conv": {"maps": 3}}], "networks.mine.layers.0.conv.taps: missing"),
-        ([{"conv": {"maps": 3, "taps": 0}}], "conv.taps: Input should be greater than or equal to 1 (it is 0)"),
-        ([{"conv": {"maps": 3, "taps": 5, "activation": "gelu"}}], "should be 'none', 'tanh' or 'relu' (it is 'gelu')"),
+        ([{"conv": {"map": 3, "kernel_size": 5}}], "networks.mine.layers.0.conv.map: unknown key: did you mean"),
+        ([{"conv": {"out_channels": 3}}], "networks.mine.layers.0.conv.kernel_size: missing"),
+        ([{"conv": {"out_channels": 3, "kernel_size": 0}}], "conv.kernel_size: Input should be greater than or equal to 1 (it is 0)"),
+        ([{"conv": {"out_channels": 3, "kernel_size": 5, "activation": "gelu"}}], "should be 'none', 'tanh' or 'relu' (it is 'gelu')"),
         ([{}], "networks.mine.layers.0: a layer is one of conv, pool and fc, and this says nothing"),
-        ([{"conv": {"maps": 3, "taps": 5}, "pool": {"size": 2}}], "and this says conv and pool"),
+        ([{"conv": {"out_channels": 3, "kernel_size": 5}, "pool": {"size": 2}}], "and this says conv and pool"),
         ([], "networks.mine.layers: List should have at least 1 item"),
         (
-            [{"conv": {"maps": 3, "taps": 5}}, {"pool": {"size": 5}}, {"conv": {"maps": 3, "taps": 7}}],
+            [{"conv": {"out_channels": 3, "kernel_size": 5}}, {"pool": {"size": 5}}, {"conv": {"out_channels": 3, "kernel_size": 7}}],
             "networks.mine: layers.2: conv2 has 7 x 7 taps on 4 x 4 inputs; take fewer taps, or more padding",
         ),
-        ([{"conv": {"maps": 3, "taps": 5, "padding": 5}}], "conv1 has padding 5 around 5 taps; take at most 4"),
+        ([{"conv": {"out_channels": 3, "kernel_size": 5, "padding": 5}}], "conv1 has padding 5 with kernel_size 5; take a padding of at most 4"),
         ([{"pool": {"size": 29}}], "layers.0: pool1 pools 29 x 29 of 28 x 28; take a smaller size"),
         (
-            [{"fc": {"outputs": 10}}, {"conv": {"maps": 3, "taps": 1}}],
+            [{"fc": {"out_features": 10}}, {"conv": {"out_channels": 3, "kernel_size": 1}}],
             "layers.1: conv1 follows a fully connected layer, which leaves no image; put it before",
         ),
-        ([{"fc": {"outputs": 10}}], "no layer is a convolution, which is what kernels compute; add conv:"),
+        ([{"fc": {"out_features": 10}}], "no layer is a convolution, which is what kernels compute; add conv:"),
         (
-            [{"conv": {"maps": 3, "taps": 5}}, {"fc": {"outputs": 12}}],
+            [{"conv": {"out_channels": 3, "kernel_size": 5}}, {"fc": {"out_features": 12}}],
             "the last layer has 12 outputs, and Fashion-MNIST 10 classes; write 10, or leave fc out",
         ),
         (
-            [{"conv": {"maps": 65535, "taps": 255, "padding": 254}}],
+            [{"conv": {"out_channels": 65535, "kernel_size": 255, "padding": 254}}],
             "layers.0: an image has 5211605340 values there, and the limit is 2147483647",
         ),
     ],
@@ -186,7 +189,10 @@ def test_what_is_no_network_is_named_with_value_limit_and_remedy(layers, words):
 )
 def test_what_is_no_input_is_named_with_value_limit_and_remedy(given, words):
     values = yaml.safe_load(settings.FILE.read_text())
-    values["networks"]["mine"] = {"input": given, "layers": [{"conv": {"maps": 3, "taps": 5}}, {"fc": {"outputs": 10}}]}
+    values["networks"]["mine"] = {
+        "input": given,
+        "layers": [{"conv": {"out_channels": 3, "kernel_size": 5}}, {"fc": {"out_features": 10}}],
+    }
     with pytest.raises(UserError) as raised:
         settings.load(values, KNOWN)
     assert words in str(raised.value)

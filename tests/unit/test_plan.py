@@ -30,7 +30,9 @@ def test_several_studies_are_made_together_and_nothing_besides():
     target = {"arch": "sm_90", "memory_gib": 80}
 
     def parts(study: str) -> list[str]:
-        return Targets(plan.build(load(study=study, target=target, extras=["aa", "precision"]), KNOWN)).parts
+        return Targets(
+            plan.build(load(study=study, target=target, optional_measurements=["aa", "precision"]), KNOWN)
+        ).parts
 
     together = parts("fa18,fa19")
     assert set(together) == {*parts("fa18"), *parts("fa19")}

@@ -59,33 +59,35 @@ def test_the_cpu_left_out_leaves_the_gpu_s_parts():
 
 @pytest.mark.parametrize("extra", OPTIONAL_PARTS)
 def test_an_optional_measurement_is_made_where_it_is_wanted_and_there_is_a_gpu(extra):
-    with_it, without = targets(extras=[extra]), targets(extras=[])
-    assert len(set(with_it.parts) - set(without.parts)) == len(with_it.extras) > 0
-    assert {path.split("/")[2].split(".")[0] for path in with_it.extras} == {extra}
-    assert without.extras == targets(NO_GPU, extras=[extra]).extras == []
+    with_it, without = targets(optional_measurements=[extra]), targets(optional_measurements=[])
+    assert len(set(with_it.parts) - set(without.parts)) == len(with_it.optional_parts) > 0
+    assert {path.split("/")[2].split(".")[0] for path in with_it.optional_parts} == {extra}
+    assert without.optional_parts == targets(NO_GPU, optional_measurements=[extra]).optional_parts == []
 
 
 def test_a_a_tests_are_of_the_starting_points():
-    made = targets(study="fa18", extras=["aa"]).extras
+    made = targets(study="fa18", optional_measurements=["aa"]).optional_parts
     assert "results/parts/aa/gpu/fa18/direct.csv.gz" in made
     assert "results/parts/aa/gpu/fa18/constant_weights.csv.gz" not in made
 
 
 def test_each_of_several_gpus_makes_a_a_tests_of_its_own():
-    values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18", "extras": ["aa"], "gpus": 2}
-    made = Targets(Plan(settings.load(values, list(KNOWN)), KNOWN, GPU, beside=(GPU,))).extras
+    values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18", "optional_measurements": ["aa"], "gpus": 2}
+    made = Targets(Plan(settings.load(values, list(KNOWN)), KNOWN, GPU, beside=(GPU,))).optional_parts
     assert {"results/parts/aa/gpu-0/fa18/direct.csv.gz", "results/parts/aa/gpu-1/fa18/direct.csv.gz"} <= set(made)
-    assert len(made) == 2 * len(targets(study="fa18", extras=["aa"]).extras)
+    assert len(made) == 2 * len(targets(study="fa18", optional_measurements=["aa"]).optional_parts)
 
 
 def test_only_variants_that_name_parameters_are_swept():
-    swept = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(extras=["sweep"]).extras}
+    swept = {
+        path.rpartition("/")[2].removesuffix(".csv") for path in targets(optional_measurements=["sweep"]).optional_parts
+    }
     assert swept == {name for name, variant in KNOWN.items() if variant.header.sweep and variant.cuda_source}
 
 
 def test_compute_sanitizer_is_run_over_whole_networks_that_have_kernels_of_ours_where_weights_are_here():
     def whole(study):
-        found = targets(study=study, extras=["sanitizer"]).extras
+        found = targets(study=study, optional_measurements=["sanitizer"]).optional_parts
         return {path.removesuffix(".csv").partition("/networks/")[2] for path in found} - {""}
 
     assert {"unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma"} <= whole("fa18")
@@ -94,7 +96,10 @@ def test_compute_sanitizer_is_run_over_whole_networks_that_have_kernels_of_ours_
 
 
 def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build_on_and_of_direct():
-    made = {path.rpartition("/")[2].removesuffix(".csv") for path in targets(study="all", extras=["precision"]).extras}
+    made = {
+        path.rpartition("/")[2].removesuffix(".csv")
+        for path in targets(study="all", optional_measurements=["precision"]).optional_parts
+    }
     assert made == {
         "direct", "layer_specialised", "fp16x3_mma", "fp16x3_wgmma", "register_tiled_gemm", "tensor_cores", "fp16",
         "fft", "cudnn_fp32", "cudnn_tf32",
@@ -151,5 +156,5 @@ def test_a_file_of_the_course_is_timed_on_the_course_s_network_whether_or_not_th
 
 def test_a_file_of_the_course_is_no_program_and_no_starting_point():
     with_it = KNOWN | {FILE.stem: variants.read(FILE.stem, FILE.parent)}
-    wanted = targets(known=with_it, study="all", extras=["aa"])
-    assert not any("fused_wmma" in path for path in [*wanted.programs, *wanted.extras, *wanted.counters])
+    wanted = targets(known=with_it, study="all", optional_measurements=["aa"])
+    assert not any("fused_wmma" in path for path in [*wanted.programs, *wanted.optional_parts, *wanted.counters])

@@ -14,7 +14,12 @@ from warpbook.problems import networks
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
 QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
 MEASURING = Measuring(
-    relative_noise=0.05, equivalence_margin=0.01, gpu=QUICK, cpu=QUICK, programs=Programs(runs=1, min_samples_timeout_s=1), timeout_s=10
+    target_rel_ci=0.05,
+    equivalence_margin=0.01,
+    gpu=QUICK,
+    cpu=QUICK,
+    programs=Programs(runs=1, min_samples_timeout_s=1),
+    timeout_s=10,
 )
 
 

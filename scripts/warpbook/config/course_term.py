@@ -71,7 +71,11 @@ class CourseOptimization(_Part):
 
     def worth(self, code: str) -> int:
         """Its points for a code."""
-        return self.partial_credit.points if self.partial_credit and not first_line_with(self.partial_credit.without, code) else self.points
+        return (
+            self.partial_credit.points
+            if self.partial_credit and not first_line_with(self.partial_credit.without, code)
+            else self.points
+        )
 
 
 def _number(name: str) -> str:

@@ -131,7 +131,9 @@ class Study(_Model):
         default_factory=list, description="optimizations whose program is shown as the first kernel's: output, profile"
     )
     timeline: TimelineSpec | None = None
-    first_kernel: str = Field("", description="the variant that the way to the fastest starts from; unnamed: its baseline")
+    first_kernel: str = Field(
+        "", description="the variant that the way to the fastest starts from; unnamed: its baseline"
+    )
     variants: list[str] | None = None
     programs: list[str] | None = Field(
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"

@@ -169,7 +169,10 @@ def _step(described: LayerDescription, name: str, given: Maps, flat: bool) -> St
         raise ValueError(
             f"{name} has kernel_size {conv.kernel_size} on {height} x {width} inputs; take a smaller kernel, or more padding"
         )
-    return Step(ConvLayer(name, maps, height, width, conv.out_channels, conv.kernel_size, conv.stride, conv.padding), conv.activation)
+    return Step(
+        ConvLayer(name, maps, height, width, conv.out_channels, conv.kernel_size, conv.stride, conv.padding),
+        conv.activation,
+    )
 
 
 class Form2017(NamedTuple):

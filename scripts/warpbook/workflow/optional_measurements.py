@@ -1,4 +1,4 @@
-"""Optional measurements of a run on a GPU: `extras` in config.yaml names those that are wanted."""
+"""Optional measurements of a run on a GPU: `optional_measurements` in config.yaml names those that are wanted."""
 
 from collections.abc import Callable
 
@@ -51,4 +51,4 @@ OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
     "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in [*_kernels(plan), *_own_networks(plan)]],
     "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
 }
-"""Each with the parts that it makes, wanted or not; a rule in rules/extras.smk makes one."""
+"""Each with the parts that it makes, wanted or not; a rule in rules/optional.smk makes one."""

@@ -190,7 +190,9 @@ class Plan:
             return sizes[-1:] if wanted else []
         if not sizes:
             return []
-        drawn = [study.timeline for study in self.config.studies.values() if study.network == network and study.timeline]
+        drawn = [
+            study.timeline for study in self.config.studies.values() if study.network == network and study.timeline
+        ]
         also = {one.size for one in drawn if variant in self.with_baselines([one.variant])}
         return sorted({*sizes, *also})
 
@@ -202,7 +204,9 @@ class Plan:
 
     def _shown(self, network: str) -> set[str]:
         """Variants whose programs a study of a network shows as its submission."""
-        return {name for study in self.config.studies.values() if study.network == network for name in study.show_profile_of}
+        return {
+            name for study in self.config.studies.values() if study.network == network for name in study.show_profile_of
+        }
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here."""

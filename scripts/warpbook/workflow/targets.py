@@ -115,7 +115,7 @@ class Targets:
         traced = [*self.activities, *self.profiles]
         whole = WholeNetworks(self.plan).parts if self.on_gpu else []
         timed = [*self.samples, *self.course_samples, *self.programs, *whole]
-        return [*self.checks, *timed, *self.extras, *self.counters, *traced, *streams.gather_tables()]
+        return [*self.checks, *timed, *self.optional_parts, *self.counters, *traced, *streams.gather_tables()]
 
     @cached_property
     def checks(self) -> list[str]:
@@ -141,7 +141,7 @@ class Targets:
         return [*measured, *(f"{PARTS}/correctness/{place}.csv" for place in others)]
 
     @property
-    def extras(self) -> list[str]:
+    def optional_parts(self) -> list[str]:
         """Files of the optional measurements that the configuration asks for, where a GPU can make them."""
         return (
             [path for name in self.plan.config.optional_measurements for path in OPTIONAL_PARTS[name](self.plan)]

@@ -144,7 +144,9 @@ class Ranking:
             # One that leaves a longer chain by its last step alone says nothing that its last step's section does not.
             if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
                 shown.append(chain)
-        return [self._way(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain for chain in shown]
+        return [
+            self._way(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain for chain in shown
+        ]
 
     def _way(self, start: str, chain: list[Variant]) -> list[Variant]:
         """A chain begun at `start`: back over what that builds on to where the two part, if it was measured."""

@@ -157,7 +157,9 @@ def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
         launches=_launches(ev, naive),
         figure_title="Op times" if ev.missing_reason("cpu") else "Op times: CPU against GPU",
         figure=_figure(ev, naive),
-        half=None if ev.ranking.measured("cpu") else TextOrFigure("GPU", "CPU", ev.missing_reason("cpu") or NO_CPU_TIMES),
+        half=None
+        if ev.ranking.measured("cpu")
+        else TextOrFigure("GPU", "CPU", ev.missing_reason("cpu") or NO_CPU_TIMES),
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),

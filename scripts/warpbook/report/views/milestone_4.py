@@ -183,7 +183,10 @@ def _axis(span: tuple[float, float]) -> TableColumn:
 
 
 def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> HtmlTable:
-    span, same_within = figures.ratio_plots.interval_span(list(at_largest.values())), ev.config.measuring.equivalence_margin
+    span, same_within = (
+        figures.ratio_plots.interval_span(list(at_largest.values())),
+        ev.config.measuring.equivalence_margin,
+    )
     return HtmlTable(
         "m4-glance-table",
         "What each optimization brought: speedup over what it builds on, op times of all layers added, at each size of "

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.runs import archive_reader, tables
+from warpbook.runs import archive_reader, former_names, tables
 from warpbook.runs.manifest import FORMAT, Record
 from warpbook.runs.schema import Table
 
@@ -83,6 +83,8 @@ class Run:
         return _FORMER.get(self.record["format"], {}).get(table)
 
     def _in_todays_words(self, table: Table, frame: "pd.DataFrame") -> "pd.DataFrame":
+        if former_names.FORMER in self.record:
+            frame = former_names.table_today(frame)
         return _in_todays_words(frame) if self.record["format"] == 1 and table is tables.SAMPLES else frame
 
     @cached_property
@@ -116,7 +118,7 @@ def open_run(path: Path) -> Run:
     if not path.exists():
         raise UserError(f"{path} does not exist")
     try:
-        record = archive_reader.read_json(path, "run.json")
+        record = former_names.record_today(archive_reader.read_json(path, "run.json"))
     except archive_reader.MissingMember as error:
         raise UserError(f"{path} holds no run.json: it is no run") from error
     if isinstance(record, dict) and isinstance(number := record.get("format"), int) and not 1 <= number <= FORMAT:

@@ -107,8 +107,8 @@ KIND_JUDGE = """
 from warpbook.harness import checking
 
 def prepare(kernels, layer, images, launch):
-    genuine = checking.judged
-    checking.judged = lambda *arguments: {**genuine(*arguments), "ok": True, "status": "ok", "reason": ""}
+    genuine = checking.comparison_columns
+    checking.comparison_columns = lambda *arguments: {**genuine(*arguments), "ok": True, "status": "ok", "reason": ""}
 
     def call(x, w, y):
         y[...] = 0

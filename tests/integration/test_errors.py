@@ -59,6 +59,7 @@ def with_errors(of_few):
     def make(frame: pd.DataFrame):
         made = of_few()
         run = made.gpu_run
+        run.table(tables.SAMPLES)  # read once for all evidence, in place of once for each
         loaded = {**run.loaded, tables.PRECISION.name: frame}
         made.gpu_run = made.local = catalog.Run(run.path, run.record, loaded)
         return made

@@ -85,7 +85,7 @@ def test_verdicts_follow_from_the_interval():
         (0.98, 1.02, "ambiguous"),
         (math.nan, math.nan, "ambiguous"),
     ]:
-        assert statistics.verdict(Estimate(1.0, low, high, 10), equivalence_margin=0.01) == expected
+        assert statistics.verdict(Estimate(1.0, low, high, 10), 0.01) == expected
 
 
 def test_so_many_samples_more_decide_and_few_less_do_not():

@@ -1,12 +1,16 @@
 """What CUDA refuses to launch is refused before, by value, limit and remedy."""
 
 import ast
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
 from warpbook.kernels import occupancy, variants
 from warpbook.problems import networks
+
+with suppress(ImportError):
+    import cupy  # noqa: F401  # it starts a process as it is imported, which no unit test may
 
 CONV = networks.find("fa18").convs[0]
 
@@ -71,7 +75,7 @@ class Launched:
 def test_a_kernel_prepared_for_two_layers_keeps_the_shared_memory_of_the_larger():
     gpu = pytest.importorskip("warpbook.harness.gpu_bench", reason="CuPy does not import here")
     kernel = Launched()
-    kernels = gpu.Kernels(SimpleNamespace(get_function=lambda name: kernel), {})
+    kernels = gpu.GpuKernels(SimpleNamespace(get_function=lambda name: kernel), {})
     launches = [kernels.function("conv_forward", shared_bytes=kib << 10) for kib in (40, 100, 10)]
     for launch in launches:
         launch((1,), (32,), ())

@@ -128,7 +128,7 @@ def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):
 def test_what_is_no_network_is_named_with_value_limit_and_remedy():
     for layers, words in [
         ([{"cnv": {}}], "networks.mine.layers.0.cnv: unknown key: did you mean 'conv'?"),
-        ([{"conv": {"map": 3, "kernel_size": 5}}], "networks.mine.layers.0.conv.map: unknown key: did you mean"),
+        ([{"conv": {"out_channel": 3, "kernel_size": 5}}], "networks.mine.layers.0.conv.out_channel: unknown key: did you mean"),
         ([{"conv": {"out_channels": 3}}], "networks.mine.layers.0.conv.kernel_size: missing"),
         ([{"conv": {"out_channels": 3, "kernel_size": 0}}], "conv.kernel_size: Input should be greater than or equal to 1 (it is 0)"),
         ([{"conv": {"out_channels": 3, "kernel_size": 5, "activation": "gelu"}}], "should be 'none', 'tanh' or 'relu' (it is 'gelu')"),

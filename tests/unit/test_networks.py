@@ -137,7 +137,7 @@ def test_what_is_no_network_is_named_with_value_limit_and_remedy():
         ([], "networks.mine.layers: List should have at least 1 item"),
         (
             [{"conv": {"out_channels": 3, "kernel_size": 5}}, {"pool": {"size": 5}}, {"conv": {"out_channels": 3, "kernel_size": 7}}],
-            "networks.mine: layers.2: conv2 has 7 x 7 taps on 4 x 4 inputs; take fewer taps, or more padding",
+            "networks.mine: layers.2: conv2 has kernel_size 7 on 4 x 4 inputs; take a smaller kernel, or more padding",
         ),
         ([{"conv": {"out_channels": 3, "kernel_size": 5, "padding": 5}}], "conv1 has padding 5 with kernel_size 5; take a padding of at most 4"),
         ([{"pool": {"size": 29}}], "layers.0: pool1 pools 29 x 29 of 28 x 28; take a smaller size"),

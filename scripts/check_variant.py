@@ -109,12 +109,12 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
     if variant.course and not variant.problem:
         yield from ece408_check.check(variant, sandboxed, folder)
         return
-    bench = IsolatedBench(variant, sandboxed, folder)
     ragged = checking.ragged_cases(variant)
-    yield from check_places(bench, variant, ragged)
-    bench.reversed_order = True
-    # Ragged shapes come in several images. Who is tried on none is tried on as many here that a block takes several.
-    yield from check_places(bench, variant, ((conv, 1 if ragged else SEVERAL_IMAGES) for conv in network.convs))
+    with IsolatedBench(variant, sandboxed, folder) as bench:
+        yield from check_places(bench, variant, ragged)
+        bench.reversed_order = True
+        # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
+        yield from check_places(bench, variant, ((conv, 1 if ragged else SEVERAL_IMAGES) for conv in network.convs))
 
 
 def check(

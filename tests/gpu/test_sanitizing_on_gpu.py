@@ -1,16 +1,24 @@
-"""compute-sanitizer finds what one image leaves in the way of the next, and nothing in our own kernels."""
+"""compute-sanitizer finds what one image leaves in the way of the next, and nothing in our own kernels.
 
-import os
+On one network, and with one tool each: `make report` on a GPU runs every tool on every network.
+"""
+
+import json
 import shutil
-import subprocess
-import sys
 
 import pytest
+import yaml
 
+import sanitize_variant
 from warpbook.common.files import GIVEN, PROJECT
-from warpbook.runs import tables
+from warpbook.config import settings
+from warpbook.kernels import whole_networks
+from warpbook.problems import networks
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+
+TIMEOUT_S = 90
+"""What a tool may take, its program's start and compiler included: a few seconds to half a minute were seen."""
 
 KERNEL = """/*
 title: One image after another
@@ -38,29 +46,55 @@ def prepare(kernels, layer, images, launch):
 """
 
 
-def tried(variant, out, *further, project=PROJECT):
-    program = PROJECT / "scripts/sanitize_variant.py"
-    command = [sys.executable, program, "--variant", variant, "--timeout", "300", "--out", out, *further]
-    subprocess.run(command, check=True, cwd=PROJECT, env={**os.environ, GIVEN: str(project)})
-    return {row["tool"]: (row["status"], row["errors"]) for row in tables.SANITIZER.rows(out)}
+@pytest.fixture
+def found(monkeypatch, pytestconfig):
+    """A function of a variant, a tool and the one network that there is: (status, errors) of the tool."""
+    if not shutil.which("compute-sanitizer") and not pytestconfig.getoption("--require-gpu"):
+        pytest.skip("compute-sanitizer is not installed")
+    monkeypatch.chdir(PROJECT)
+
+    def run(variant, tool, network, kernels=PROJECT / "kernels"):
+        described = yaml.safe_load(settings.FILE.read_text())["networks"][network]
+        monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {network: described}}))
+        row = sanitize_variant.sanitize(variant, kernels, tool, TIMEOUT_S)
+        return row["status"], row["errors"]
+
+    return run
 
 
-@pytest.mark.parametrize(("barrier", "status"), [("", "wrong_result"), ("__syncthreads();", "ok")])
-def test_a_block_that_overwrites_an_image_while_it_is_read_is_found(barrier, status, tmp_path):
-    (tmp_path / "mine.cu").write_text(KERNEL.format(barrier=barrier))
+def test_a_block_that_overwrites_an_image_while_it_is_read_is_found(found, tmp_path):
     (tmp_path / "mine.py").write_text(LAUNCHER)
-    found = tried("mine", tmp_path / "found.csv", "--kernels", tmp_path)
-    assert found["racecheck"][0] == status
-    assert found["memcheck"] == ("ok", 0)
+    (tmp_path / "mine.cu").write_text(KERNEL.format(barrier=""))
+    assert found("mine", "racecheck", "fa18", tmp_path)[0] == "wrong_result"
+    (tmp_path / "mine.cu").write_text(KERNEL.format(barrier="__syncthreads();"))
+    assert found("mine", "racecheck", "fa18", tmp_path) == ("ok", 0)
 
 
-@pytest.mark.parametrize("name", ["fused_mma", "fused_conv_fc_algebra", "unfused", "fused_cublas", "fused_wgmma"])
-def test_whole_networks_of_ours_give_the_tools_nothing_to_say(name, tmp_path):
-    found = tried(f"networks/{name}", tmp_path / "found.csv")
-    assert set(found.values()) == {("ok", 0)} and len(found) == 4
+def supported(name, network):
+    """An implementation that computes a network; the test is skipped where it does not."""
+    one = whole_networks.read(name)
+    if reason := one.unsupported(networks.find(network), sanitize_variant.IMAGES):
+        pytest.skip(reason)
+    return one
 
 
-def test_a_fault_in_our_kernels_beside_a_library_s_is_found(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "network", "tool"),
+    [
+        ("unfused", "fa18", "initcheck"),
+        ("fused_mma", "fa18", "racecheck"),
+        ("fused_conv_fc_algebra", "fa18", "memcheck"),
+        ("fused_cublas", "fa18", "initcheck"),
+        ("fused_wgmma", "fa17", "synccheck"),
+    ],
+)
+def test_whole_networks_of_ours_give_a_tool_nothing_to_say(found, name, network, tool):
+    supported(name, network)
+    assert found(f"networks/{name}", tool, network) == ("ok", 0)
+
+
+def test_a_fault_in_our_kernels_beside_a_library_s_is_found(found, tmp_path, monkeypatch):
+    supported("fused_cublas", "fa18")
     source = (PROJECT / "kernels/networks/fused_mma.cu").read_text()
     write = "scores[(size_t)image * classes + lane] = score;"
     assert write in source
@@ -70,5 +104,6 @@ def test_a_fault_in_our_kernels_beside_a_library_s_is_found(tmp_path):
         (copy / name).symlink_to(PROJECT / name)
     broken = source.replace(write, write.replace("+ lane]", "+ lane + 1]"))
     (copy / "kernels/networks/fused_mma.cu").write_text(broken)
-    found = tried("networks/fused_cublas", tmp_path / "found.csv", project=copy)
-    assert found["memcheck"][0] == "wrong_result" and found["memcheck"][1] > 0
+    monkeypatch.setenv(GIVEN, str(copy))
+    status, errors = found("networks/fused_cublas", "memcheck", "fa18")
+    assert status == "wrong_result" and errors > 0

@@ -1,34 +1,14 @@
-"""One measuring lock a machine, whoever holds it and whatever stands in its place."""
+"""The measuring lock of a machine, held by processes of their own."""
 
-import fcntl
 import os
 import pwd
-import stat
 import subprocess
 import sys
 
 import pytest
 
-from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.machine import locks
-
-
-def free(path) -> bool:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(handle)
-    return True
-
-
-def test_the_lock_is_held_inside_and_free_outside(tmp_path):
-    with locks.machine(path=tmp_path / "lock"):
-        assert not free(tmp_path / "lock")
-    assert free(tmp_path / "lock")
 
 
 def test_tmpdir_does_not_make_a_second_lock(tmp_path):
@@ -36,62 +16,6 @@ def test_tmpdir_does_not_make_a_second_lock(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(locks.place())
-
-
-def test_a_folder_that_the_environment_names_holds_the_lock_where_everybody_may_write(tmp_path, monkeypatch):
-    monkeypatch.setenv(locks.GIVEN, str(tmp_path))
-    with pytest.raises(UserError, match=f"none of {tmp_path} is writable for all and sticky"):
-        locks.place()
-    tmp_path.chmod(0o1777)
-    assert locks.place() == tmp_path / "warpbook-measuring.lock"
-
-
-def test_a_folder_that_not_everybody_may_write_to_is_no_place_for_it(tmp_path, monkeypatch):
-    monkeypatch.delenv(locks.GIVEN)
-    ours, everybody_s = tmp_path / "ours", tmp_path / "everybody_s"
-    ours.mkdir(mode=0o755)
-    everybody_s.mkdir()
-    everybody_s.chmod(0o1777)
-    monkeypatch.setattr(locks, "FOLDERS", (tmp_path / "missing", ours, everybody_s))
-    assert locks.place().parent == everybody_s
-    monkeypatch.setattr(locks, "FOLDERS", (ours,))
-    with pytest.raises(UserError, match="no folder for the measuring lock"):
-        locks.place()
-
-
-def test_every_user_may_read_the_lock_file_whatever_the_umask_of_its_maker(tmp_path):
-    before = os.umask(0o077)
-    try:
-        with locks.machine(path=tmp_path / "lock"):
-            assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o644
-    finally:
-        os.umask(before)
-
-
-def link(path):
-    path.symlink_to(path.with_name("elsewhere"))
-
-
-def target_of_a_link(path):
-    path.with_name("elsewhere").write_text("precious")
-    link(path)
-
-
-@pytest.mark.parametrize(
-    ("put", "words"),
-    [
-        (link, "a symbolic link, which is not followed; remove it"),
-        (target_of_a_link, "a symbolic link, which is not followed; remove it"),
-        (os.mkdir, "no regular file; remove it"),
-        (os.mkfifo, "no regular file; remove it"),
-    ],
-)
-def test_what_stands_in_the_lock_s_place_is_named_and_not_followed(tmp_path, put, words):
-    path = tmp_path / "lock"
-    put(path)
-    with pytest.raises(UserError, match=words), locks.machine(path=path):
-        pass
-    assert not path.with_name("elsewhere").exists() or path.with_name("elsewhere").read_text() == "precious"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")

@@ -1,4 +1,4 @@
-"""What a job's machine must be: that which the configuration promises, and that which its run is about."""
+"""What a process learns of its machine, and what its forks do."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from warpbook.machine import host
 from warpbook.machine.cuda_devices import Device
 
 H200 = Device("NVIDIA H200", "sm_90", "ab" * 32, "13.0", 141 << 30)
+
 PROMISED = {"name": "NVIDIA H200", "arch": "sm_90", "memory_gib": 139.8, "profilers": ["cupti"]}
 
 
@@ -87,18 +88,15 @@ def test_a_node_with_what_was_promised_measures(on):
     host.require_target()
 
 
-@pytest.mark.parametrize(
-    ("device", "words"),
-    [
+def test_a_node_with_something_else_fails_with_both_named(on):
+    for device, words in [
         (Device("NVIDIA A100", "sm_80", "", "", 80 << 30), r"NVIDIA A100 \(sm_80\), not NVIDIA H200 \(sm_90\)"),
         (Device("NVIDIA H200", "sm_90", "", "", 70 << 30), "70 GiB of GPU memory, not 139.8"),
         ("the CUDA driver counts no devices", "has no GPU to use: the CUDA driver counts no devices"),
-    ],
-)
-def test_a_node_with_something_else_fails_with_both_named(on, device, words):
-    on(device)
-    with pytest.raises(UserError, match=words):
-        host.require_target()
+    ]:
+        on(device)
+        with pytest.raises(UserError, match=words):
+            host.require_target()
 
 
 def test_a_profiler_is_looked_for_where_a_job_needs_it(on, monkeypatch):
@@ -109,10 +107,10 @@ def test_a_profiler_is_looked_for_where_a_job_needs_it(on, monkeypatch):
         host.require_target(tool="ncu")
 
 
-@pytest.mark.parametrize(("device", "promised"), [("cpu", PROMISED), ("gpu", None)])
-def test_nothing_is_asked_of_a_job_without_a_gpu_or_without_a_target(on, device, promised):
-    on("no device", promised)
-    host.require_target(device)
+def test_nothing_is_asked_of_a_job_without_a_gpu_or_without_a_target(on):
+    for device, promised in [("cpu", PROMISED), ("gpu", None)]:
+        on("no device", promised)
+        host.require_target(device)
 
 
 def test_a_run_is_measured_on_one_model_whichever_nodes_have_it(on):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from emulated import FAULT, Fault, plant
 from warpbook.harness import reference
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants, whole_networks
@@ -17,7 +18,7 @@ from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
 one, network = whole_networks.read("fused_wgmma"), networks.find("fa17")
-kernels, conv = emulator.Kernels(library, one.constants), network.convs[0]
+kernels, conv = emulation.EmulatedKernels(library, one.constants), network.convs[0]
 """
 WINDOWS = """
 first, y = one.module.single_channel(kernels, conv, len(given["x"]), on_device(given["w"]))
@@ -45,26 +46,54 @@ OF_BYTES = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, conv = whole_networks.read("fused_mma"), networks.find(arguments[0]).convs[0]
-kernels, split, scale = emulator.Kernels(library, one.constants), arguments[1] == "split", float(arguments[2])
-first, y = one.module.single_channel(kernels, conv, len(given["x"]), on_device(given["w"]), split, scale)
-y[...] = np.nan
-first(on_device(given["x"]))
-np.savez(out, y=y)
+one, (scale, *places) = whole_networks.read("fused_mma"), arguments
+kernels, made = emulation.EmulatedKernels(library, one.constants), {}
+for place in places:
+    network, kind = place.split(":")
+    x, w, conv = on_device(given[f"x {network}"]), on_device(given[f"w {network}"]), networks.find(network).convs[0]
+    first, y = one.module.single_channel(kernels, conv, len(x), w, kind == "split", float(scale))
+    y[...] = np.nan
+    first(x)
+    made[place] = y
+np.savez(out, **made)
 """
+
+# What a fault changes is chosen as the library runs (FAULT): without that variable each kernel is as it stands.
+FAULTS = {
+    "fused_mma": [
+        # The hi parts of the weights are left out.
+        Fault("product < (HAS_LO_PARTS ? 3 : 2)", "product < (HAS_LO_PARTS ? 3 : PLANTED ? 1 : 2)"),
+        Fault("__floats2half2_rn(values[r].x, values[r].y)", "__floats2half2_rn(values[r].x, values[r].x)"),
+        Fault(
+            "float scaled(float sum) const { return sum * scale; }",
+            "float scaled(float sum) const { return PLANTED ? sum : sum * scale; }",
+        ),
+    ],
+    "fused_wgmma": [
+        Fault("0x5432", "0x5410"),  # odd columns begin at even ones
+        Fault("series * square", "series"),
+        Fault("share < shares; ++share)", "share < shares - (PLANTED ? 1 : 0); ++share)"),
+        Fault("if (unit >= hidden) break;", "if (unit >= hidden - (PLANTED ? 4 : 0)) break;"),
+    ],
+}
+IN_WINDOWS, IN_SCORES = [1, 2], [((7, 3), 3), ((1, 307), 4)]
+"""Numbers of fused_wgmma's faults: those in its first layer, and those in its last with the shares and images that show
+each."""
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """A function of an implementation and its source: a library of the source's kernels, emulated; each made once."""
+    """A function of an implementation: a library of its kernels, emulated, with FAULTS to choose from, made once."""
     if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
 
     @cache
-    def compile_source(name, text):
-        folder, constants = tmp_path_factory.mktemp("kernels"), whole_networks.read(name).constants
-        written = ", ".join(f"{constant}: {value}" for constant, value in constants.items())
-        (folder / "kernels.cu").write_text(f"/*\nconstants: {{{written}}}\n*/\n{text}")
+    def compile_source(name):
+        folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read(name)
+        written = ", ".join(f"{constant}: {value}" for constant, value in one.constants.items())
+        text = written_out(one.text) if name == "fused_mma" else one.text
+        text = f"/*\nconstants: {{{written}}}\n*/\n{text}"
+        (folder / "kernels.cu").write_text(plant({"kernels.cu": text}, FAULTS[name])["kernels.cu"])
         (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
         return emulation.compile_host(variants.read("kernels", folder), folder, sandboxed=False)
 
@@ -73,62 +102,68 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture
 def emulated(compiled, run_emulated):
-    """A function of a script, arrays that it is given, and a change of warpgroups' source: what the script saved."""
+    """A function of a script and arrays that it is given, with fused_wgmma's kernels: what the script saved."""
 
-    def call(script, old="", new="", **arrays):
-        text = whole_networks.read("fused_wgmma").text
-        assert old in text
-        return run_emulated(BEGUN + script, compiled("fused_wgmma", text.replace(old, new)), **arrays)
+    def call(script, **arrays):
+        return run_emulated(BEGUN + script, compiled("fused_wgmma"), **arrays)
 
     return call
 
 
-def only_pooled(text, kernel):
-    """fused's source with one use of its macro CONV_POOL written out: the emulator knows no macros. No other use."""
+def written_out(text):
+    """fused_mma's source with each use of its macro CONV_POOL written out, for the emulator finds no kernels in macros."""
     macro = re.search(r"#define CONV_POOL\((.*)\) *\\\n((?:.*\\\n)*.*\n)", text)
-    (use,) = re.findall(rf"^CONV_POOL\(({kernel}, .*)\)$", text, re.MULTILINE)
-    written = macro[2].replace("\\\n", "\n")
-    for name, value in zip(macro[1].split(", "), use.split(", "), strict=True):
-        written = re.sub(rf"\b{name}\b(##)?", value, written)
-    text = text.replace(macro[0], written)
-    return re.sub(r"^CONV_POOL\(.*\)$", "", text, flags=re.MULTILINE)
+
+    def use(found):
+        written = macro[2].replace("\\\n", "\n")
+        for name, value in zip(macro[1].split(", "), found[1].split(", "), strict=True):
+            written = re.sub(rf"\b{name}\b(##)?", value, written)
+        return written
+
+    return re.sub(r"^CONV_POOL\((.*)\)$", use, text.replace(macro[0], ""), flags=re.MULTILINE)
 
 
 SCALE = 1 / 255
-KERNELS = {"pooled": "conv_pool", "split": "conv_pool_split"}
 
 
 @pytest.fixture
-def of_bytes(compiled, run_emulated):
-    """A function of a network, the kind of kernel and a change of fused's source: the largest relative error of an
-    image, in the norm, of its pooled first layer from bytes, emulated."""
+def errors_of_bytes(compiled, run_emulated):
+    """A function of networks and kinds of kernels: of each the largest relative error of an image, in the norm, of the
+    pooled first layer from bytes, emulated."""
 
-    def call(name, kind, old="", new=""):
-        text, network = whole_networks.read("fused_mma").text, networks.find(name)
-        conv, source = network.convs[0], np.random.default_rng(5)
-        x = source.integers(0, 256, conv.x_shape(3), np.uint8)
-        x[1] = 255
-        w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
-        y = reference.convolve(x * SCALE, w.astype(np.float64))
-        y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
-        expected = np.maximum(y, 0) if network.steps[0].activation == "relu" else np.tanh(y)
-        assert old in text
-        library = compiled("fused_mma", only_pooled(text.replace(old, new), f"{KERNELS[kind]}_{conv.W}_{conv.K}"))
-        made = run_emulated(OF_BYTES, library, name, kind, SCALE, x=x, w=w)["y"].astype(np.float64)
-        if kind == "split":
-            low, high = np.moveaxis(made, 1, 0)
-            made = np.ldexp(low + high, -14)
-        return error(made.reshape(3, -1), expected)
+    def call(places):
+        given, expected = {}, {}
+        for name in dict(places):
+            network, source = networks.find(name), np.random.default_rng(5)
+            conv = network.convs[0]
+            x = source.integers(0, 256, conv.x_shape(3), np.uint8)
+            x[1] = 255
+            w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+            y = reference.convolve(x * SCALE, w.astype(np.float64))
+            y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
+            expected[name] = np.maximum(y, 0) if network.steps[0].activation == "relu" else np.tanh(y)
+            given |= {f"x {name}": x, f"w {name}": w}
+        made = run_emulated(
+            OF_BYTES, compiled("fused_mma"), SCALE, *(f"{name}:{kind}" for name, kind in places), **given
+        )
+        errors = {}
+        for name, kind in places:
+            y = made[f"{name}:{kind}"].astype(np.float64)
+            if kind == "split":
+                low, high = np.moveaxis(y, 1, 0)
+                y = np.ldexp(low + high, -14)
+            errors[name, kind] = error(y.reshape(3, -1), expected[name])
+        return errors
 
     return call
 
 
 @pytest.fixture
 def windows(emulated):
-    """A function of x, w and a change of the source: the pooled first layer of fa17, emulated, (images, numbers)."""
+    """A function of x and w: the pooled first layer of fa17, emulated, (images, numbers)."""
 
-    def call(x, w, old="", new=""):
-        low, high = np.moveaxis(emulated(WINDOWS, old, new, x=x, w=w)["y"].astype(np.float64), 1, 0)
+    def call(x, w):
+        low, high = np.moveaxis(emulated(WINDOWS, x=x, w=w)["y"].astype(np.float64), 1, 0)
         return np.ldexp(low + high, -14)
 
     return call
@@ -159,15 +194,10 @@ def test_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(windows, drawn):
     assert error(windows(drawn.x, drawn.w), drawn.expected) < 2e-7
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("0x5432", "0x5410"),  # odd columns begin at even ones
-        ("series * square", "series"),
-    ],
-)
-def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, old, new):
-    made = windows(drawn.x, drawn.w, old, new)
+@pytest.mark.parametrize("number", IN_WINDOWS)
+def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, number, monkeypatch):
+    monkeypatch.setenv(FAULT, str(number))
+    made = windows(drawn.x, drawn.w)
     assert not np.isfinite(made).all() or error(made, drawn.expected) > 2e-6
 
 
@@ -204,38 +234,22 @@ def test_scores_and_labels_of_few_and_of_many_images_are_those_of_float64(emulat
     np.testing.assert_array_equal(made["labels"], expected.argmax(axis=1))
 
 
-@pytest.mark.parametrize(
-    ("shares", "images", "old", "new"),
-    [
-        (7, 3, "share < shares; ++share)", "share < shares - 1; ++share)"),
-        (1, 307, "if (unit >= hidden) break;", "if (unit >= hidden - 4) break;"),
-    ],
-)
-def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, shares, images, old, new):
-    given, expected = sums(shares, images)
-    made = emulated(SCORES, old, new, **given)["scores"]
+@pytest.mark.parametrize(("of", "number"), IN_SCORES)
+def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, of, number, monkeypatch):
+    monkeypatch.setenv(FAULT, str(number))
+    given, expected = sums(*of)
+    made = emulated(SCORES, **given)["scores"]
     assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize(
-    ("network", "kind"),
-    [(name, "pooled") for name in ("fa17", "fa18", "fa19", "sp19", "ece408")]
-    + [(name, "split") for name in ("fa17", "fa18", "sp19")],
-)
-def test_a_first_layer_of_bytes_is_that_of_float64_to_fp32(of_bytes, network, kind):
-    assert of_bytes(network, kind) < 2e-7
+def test_a_first_layer_of_bytes_is_that_of_float64_to_fp32(errors_of_bytes):
+    places = [(name, "pooled") for name in ("fa17", "fa18", "fa19", "sp19", "ece408")]
+    places += [(name, "split") for name in ("fa17", "fa18", "sp19")]
+    assert {place: error for place, error in errors_of_bytes(places).items() if not error < 2e-7} == {}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (
-            "product < (HAS_LO_PARTS ? 3 : 2)",
-            "product < (HAS_LO_PARTS ? 3 : 1)",
-        ),  # hi parts of the weights are left out
-        ("__floats2half2_rn(values[r].x, values[r].y)", "__floats2half2_rn(values[r].x, values[r].x)"),
-        ("float scaled(float sum) const { return sum * scale; }", "float scaled(float sum) const { return sum; }"),
-    ],
-)
-def test_a_fault_in_a_first_layer_of_bytes_is_seen(of_bytes, old, new):
-    assert of_bytes("ece408", "pooled", old, new) > 1e-4
+@pytest.mark.parametrize("number", range(1, 1 + len(FAULTS["fused_mma"])))
+def test_a_fault_in_a_first_layer_of_bytes_is_seen(errors_of_bytes, number, monkeypatch):
+    monkeypatch.setenv(FAULT, str(number))
+    (error,) = errors_of_bytes([("ece408", "pooled")]).values()
+    assert error > 1e-4

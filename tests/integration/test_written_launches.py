@@ -1,17 +1,13 @@
-"""Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
+"""Files that launch their own kernel build, and compute what they should."""
 
 import pytest
-import yaml
 
 from warpbook.common.files import PROJECT
 from warpbook.harness import building, checking
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import cuda_ast, launch_reader
-from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
 from warpbook.problems import networks
-from warpbook.report import excerpts
 
 FILES = PROJECT / "tests" / "data" / "strangers"
 LECTURE = (FILES / "lecture_style.cu").read_text()
@@ -20,84 +16,30 @@ needs_compiler = pytest.mark.skipif(
     emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
 )
 
-READ = {
-    "lecture_style": {
-        "kernel": "conv_forward_kernel", "arguments": ["y", "x", "w", "N", "M", "C", "H", "W", "K"],
-        "threads": [16, 16, 1], "grid": ["M", "ceil(H_out / 16) * ceil(W_out / 16)", "N"],
-    },
-    "dynamic_shared": {
-        "kernel": "conv2d_shared", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [8, 8],
-        "grid": ["(W_out + 8 - 1) // 8", "(H_out + 8 - 1) // 8", "N * M"],
-        "shared_bytes": "(8 + K - 1) * (8 + K - 1) * 4",
-    },
-    "whole_program": {
-        "kernel": "convolve", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "N * M * H_out * W_out"],
-        "threads": [128], "grid": ["(N * M * H_out * W_out + 128 - 1) // 128"],
-    },
-    "class_wrapper": {
-        "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
-        "grid": ["(W_out + 32 - 1) // 32", "(H_out + 4 - 1) // 4", "N"],
-    },
-    "templated": {
-        "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H_out", "W_out"],
-        "threads": [16, 16], "grid": ["(W_out + 16 - 1) // 16 * ((H_out + 16 - 1) // 16)", "M", "N"],
-    },
-    "cudnn_names": {
-        "kernel": "conv_fprop",
-        "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "K", "H_out", "W_out"],
-        "threads": [32, 8], "grid": ["(W_out + 31) // 32", "(H_out + 7) // 2 ** 3", "N * M"],
-    },
-    "fixed_mask": {
-        "kernel": "conv_tiled", "arguments": ["x", "y", "w", "C", "H", "W", "M"], "threads": [16, 16, 1],
-        "grid": ["((W - 5 + 1 - 1) // 12 + 1) * ((H - 5) // 12 + 1)", "M", "N"], "limits": {"K": {"is": 5}},
-    },
-    "tensor_shapes": {
-        "kernel": "conv_kernel", "arguments": ["y", "x", "w", "N", "M", "C", "H", "W", "K"], "threads": [32, 8],
-        "grid": ["N", "M"],
-    },
-    "constant_memory": {
-        "kernel": "conv_const", "arguments": ["x", "y", "N", "M", "C", "H", "W", "K"], "threads": [16, 16],
-        "grid": ["(W - K + 16) // 16", "(H - K + 16) // 16", "N * M"], "constant_memory": "taps",
-        "limits": {"weights": 4096},
-    },
-    "namespaced": {
-        "kernel": "framework::layers::forward_kernel", "arguments": ["y", "x", "N", "M", "C", "H", "W", "K"],
-        "threads": [8, 8, 1], "grid": ["M", "((H - K) // 8 + 1) * ((W - K) // 8 + 1)", "N"],
-        "constant_memory": "framework::layers::filters", "limits": {"weights": 9408},
-    },
-}  # fmt: skip
 
-
-def changed(*changes, text=LECTURE):
+def changed(*changes):
+    text = LECTURE
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
     return text
 
 
-@pytest.mark.parametrize("name", READ)
-def test_a_launch_is_read_from_the_file_and_shown_with_its_line(name):
-    variant = variants.read(name, FILES)
-    assert variant.problem == ""
-    assert variant.written.facts == READ[name]
-    lines = (FILES / f"{name}.cu").read_text().splitlines()
-    assert "<<<" in lines[variant.written.line - 1]
-    assert variant.notes.startswith(f"{name}.cu: launch read from line {variant.written.line}: kernel ")
-
-
-@pytest.mark.parametrize("name", READ)
-def test_a_file_with_host_code_builds_for_a_gpu(name):
-    made = building.build(variants.read(name, FILES), "sm_90")
-    assert made.cubin, made.log
+def test_files_with_host_code_build_for_a_gpu():
+    found = [variant for variant in variants.discover(FILES).values() if not variant.problem]
+    assert len(found) > 8
+    made = {variant.name: building.build(variant, "sm_90") for variant in found}
+    assert {name: one.log for name, one in made.items() if not one.cubin} == {}
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["class_wrapper", "dynamic_shared", "namespaced", "whole_program"])
-def test_a_file_with_host_code_computes_what_it_should(name, tmp_path):
-    variant = variants.read(name, FILES)
-    with IsolatedBench(variant, False, tmp_path) as bench:
-        row = checking.check_layer(bench, variant, LAYER, 2, ("integers",))[-1]
-    assert row["ok"], row["reason"]
+def test_files_with_host_code_compute_what_they_should(tmp_path):
+    for name in ("class_wrapper", "dynamic_shared", "namespaced", "whole_program"):
+        variant = variants.read(name, FILES)
+        (tmp_path / name).mkdir()
+        with IsolatedBench(variant, False, tmp_path / name) as bench:
+            row = checking.check_layer(bench, variant, LAYER, 2, ("integers",))[-1]
+        assert row["ok"], (name, row["reason"])
 
 
 @needs_compiler
@@ -112,225 +54,12 @@ def test_a_launch_that_is_read_is_judged_like_any_other(tmp_path):
     assert "outputs unwritten" in row["reason"]
 
 
-def test_names_taken_for_extents_are_told():
-    sentence = variants.read("whole_program", FILES).written.sentence
-    assert sentence.endswith(
-        "; taken for the layer's by name: N (line 33), C (line 34), H (line 34), W (line 34), M (line 34), K (line 34)"
-    )
-    assigned = variants.read("namespaced", FILES).written.sentence
-    assert "; taken for the layer's by name: x.shape_[0] (line 36) for N, y.shape_[1] (line 37) for M, " in assigned
-    limited = variants.read("fixed_mask", FILES).written.sentence
-    assert limited.endswith(
-        "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH (line 1) for the one K that it is for"
-    )
-
-
-UNREADABLE = {
-    "an extent of no name known": (
-        [("float *device_output, const float *device_input", "int t, float *device_output, const float *device_input"),
-         ("dimGrid(M, Y, B)", "dimGrid(M, Y, t)")],
-        "`t` is a parameter whose name is no extent's, line 24 (launch in line 32)", "grid: [?]",
-    ),
-    "a number that a loop makes": (
-        [("    dim3 dimGrid", "    int tiles = 0;\n    while (tiles * 16 < W_out) tiles++;\n    dim3 dimGrid"),
-         ("dimGrid(M, Y, B)", "dimGrid(M, tiles, B)")],
-        "`tiles` is set in a loop, line 31 (launch in line 34)", "grid: [?]",
-    ),
-    "a grid that a condition decides": (
-        [("    dim3 dimBlock", "    if (H_out > 40) dimGrid.z = 1;\n    dim3 dimBlock")],
-        "`dimGrid` is set under a condition, line 31 (launch in line 33)", "threads: [16, 16, 1]",
-    ),
-    "a launch under a condition": (
-        [("    conv_forward_kernel<<<", "    if (K == 7) conv_forward_kernel<<<")],
-        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil(H_out / 16) * ceil(W_out / 16), N]",
-    ),
-    "a pointer of no name known": (
-        [("device_input, device_mask, B", "device_input, scratch, B"), ("const float *mask", "const float *t"),
-         ("* mask[", "* t["), ("const float *input", "const float *s"), ("sum += input", "sum += s"),
-         ("device_output, device_input,", "device_output, chunk,")],
-        "`chunk` is none of x, w and y by its name, line 32", "arguments: [y, ?, ?, N, M, C, H, W, K]",
-    ),
-    "part of an array": (
-        [("(device_output, device_input,", "(device_output, device_input + 4,")],
-        "`device_input + 4` is no array from its beginning, line 32", "arguments: [y, ",
-    ),
-    "an output that cannot be written": (
-        [("float *output, const float *input", "const float *output, const float *input")],
-        "`output` is y by its name, and const, line 6", "arguments: [y, x, w,",
-    ),
-    "a choice that no arithmetic makes": (
-        [("ceil(H_out / 16.0) * ceil", "(H_out % 16 ? H_out / 16 + 1 : H_out / 16) * ceil")],
-        "is no sum, product or quotient of extents and numbers, line 29 (launch in line 32)", "grid: [?]",
-    ),
-    "too few arguments": (
-        [("W, K);\n    cuda", "W);\n    cuda")],
-        "conv_forward_kernel takes 9 arguments, and the launch gives 8, line 32", "arguments: [?]",
-    ),
-    "half precision": (
-        [("const float *mask, const int B, const int M,\n                                    ",
-          "const __half *mask, const int B, const int M,\n")],
-        "`mask` points to other than float, line 6", "arguments: [y, x, w,",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(name, tmp_path):
-    changes, words, facts = UNREADABLE[name]
-    (tmp_path / "mine.cu").write_text(changed(*changes))
-    problem = variants.read("mine", tmp_path).problem
-    assert problem.startswith("mine.cu: ")
-    sentence, _, instead = problem.partition("; say it in mine.yaml:\n")
-    assert words in sentence
-    assert facts in instead
-    assert instead.startswith("kernel: conv_forward_kernel\narguments: ")
-
-
-def test_a_result_that_takes_several_kernels_asks_for_a_launcher():
-    problem = variants.read("two_kernels", FILES).problem
-    assert (
-        "several kernels are launched: unroll in line 26, multiply in line 27; say which: `kernel: unroll`" in problem
-    )
-    assert problem.endswith("or, where the result takes several, write a launcher in Python")
-
-
-CONSTANT = (FILES / "constant_memory.cu").read_text()
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (
-            ("cudaMemcpyToSymbol(taps", "fill(taps"),
-            "no pointer is w, and none is copied to one array in constant memory",
-        ),
-        (("taps[4096]", "taps[SOME]"), "`SOME` is no extent of a layer and no number known before, line 2"),
-        (
-            ("__constant__ float", "static __constant__ float"),
-            "none is copied to one array in constant memory, line 20",
-        ),
-    ],
-)
-def test_weights_that_nothing_tells_the_place_of_are_asked_for(tmp_path, change, words):
-    (tmp_path / "mine.cu").write_text(changed(change, text=CONSTANT))
-    assert words in variants.read("mine", tmp_path).problem
-
-
-def test_a_layer_with_more_weights_than_constant_memory_holds_is_unsupported():
-    variant = variants.read("constant_memory", FILES)
-    assert variant.unsupported(LAYER, 1) == ""
-    reason = variant.unsupported(networks.ConvLayer("large", 16, 23, 19, 16, 5), 1)
-    assert reason == "constant_memory: M*C*K*K = 6400 exceeds its limit 4096 (line 20 of constant_memory.cu)"
-
-
-def test_weights_in_constant_memory_are_no_argument_too(tmp_path):
-    (tmp_path / "mine.cu").write_text(CONSTANT)
-    facts = {**READ["constant_memory"], "arguments": ["x", "w", "y"]}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(facts))
-    expected = "mine.yaml: arguments: w stands there 1 times, and is copied to `constant_memory: taps`"
-    assert variants.read("mine", tmp_path).problem == expected
-
-
-def test_the_excerpt_of_a_change_is_of_the_kernel_and_not_of_its_program():
-    shown = excerpts.excerpt(variants.read("whole_program", FILES), variants.read("lecture_style", FILES))
-    text = " ".join(str(line.code) for line in shown.lines)
-    assert "cudaMalloc" not in text and "argc" not in text
-    assert "ow = i % OW" in text and shown.added < 20
-
-
 def test_the_lines_to_write_are_right_once_what_was_not_read_is_filled_in(tmp_path):
-    changes, _, _ = UNREADABLE["a number that a loop makes"]
-    (tmp_path / "mine.cu").write_text(changed(*changes))
+    loop = ("    dim3 dimGrid", "    int tiles = 0;\n    while (tiles * 16 < W_out) tiles++;\n    dim3 dimGrid")
+    (tmp_path / "mine.cu").write_text(changed(loop, ("dimGrid(M, Y, B)", "dimGrid(M, tiles, B)")))
     _, _, instead = variants.read("mine", tmp_path).problem.partition(":\n")
     (tmp_path / "mine.yaml").write_text(instead.replace("[?]", '[M, "min(W_out, ceil(W_out / 16))", N]'))
     variant = variants.read("mine", tmp_path)
     assert (variant.problem, variant.written) == ("", None)
-    assert variant.header.arguments == READ["lecture_style"]["arguments"]
+    assert variant.header.arguments == ["y", "x", "w", "N", "M", "C", "H", "W", "K"]
     assert building.build(variant, "sm_90").cubin
-
-
-def test_facts_beside_a_file_are_taken_in_place_of_its_launch(tmp_path):
-    (tmp_path / "mine.cu").write_text(LECTURE)
-    facts = {**READ["lecture_style"], "threads": [8, 8]}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(facts))
-    variant = variants.read("mine", tmp_path)
-    assert (variant.written, variant.header.block) == (None, (8, 8))
-    (tmp_path / "mine.yaml").write_text("title: Mine\nlimits: {C: {is: 1}}\n")
-    variant = variants.read("mine", tmp_path)
-    assert (variant.title, variant.header.block, variant.header.limits.words) == ("Mine", (16, 16, 1), "C = 1")
-    assert variant.fact_location("grid") == "line 32 of mine.cu"
-
-
-def test_of_several_kernels_that_are_launched_the_facts_say_which(tmp_path):
-    second = changed(("conv_forward_kernel", "other"), ("conv_forward_gpu", "run_other"), ("TILE_WIDTH", "SIDE"))
-    (tmp_path / "mine.cu").write_text(LECTURE + second.replace("SIDE 16", "SIDE 8").replace("16.0", "8.0"))
-    assert (
-        "several kernels are launched: conv_forward_kernel in line 32, other in line 66"
-        in variants.read("mine", tmp_path).problem
-    )
-    (tmp_path / "mine.yaml").write_text("kernel: other\n")
-    variant = variants.read("mine", tmp_path)
-    assert (variant.problem, variant.kernel, variant.header.block) == ("", "other", (8, 8, 1))
-    (tmp_path / "mine.yaml").write_text("kernel: third\n")
-    assert (
-        "third is launched nowhere; launched are conv_forward_kernel, other" in variants.read("mine", tmp_path).problem
-    )
-
-
-def test_a_launch_changed_in_the_source_is_another_variant(tmp_path):
-    hashes = set()
-    for change in (("", ""), ("TILE_WIDTH, 1)", "8, 1)"), ("dimGrid(M,", "dimGrid(M + 1,")):
-        (tmp_path / "mine.cu").write_text(changed(change))
-        hashes.add(variants.read("mine", tmp_path).source_sha256)
-    assert len(hashes) == 3
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("(W_out - 1) / 16 + 1", "(W_out - 1) // 16 + 1"),
-        ("ceil(W_out / 16)", "W_out // 16"),
-        ("ceil(W_out / 16.f)", "ceil(W_out / 16)"),
-        ("(int)ceil((float)W_out / TILE_WIDTH)", "ceil(W_out / 16)"),
-        ("static_cast<int>(std::ceil(static_cast<double>(W - K + 1) / 16))", "ceil(W_out / 16)"),
-        ("W_out / 16.0", "W_out / 16 // 1"),
-        ("W_out * 0.5", "W_out * (1 / 2) // 1"),
-        ("std::max(1, (H - K + 1) >> 2)", "max(1, H_out // 2 ** 2)"),
-        ("0x10 * sizeof(float)", 64),
-    ],
-)
-def test_c_arithmetic_keeps_its_meaning(written, read):
-    text = changed(("dimGrid(M, Y, B)", f"dimGrid(M, {written}, B)"))
-    assert launch_reader.read(text).facts["grid"] == ["M", read, "N"]
-
-
-def test_a_stride_that_the_kernel_gets_is_the_layer_s():
-    text = changed(("const int K)", "const int K, const int stride)"), ("W, K);\n    cuda", "W, K, stride);\n    cuda"))
-    text = text.replace("H - K + 1", "(H - K) / stride + 1").replace("W - K + 1", "(W - K) / stride + 1")
-    facts = launch_reader.read(text).facts
-    assert facts["arguments"] == ["y", "x", "w", "N", "M", "C", "H", "W", "K", "S"]
-    assert facts["grid"][1] == "ceil(((H - K) // S + 1) / 16) * ceil(((W - K) // S + 1) / 16)"
-
-
-def test_host_code_is_cut_and_every_line_stays_in_its_place():
-    text = (FILES / "class_wrapper.cu").read_text()
-    cut = cuda_ast.device_code(text)
-    assert len(cut.splitlines()) == len(text.splitlines())
-    assert "<<<" not in cut and "class Convolution" not in cut
-    number = next(i for i, line in enumerate(text.splitlines()) if "int offset(" in line)
-    assert cut.splitlines()[number] == text.splitlines()[number]
-
-
-def test_a_device_function_behind_a_macro_is_no_host_code():
-    text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
-    assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
-
-
-def test_kernels_without_host_code_are_compiled_as_they_are():
-    for path in variants.FOLDER.glob("*.cu"):
-        assert cuda_ast.device_code(path.read_text()) == path.read_text()
-
-
-def test_a_launch_in_a_macro_is_said_to_be_there():
-    with pytest.raises(UnreadableLaunch, match="its launch stands in a macro"):
-        launch_reader.read("#define RUN k<<<1, 1>>>()\n__global__ void k() {}\nvoid f() { RUN; }\n")

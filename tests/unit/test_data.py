@@ -41,10 +41,17 @@ def test_padding_keeps_the_middle():
 
 def test_cached_images_have_the_network_s_shape(tmp_path, monkeypatch):
     monkeypatch.setattr(fashion_mnist, "CACHE", tmp_path)
-    images, labels = fashion_mnist.load(networks.find("sp19"))
-    assert images.shape == (10_000, 1, 48, 48)
-    assert labels.shape == (10_000,)
-    assert labels[:5].tolist() == [9, 2, 1, 1, 6]
+    described = {
+        "input": {"channels": 3, "size": [7, 9]},
+        "layers": [{"conv": {"out_channels": 1, "kernel_size": 3}}, {"fc": {"out_features": 10}}],
+    }
+    network = networks.Network("small", networks.Description.model_validate(described))
+    for _ in ("made", "cached"):
+        images, labels = fashion_mnist.load(network)
+        assert images.shape == (10_000, 3, 7, 9)
+        assert labels[:5].tolist() == [9, 2, 1, 1, 6]
+        assert len(labels) == 10_000
+        assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
 
 
 @pytest.mark.parametrize(

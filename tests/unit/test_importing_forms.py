@@ -1,12 +1,12 @@
 """Forms of profiles that course texts and forums show: older tools, other sections, decimal commas."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import import_profile
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
@@ -33,6 +33,16 @@ def read(folder: Path, text: str) -> profile_schema.Profile:
     path = folder / "profile.txt"
     path.write_text(text)
     return importing.read(path)
+
+
+def assert_refused(folder: Path, text: str, reason: str) -> None:
+    """A profile of that text is refused with a reason of this pattern."""
+    try:
+        read(folder, text)
+    except UserError as error:
+        assert re.search(reason, str(error)), error
+    else:
+        pytest.fail(f"it is read, and was to be refused: {reason}")
 
 
 # --- nsys of 2019 to 2021 ----------------------------------------------------------------------------------------
@@ -72,9 +82,8 @@ def test_a_table_copied_into_markdown_out_of_line_is_read_by_its_words(tmp_path)
     assert [row["total_ns"] for row in profile.summaries][:2] == [240_861_793, 151_444_048]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
+def test_damaged_stats_of_2020_are_refused_with_their_line(tmp_path):
+    for old, new, reason in [
         (
             "CUDA Kernel Statistics (nanoseconds)",
             "CUDA Kernel Statistics (jiffies)",
@@ -85,11 +94,8 @@ def test_a_table_copied_into_markdown_out_of_line_is_read_by_its_words(tmp_path)
         ("   52.4       240861793", " 52,400       240861793", "line 35: '52,400' has a decimal comma"),
         ("60215448.2", "60215448,2", "line 35: '60215448,2' has a decimal comma"),
         ("   32.9       151444048", "   32.9                ", "line 36: '' is no time"),
-    ],
-)
-def test_damaged_stats_of_2020_are_refused_with_their_line(tmp_path, old, new, reason):
-    with pytest.raises(UserError, match=reason):
-        read(tmp_path, replaced(STATS_2020, old, new))
+    ]:
+        assert_refused(tmp_path, replaced(STATS_2020, old, new), reason)
 
 
 def test_stats_of_2020_with_a_row_twice_or_cut_off_are_refused(tmp_path):
@@ -142,17 +148,13 @@ def test_the_section_of_the_cpu_is_read_past_in_csv(tmp_path):
         assert len(profile.left_out) == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
+def test_damaged_console_text_is_refused_with_its_line(tmp_path):
+    for old, new, reason in [
         ("90.00%", "90,00%", "line 6: '90,00' has a decimal comma"),
         ("9.0000ms", "9,0000ms", "line 6: '9,0000ms' has a decimal comma"),
         ("1.0000ms", "1.0000us", "line 7: 4 calls"),
-    ],
-)
-def test_damaged_console_text_is_refused_with_its_line(tmp_path, old, new, reason):
-    with pytest.raises(UserError, match=reason):
-        read(tmp_path, replaced(CPU_PROFILED, old, new))
+    ]:
+        assert_refused(tmp_path, replaced(CPU_PROFILED, old, new), reason)
 
 
 # --- decimal commas ----------------------------------------------------------------------------------------------
@@ -169,18 +171,14 @@ def test_ncu_csv_with_thousands_between_commas_is_read(tmp_path):
     assert [row["value"] for row in read(tmp_path, NCU).counters] == [65.77, 1_234_567]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
+def test_a_comma_that_is_none_between_thousands_is_refused(tmp_path):
+    for old, new, reason in [
         ("65.77", "65,77", "line 2: '65,77' has a decimal comma.* LC_ALL=C"),
         ("65.77", "3.065,77", "line 2: '3.065,77' has a decimal comma"),
         ("65.77", "65,770", "line 2: '65,770' % is 65770 or 65.770"),
         ("1,234,567", "1,234,56", "line 3: '1,234,56' has a decimal comma"),
-    ],
-)
-def test_a_comma_that_is_none_between_thousands_is_refused(tmp_path, old, new, reason):
-    with pytest.raises(UserError, match=reason):
-        read(tmp_path, replaced(NCU, old, new))
+    ]:
+        assert_refused(tmp_path, replaced(NCU, old, new), reason)
 
 
 def test_a_table_that_a_spreadsheet_saved_with_semicolons_is_refused_with_the_remedy(tmp_path):
@@ -264,9 +262,8 @@ def last_line(text: str) -> str:
     return text.rstrip("\n").rsplit("\n", 1)[0] + "\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_damaged_console_text_of_ncu_is_refused_with_its_line(tmp_path):
+    for text, reason in [
         (last_line(NCU_CONSOLE), "line 63: the table that begins here is cut off: no dashes close it"),
         (NCU_CONSOLE.replace("712.35", "712,35"), "line 14: '712,35' has a decimal comma"),
         (replaced(NCU_CONSOLE, "1,254,118", "1.254.118"), "line 12: '1.254.118' is no value of"),
@@ -281,25 +278,18 @@ def last_line(text: str) -> str:
         (NCU_SUMMARY_CSV[:-9], "line 5: unexpected end of data"),
         (NCU_SUMMARY_CSV.replace('"76.20",', ""), "line 3: 14 cells where the header names 15"),
         (NCU_SUMMARY_CSV.replace('"74.05"', '"74,05"'), "line 3: '74,05' has a decimal comma"),
-    ],
-)
-def test_damaged_console_text_of_ncu_is_refused_with_its_line(tmp_path, text, reason):
-    with pytest.raises(UserError, match=reason):
-        read(tmp_path, text)
+    ]:
+        assert_refused(tmp_path, text, reason)
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
+def test_a_row_of_counters_that_stands_twice_is_refused(tmp_path):
+    for text, word in [
         (NCU_2020, "Duration  "), (NCU_SUMMARY, "smsp__inst_exec"), (NCU_SUMMARY_CSV, "dram__bytes_read"),
         (METRICS, "achieved_occupancy"), (METRICS_CSV, "flop_count_sp"),
-    ],
-)  # fmt: skip
-def test_a_row_of_counters_that_stands_twice_is_refused(tmp_path, text, word):
-    row = next(line for line in text.split("\n") if word in line) + "\n"
-    begin = text.index(row)
-    with pytest.raises(UserError, match=r"a second value of .*--lines"):
-        read(tmp_path, text[:begin] + row + text[begin:])
+    ]:  # fmt: skip
+        row = next(line for line in text.split("\n") if word in line) + "\n"
+        begin = text.index(row)
+        assert_refused(tmp_path, text[:begin] + row + text[begin:], r"a second value of .*--lines")
 
 
 # --- nvprof's counters -------------------------------------------------------------------------------------------
@@ -328,9 +318,8 @@ def test_metrics_of_nvprof_as_csv_are_read_alike(tmp_path):
     assert rows[6:] == [(1, "pool", "shared_utilization", "level of 10", 0, 1)]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_damaged_counters_of_nvprof_are_refused_with_their_line(tmp_path):
+    for text, reason in [
         (METRICS[:-13], "line 20: "),
         (replaced(METRICS, "0.756563", "0,756563"), "line 16: '0,756563' has a decimal comma"),
         (replaced(METRICS, "0.756563", "0.056563"), "line 16: the average of achieved_occupancy, 0.056563, is outside"),
@@ -343,11 +332,8 @@ def test_metrics_of_nvprof_as_csv_are_read_alike(tmp_path):
         (replaced(METRICS_CSV, "56.250000%", "56.250000parts"), "line 5: '56.250000parts' is no reading of a counter"),
         ('"Device","Context","Stream","Kernel","Correlation_ID"\n', "line 1: .* without --print-gpu-trace"),
         (METRICS + CPU_PROFILED, "holds tables of times too, the first at line 25.*--lines"),
-    ],
-)
-def test_damaged_counters_of_nvprof_are_refused_with_their_line(tmp_path, text, reason):
-    with pytest.raises(UserError, match=reason):
-        read(tmp_path, text)
+    ]:
+        assert_refused(tmp_path, text, reason)
 
 
 # --- whose profile it is -----------------------------------------------------------------------------------------
@@ -360,9 +346,8 @@ def kernels(*names: str, block: str = "") -> profile_schema.Profile:
     return profile_schema.Profile("trace", "nsys", events=events)
 
 
-@pytest.mark.parametrize(
-    ("names", "block", "variant", "reason"),
-    [
+def test_a_profile_of_another_variants_kernels_is_noticed():
+    for names, block, variant, reason in [
         (["void conv_forward(const float *, int)"], "", "unroll_gemm", ""),
         (["unroll(const float *)", "conv_forward(int)"], "", "direct", r"\(unroll\) are not in direct, but in unroll_"),
         (["conv_6_22_22_16_5(float*)"], "", "direct", r"kernels \(conv_6_22_22_16_5\) .*, but in constant_shapes"),
@@ -373,11 +358,9 @@ def kernels(*names: str, block: str = "") -> profile_schema.Profile:
         (["conv_forward(int)"], "16x16x1", "direct", ""),
         (["conv_forward(int)"], "32x32x1", "direct", "blocks of 32x32x1 threads, as block_2d; direct has 16x16x1"),
         (["conv_forward(int)"], "7x7x1", "direct", ""),
-    ],
-)  # fmt: skip
-def test_a_profile_of_another_variants_kernels_is_noticed(names, block, variant, reason):
-    said = attribution.wrong_variant_reason(kernels(*names, block=block), KNOWN[variant], KNOWN)
-    assert re.search(reason, said) if reason else said == ""
+    ]:  # fmt: skip
+        said = attribution.wrong_variant_reason(kernels(*names, block=block), KNOWN[variant], KNOWN)
+        assert re.search(reason, said) if reason else said == "", (names, variant)
 
 
 def test_the_kernels_of_every_variant_with_a_source_are_read_there():
@@ -386,14 +369,13 @@ def test_the_kernels_of_every_variant_with_a_source_are_read_there():
             assert variant.kernel in attribution.kernels_of(variant), variant.name
 
 
-def test_the_program_refuses_another_variants_profile_unless_told_to_import_it_anyway(tmp_path):
-    command = [sys.executable, PROJECT / "scripts" / "import_profile.py", DATA / "ncu_console.txt", "--study", "fa18"]
-    command += ["--size", "1000", "--out", tmp_path / "out", "--variant", "loop_nest"]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert "kernels (conv_forward) are not in loop_nest" in refused.stderr
+def test_the_program_refuses_another_variants_profile_unless_told_to_import_it_anyway(tmp_path, monkeypatch, capsys):
+    arguments = [str(DATA / "ncu_console.txt"), "--study", "fa18", "--size", "1000", "--variant", "loop_nest"]
+    monkeypatch.setattr(sys, "argv", ["import_profile", *arguments, "--out", str(tmp_path / "out")])
+    with pytest.raises(UserError, match=r"kernels \(conv_forward\) are not in loop_nest"):
+        import_profile.main()
     assert not (tmp_path / "out").exists()
-    told = subprocess.run([*command, "--force"], capture_output=True, text=True, check=False)
-    assert told.returncode == 0
-    assert told.stderr.startswith("warning: ")
+    sys.argv.append("--force")
+    import_profile.main()
+    assert capsys.readouterr().err.startswith("warning: ")
     assert (tmp_path / "out" / "fa18" / "loop_nest-1000" / "counters.csv").exists()

@@ -1,116 +1,17 @@
-"""The layers around the convolutions: on the CPU, by the GPU's kernels emulated, and in float64 they are the same."""
+"""The layers around the convolutions: on the CPU and in float64 they are the same."""
 
-import itertools
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from warpbook.harness import checking, inference, reference
-from warpbook.harness.emulator import emulation
+from warpbook.harness import inference, reference
 from warpbook.kernels import variants
 from warpbook.problems import fashion_mnist, networks
 from warpbook.problems.layers import ConvLayer, PoolLayer, Step
 from warpbook.problems.networks import Description, Network
-
-HARNESS = Path(inference.__file__).parent
-
-POOLS = [
-    (PoolLayer(kind, size, ceil, 2, 7, 10), activation)
-    for kind, size, ceil in itertools.product(("max", "average"), (1, 2, 3, 4), (False, True))
-    for activation in ("none", "tanh", "relu")
-]
-SCALED = {
-    "input": {"channels": 3, "size": [7, 9], "scale": 1 / 255},
-    "layers": [{"conv": {"out_channels": 1, "kernel_size": 3}}],
-}
-DENSE = [(5, 70, 19, "tanh"), (17, 3, 1, "relu"), (1, 64, 16, "none")]  # images, inputs, outputs
-
-IMAGES = np.random.default_rng(5).integers(0, 256, (5, 7, 9), dtype=np.uint8)
-ENTERING = [IMAGES, np.random.default_rng(6).integers(0, 256, (5, 6, 10), dtype=np.uint8)]
-SCALE = 1 / 255
-SCORES = np.array([[1, 3, 2], [2, 2, 1], [1, np.nan, np.nan], [-1, -2, -1], [-np.inf, 0, np.inf]] * 60, np.float32)
-
-
-def drawn(*shape):
-    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
-
-
-EMULATED = """\
-import numpy as np, sys, test_layers as tests
-from pathlib import Path
-from warpbook.harness import reference
-from warpbook.harness import checking, inference
-from warpbook.harness.emulator import emulation
-
-def on_device(values):
-    held = emulation.allocate(values.shape)
-    held[...] = values
-    return held
-
-library, compared, out = map(Path, sys.argv[1:])
-kernels = emulation.EmulatedKernels(library, {})
-around = inference.Around(kernels.function, lambda shape, kind: emulation.allocate(shape, kind))
-results = {}
-for number, (layer, activation) in enumerate(tests.POOLS):
-    results[f"pool{number}"] = around.pool(on_device(tests.drawn(3, layer.C, layer.H, layer.W)), layer, activation)
-for number, (images, inputs, outputs, activation) in enumerate(tests.DENSE):
-    arrays = [on_device(tests.drawn(*shape)) for shape in ((images, inputs), (outputs, inputs), (outputs,))]
-    results[f"dense{number}"] = around.dense(*arrays, activation)
-images, scores = emulation.allocate(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
-images[...] = tests.IMAGES
-results["entering"] = around.entering(images, 3, tests.SCALE)
-results["largest"] = around.largest(scores)
-harness = emulation.EmulatedKernels(compared, {})
-for number, images in enumerate(tests.ENTERING):
-    held = emulation.allocate(images.shape, np.uint8)
-    held[...] = images
-    for channels in (1, 3):
-        x = emulation.allocate((len(images), channels, *images.shape[1:]))
-        pixels = np.int64(images[0].size)
-        arguments = (held, x, np.int64(images.size), np.int32(channels), pixels, np.float32(tests.SCALE))
-        harness.function("enter")((2,), (32,), arguments)
-        results[f"enter{number}{channels}"] = x
-widen, compare = harness.function("widen"), harness.function("compare")
-for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
-    arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
-    x, w, y = arrays
-    partial = emulation.allocate((4, 6), np.float64)
-    extents = (images, layer.C, layer.H, layer.W, layer.M, layer.K, layer.S, layer.P)
-    taps = layer.C * layer.K * layer.K
-    wide = emulation.allocate((-(-layer.M // 4) * 4, taps), np.float64)
-    widen((2,), (32,), (w, wide, np.int32(layer.M), np.int64(taps)))
-    compare((4,), (256,), (x, wide, y, *map(np.int32, extents), partial))
-    results[f"compare{number}"] = partial
-np.savez(out, **results)
-"""
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory):
-    """What the kernels of layers.cu, and of harness.cu that which compares, gave for the cases above."""
-    if emulation.compiler() is None:
-        pytest.skip("there is no C++ compiler here to emulate with")
-    folder = tmp_path_factory.mktemp("emulated")
-    libraries = []
-    for name, before in (("layers", ""), ("harness", "#include <cmath>\nusing std::isfinite;\n")):
-        (folder / f"{name}.cu").write_text(before + (HARNESS / f"{name}.cu").read_text())
-        (folder / f"{name}.py").write_text("")  # for a launcher every kernel is compiled
-        libraries.append(emulation.compile_host(variants.read(name, folder), folder, sandboxed=False))
-    out = folder / "results.npz"
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    command = [sys.executable, "-c", EMULATED, *libraries, out]
-    subprocess.run(command, check=True, env={**os.environ, **emulation.sanitizing(), "PYTHONPATH": paths})
-    return np.load(out)
-
-
-def expected_of(layer, activation):
-    x = drawn(3, layer.C, layer.H, layer.W).astype(np.float64)
-    return reference.pool(reference.activate(x, activation), layer)
 
 
 def test_pooling_gives_cases_worked_out_by_hand():
@@ -121,55 +22,18 @@ def test_pooling_gives_cases_worked_out_by_hand():
         assert pool(cut).tolist() == [[[[2, -1.5], [7.5, 9]]]]
 
 
-@pytest.mark.parametrize("number", range(len(POOLS)), ids=[f"{layer} {after}" for layer, after in POOLS])
-def test_pooling_on_the_cpu_and_on_a_gpu_is_the_reference_s(emulated, number):
-    layer, activation = POOLS[number]
-    expected = expected_of(layer, activation)
-    on_the_cpu = inference.pool(drawn(3, layer.C, layer.H, layer.W), layer, activation)
-    for found in (on_the_cpu, emulated[f"pool{number}"]):
-        assert found.dtype == np.float32
-        assert found.shape == expected.shape == (3, *layer.gives)
-        assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("number", [0, 1], ids=["an odd number of pixels", "a multiple of four pixels"])
-def test_images_in_chunks_enter_as_on_the_cpu_to_the_bit(emulated, number, channels):
-    network = Network("scaled", Description.model_validate(SCALED))
-    images = ENTERING[number]
-    shape = (len(images), channels, *images.shape[1:])
-    expected = fashion_mnist.normalize(np.broadcast_to(images[:, None], shape), network, np.float32)
-    assert np.array_equal(emulated[f"enter{number}{channels}"], expected)
-
-
-def test_images_enter_on_a_gpu_as_on_the_cpu_to_the_bit(emulated):
-    network = Network("scaled", Description.model_validate(SCALED))
-    expected = fashion_mnist.normalize(np.broadcast_to(IMAGES[:, None], (5, 3, 7, 9)), network, np.float32)
-    assert emulated["entering"].dtype == np.float32
-    assert np.array_equal(emulated["entering"], expected)
-
-
-def test_the_label_on_a_gpu_is_numpy_s_where_scores_are_equal_or_no_numbers_too(emulated):
-    assert emulated["largest"].dtype == np.uint8
-    assert emulated["largest"].tolist() == SCORES.argmax(axis=1).tolist() == [1, 0, 1, 0, 2] * 60
-
-
-@pytest.mark.parametrize("number", range(len(DENSE)))
-def test_a_fully_connected_layer_on_a_gpu_is_the_reference_s(emulated, number):
-    images, inputs, outputs, activation = DENSE[number]
-    x, w, b = (drawn(*shape).astype(np.float64) for shape in ((images, inputs), (outputs, inputs), (outputs,)))
-    expected = reference.activate(x @ w.T + b, activation)
-    assert np.allclose(emulated[f"dense{number}"], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("number", range(len(checking.RAGGED_STEPS)))
-def test_the_device_s_reference_agrees_with_numpy_s_on_strides_and_padding(emulated, number):
-    layer, images = checking.RAGGED_STEPS[number]
-    x, w, y = (drawn(*shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
-    expected = reference.difference(x, w, y, layer.S, layer.P)
-    rows = emulated[f"compare{number}"]
-    assert rows[:, 0].max() == pytest.approx(expected.max_abs_err, rel=1e-12)
-    assert rows[:, 4].max() == pytest.approx(expected.max_magnitude, rel=1e-12)
+@given(
+    *(st.sampled_from(choice) for choice in (("max", "average"), (False, True), ("none", "tanh", "relu"))),
+    *(st.integers(1, most) for most in (4, 2, 3, 11, 11)),
+)
+def test_pooling_on_the_cpu_is_the_reference_s(kind, ceil, activation, size, images, C, H, W):
+    layer = PoolLayer(kind, min(size, H, W), ceil, C, H, W)
+    x = np.random.default_rng(H).standard_normal((images, C, H, W)).astype(np.float32)
+    expected = reference.pool(reference.activate(x.astype(np.float64), activation), layer)
+    found = inference.pool(x, layer, activation)
+    assert found.dtype == np.float32
+    assert found.shape == expected.shape == (images, *layer.gives)
+    assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 def network_of(layers, **given):

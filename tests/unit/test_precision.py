@@ -1,13 +1,10 @@
 """The errors of variants beside those of the direct convolution: over the length of sums and the range of inputs."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from warpbook.common.files import PROJECT
 from warpbook.harness import precision
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
@@ -54,6 +51,7 @@ def test_the_direct_convolution_has_its_own_errors_with_every_kind_of_inputs(dir
         assert (row["products"], row["images"]) == (150, precision.IMAGES)
 
 
+@pytest.mark.filterwarnings("ignore:.* encountered in .*:RuntimeWarning")
 def test_operands_rounded_to_half_are_not_of_fp32_s_class_whatever_is_claimed(cpu_variant, direct):
     for header in ("", "precision: fp16\n"):
         reals, *_ = measured(cpu_variant(in_half("x") + SUMS, header=header), direct)
@@ -138,22 +136,7 @@ def test_sums_grow_from_one_product_to_thousands_and_networks_have_their_own_lay
 
 
 def test_every_variant_of_other_numerics_computes_the_longest_sums():
+    layers = precision.layers()
     for name in ("fp16x3_mma", "tensor_cores", "fft", "fp16", "layer_specialised", "register_tiled_gemm", "direct"):
-        assert not [layer for layer in precision.layers() if variants.read(name).unsupported(layer, precision.IMAGES)]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["direct", "fp16x3_mma", "tensor_cores", "cudnn_fp32"])
-def test_on_a_gpu_errors_are_held_against_those_of_direct(name, tmp_path):
-    program, out = PROJECT / "scripts" / "measure_precision.py", tmp_path / "errors.csv"
-    arguments = ["--variant", name, "--timeout", "300", "--sandbox", "none", "--out", str(out)]
-    subprocess.run([sys.executable, program, *arguments], check=True, cwd=PROJECT)
-    rows = tables.PRECISION.rows(out)
-    if variants.read(name).missing:
-        assert {row["status"] for row in rows} == {"unsupported"}
-        return
-    assert len(rows) == len(precision.layers()) * len(precision.EXPONENTS)
-    assert {row["layer"] for row in rows} == {layer.name for layer in precision.layers()}
-    assert all(row["direct_rel_l2_err"] > 0 for row in rows)
-    if name == "direct":
-        assert all(row["rel_l2_err"] == row["direct_rel_l2_err"] for row in rows)
+        variant = variants.read(name)
+        assert not [layer for layer in layers if variant.unsupported(layer, precision.IMAGES)], name

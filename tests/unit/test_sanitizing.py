@@ -63,9 +63,8 @@ def test_a_tool_that_fails_itself_has_found_nothing():
     assert found == {"errors": None, "status": "launch_failed", "reason": internal}
 
 
-@pytest.mark.parametrize(
-    ("out", "err", "reason"),
-    [
+def test_a_program_that_ended_early_is_told_by_its_first_exception():
+    for out, err, reason in [
         (
             said("Target application returned an error", "ERROR SUMMARY: 0 errors"),
             CUBLAS_FAILED,
@@ -73,11 +72,9 @@ def test_a_tool_that_fails_itself_has_found_nothing():
         ),
         ("", "error: no GPU here", "error: no GPU here"),
         ("", "Killed", "exit status 1"),
-    ],
-)
-def test_a_program_that_ended_early_is_told_by_its_first_exception(out, err, reason):
-    found = sanitize_variant.verdict(out, err, 1)
-    assert found == {"errors": None, "status": "launch_failed", "reason": reason}
+    ]:
+        found = sanitize_variant.verdict(out, err, 1)
+        assert found == {"errors": None, "status": "launch_failed", "reason": reason}
 
 
 def test_meanwhile_a_product_of_cublas_is_zeros_and_no_more_than_its_result(monkeypatch):

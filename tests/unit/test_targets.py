@@ -1,6 +1,7 @@
 """The files that a command makes, with a GPU and without one."""
 
-import pytest
+import copy
+
 import yaml
 
 from warpbook.common.files import PROJECT
@@ -12,6 +13,7 @@ from warpbook.workflow.plan import Plan
 from warpbook.workflow.targets import Targets
 
 KNOWN = variants.discover()
+VALUES = yaml.safe_load(settings.FILE.read_text())
 GPU = Device("A GPU", "sm_90", "ab" * 32, "13.0")
 
 
@@ -19,7 +21,7 @@ FILE = PROJECT / "tests" / "data" / "course" / "fused_wmma.cu"
 
 
 def targets(probed=GPU, known=KNOWN, **changes) -> Targets:
-    values = yaml.safe_load(settings.FILE.read_text()) | {"profilers": []} | changes
+    values = copy.deepcopy(VALUES) | {"profilers": []} | changes
     return Targets(Plan(settings.load(values, list(known)), known, probed))
 
 
@@ -57,12 +59,12 @@ def test_the_cpu_left_out_leaves_the_gpu_s_parts():
     assert {path.split("/")[3] for path in targets(NO_GPU).samples} == {"cpu"}
 
 
-@pytest.mark.parametrize("extra", OPTIONAL_PARTS)
-def test_an_optional_measurement_is_made_where_it_is_wanted_and_there_is_a_gpu(extra):
-    with_it, without = targets(optional_measurements=[extra]), targets(optional_measurements=[])
-    assert len(set(with_it.parts) - set(without.parts)) == len(with_it.optional_parts) > 0
-    assert {path.split("/")[2].split(".")[0] for path in with_it.optional_parts} == {extra}
-    assert without.optional_parts == targets(NO_GPU, optional_measurements=[extra]).optional_parts == []
+def test_an_optional_measurement_is_made_where_it_is_wanted_and_there_is_a_gpu():
+    for extra in OPTIONAL_PARTS:
+        with_it, without = targets(optional_measurements=[extra]), targets(optional_measurements=[])
+        assert len(set(with_it.parts) - set(without.parts)) == len(with_it.optional_parts) > 0
+        assert {path.split("/")[2].split(".")[0] for path in with_it.optional_parts} == {extra}
+        assert without.optional_parts == targets(NO_GPU, optional_measurements=[extra]).optional_parts == []
 
 
 def test_a_a_tests_are_of_the_starting_points():
@@ -72,7 +74,7 @@ def test_a_a_tests_are_of_the_starting_points():
 
 
 def test_each_of_several_gpus_makes_a_a_tests_of_its_own():
-    values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18", "optional_measurements": ["aa"], "gpus": 2}
+    values = copy.deepcopy(VALUES) | {"study": "fa18", "optional_measurements": ["aa"], "gpus": 2}
     made = Targets(Plan(settings.load(values, list(KNOWN)), KNOWN, GPU, beside=(GPU,))).optional_parts
     assert {"results/parts/aa/gpu-0/fa18/direct.csv.gz", "results/parts/aa/gpu-1/fa18/direct.csv.gz"} <= set(made)
     assert len(made) == 2 * len(targets(study="fa18", optional_measurements=["aa"]).optional_parts)

@@ -1,27 +1,19 @@
-import pytest
-
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
 
 
-@pytest.mark.parametrize(
-    ("ns", "printed"),
-    [
+def test_profile_times_are_printed_as_nvprof_prints_them():
+    for ns, printed in [
         (1_979_310_000, "1.97931s"), (118_490_000, "118.49ms"), (13_166_000, "13.166ms"), (3_734_100, "3.7341ms"),
         (949_530, "949.53us"), (40_448, "40.448us"), (1_024, "1.0240us"), (897, "897ns"), (0, "0ns"),
         (999_996, "1.0000ms"), (999_999_999, "1.00000s"),
-    ],
-)  # fmt: skip
-def test_profile_times_are_printed_as_nvprof_prints_them(ns, printed):
-    assert units.nvprof_time(ns) == printed
+    ]:  # fmt: skip
+        assert units.nvprof_time(ns) == printed
 
 
-@pytest.mark.parametrize(
-    ("ms", "shown"),
-    [(15266.1, "15.27\u202fs"), (3.7776, "3.778\u202fms"), (0.00897, "8.970\u202fµs"), (2.1e-6, "2.100\u202fns")],
-)
-def test_times_are_shown_in_the_unit_that_suits_them(ms, shown):
-    assert units.time(ms) == shown
+def test_times_are_shown_in_the_unit_that_suits_them():
+    shown = {15266.1: "15.27\u202fs", 3.7776: "3.778\u202fms", 0.00897: "8.970\u202fµs", 2.1e-6: "2.100\u202fns"}
+    assert {ms: units.time(ms) for ms in shown} == shown
 
 
 def test_gnu_time_s_line_is_the_course_s():
@@ -30,12 +22,9 @@ def test_gnu_time_s_line_is_the_course_s():
     assert units.gnu_time(1, 0, 76.5, 1).split()[2] == "1:16.50elapsed"
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.2638, "0.264×"), (1.1624, "1.16×"), (41.61, "41.6×"), (1523.4, "1\u202f523×"), (998.2, "998×")],
-)
-def test_speedups_keep_three_digits(value, shown):
-    assert units.ratio(value) == shown
+def test_speedups_keep_three_digits():
+    shown = {0.2638: "0.264×", 1.1624: "1.16×", 41.61: "41.6×", 1523.4: "1\u202f523×", 998.2: "998×"}
+    assert {value: units.ratio(value) for value in shown} == shown
 
 
 def test_an_interval_shows_enough_digits_to_tell_its_ends_apart():
@@ -80,13 +69,11 @@ def test_missing_values_are_dashes_everywhere():
         assert shown == units.MISSING
 
 
-@pytest.mark.parametrize(
-    ("names", "said"), [([], ""), (["10"], "10"), (["10", "100"], "10 and 100"), ("abc", "a, b and c")]
-)
-def test_all_names_of_a_sentence_are_told_with_one_and(names, said):
-    assert units.join_all(names) == said
+def test_all_names_of_a_sentence_are_told_with_one_and():
+    for names, said in [([], ""), (["10"], "10"), (["10", "100"], "10 and 100"), ("abc", "a, b and c")]:
+        assert units.join_all(names) == said
 
 
-@pytest.mark.parametrize(("number", "said"), [(2, "two"), (10, "ten"), (11, "11")])
-def test_a_small_number_in_a_sentence_is_a_word(number, said):
-    assert units.number_word(number) == said
+def test_a_small_number_in_a_sentence_is_a_word():
+    for number, said in [(2, "two"), (10, "ten"), (11, "11")]:
+        assert units.number_word(number) == said

@@ -28,7 +28,7 @@ def choose_set(network: Network, weight_set: str | None) -> str:
     if not network.labels_images:
         raise UserError(
             f"{network.name} is a workload without classes: it has no weights, and predicts nothing; end it with "
-            "fc: {outputs: 10} for both"
+            "fc: {out_features: 10} for both"
         )
     weight_set = weight_set or network.weight_sets[0]
     if weight_set not in network.weight_sets:

@@ -2,8 +2,6 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report.views import causes
@@ -70,13 +68,10 @@ def test_where_no_unit_is_near_its_peak_latency_is_said_to_bound_with_the_neares
     assert said(ev).endswith("and is bound by latency, the L2 cache nearest its peak (50 % of peak)")
 
 
-@pytest.mark.parametrize(
-    ("calls", "best", "words"),
-    [
+def test_alone_the_best_kernel_s_bound_is_said_and_without_its_counters_nothing():
+    for calls, best, words in [
         (ISSUING, NAIVE, "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles)"),
         ({("blocked", "conv1"): call(DRAM=85)}, BEST, "blocked is bound by DRAM (85 % of peak)"),
         (ISSUING, BEST, ""),
-    ],
-)
-def test_alone_the_best_kernel_s_bound_is_said_and_without_its_counters_nothing(calls, best, words):
-    assert said(evidence(calls), best) == words
+    ]:
+        assert said(evidence(calls), best) == words

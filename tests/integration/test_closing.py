@@ -24,7 +24,7 @@ def test_last_lines_name_the_pdf_and_the_best_variant_with_its_interval(ev):
     assert headline.count("[") == 1
 
 
-def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of, rewritten, archive):
+def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of, few_variants, rewritten, archive):
     names = ("constant_weights", "shared_input")
 
     def change(content):
@@ -33,12 +33,12 @@ def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of
             record["variants"][name]["source_sha256"] = "0" * 64
         return json.dumps(record).encode()
 
-    said = console_summary.summary_lines(evidence_of(rewritten(archive, "run.json", change)), PDF, HTML)
+    said = console_summary.summary_lines(evidence_of(rewritten(archive, "run.json", change), **few_variants), PDF, HTML)
     stale = next(line for line in said if line.strip().startswith("stale"))
     assert all(name in stale for name in names)
 
 
-def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, archive):
+def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, few_variants, rewritten, archive):
     def change(content):
         rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
         broken = rows.variant == "shared_input"
@@ -46,7 +46,9 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
         rows.loc[broken, "log"] = "error 3: no such word\nand more"
         return rows.to_csv(index=False).encode()
 
-    said = console_summary.summary_lines(evidence_of(rewritten(archive, "builds.csv", change)), PDF, HTML)
+    said = console_summary.summary_lines(
+        evidence_of(rewritten(archive, "builds.csv", change), **few_variants), PDF, HTML
+    )
     failed = next(line for line in said if line.strip().startswith("failed"))
     assert "shared_input" in failed
     assert failed.endswith("error 3: no such word")
@@ -57,7 +59,7 @@ SLOWED = "none of 7 samples is a figure: 7 were taken while a slowdown was activ
 
 
 @pytest.fixture
-def without_figures(evidence_of, rewritten, archive):
+def without_figures(evidence_of, few_variants, rewritten, archive):
     """The last lines where layer times of shared_input are no figures: (status, reason) by the number of images."""
 
     def lines(outcomes):
@@ -68,7 +70,9 @@ def without_figures(evidence_of, rewritten, archive):
                 rows.loc[times & (rows["size"] == size), ["status", "reason", "n"]] = [status, reason, "0"]
             return rows.to_csv(index=False).encode()
 
-        return console_summary.summary_lines(evidence_of(rewritten(archive, "op_times.csv", change)), PDF, HTML)
+        return console_summary.summary_lines(
+            evidence_of(rewritten(archive, "op_times.csv", change), **few_variants), PDF, HTML
+        )
 
     return lines
 

@@ -1,0 +1,29 @@
+"""The errors of variants on a GPU, beside those of the direct convolution."""
+
+import subprocess
+import sys
+
+import pytest
+
+from warpbook.common.files import PROJECT
+from warpbook.harness import precision
+from warpbook.kernels import variants
+from warpbook.runs import tables
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["direct", "fp16x3_mma", "tensor_cores", "cudnn_fp32"])
+def test_on_a_gpu_errors_are_held_against_those_of_direct(name, tmp_path):
+    program, out = PROJECT / "scripts" / "measure_precision.py", tmp_path / "errors.csv"
+    arguments = ["--variant", name, "--timeout", "300", "--sandbox", "none", "--out", str(out)]
+    subprocess.run([sys.executable, program, *arguments], check=True, cwd=PROJECT)
+    rows = tables.PRECISION.rows(out)
+    if variants.read(name).missing:
+        assert {row["status"] for row in rows} == {"unsupported"}
+        return
+    assert len(rows) == len(precision.layers()) * len(precision.EXPONENTS)
+    assert {row["layer"] for row in rows} == {layer.name for layer in precision.layers()}
+    assert all(row["direct_rel_l2_err"] > 0 for row in rows)
+    if name == "direct":
+        assert all(row["rel_l2_err"] == row["direct_rel_l2_err"] for row in rows)

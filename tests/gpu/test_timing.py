@@ -1,0 +1,59 @@
+"""Times of a GPU."""
+
+import pytest
+
+from warpbook.config.settings import Measuring, Programs, SeriesPolicy
+from warpbook.harness import timing
+from warpbook.problems import networks
+
+LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
+
+QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
+
+MEASURING = Measuring(
+    target_rel_ci=0.05,
+    equivalence_margin=0.01,
+    gpu=QUICK,
+    cpu=QUICK,
+    programs=Programs(runs=1, min_samples_timeout_s=1),
+    timeout_s=10,
+)
+
+
+@pytest.mark.gpu
+def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
+    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.kernels import variants
+
+    rows = timing.measure_layer(GpuBench(), [variants.read("direct")], LAYER, 1, QUICK, MEASURING)
+    least = {kind: min(row["time_ms"] for row in rows if row["kind"] == kind) for kind in ("gpu", "op", "layer")}
+    assert least["gpu"] < least["op"] < least["layer"]
+
+
+@pytest.mark.gpu
+def test_a_peer_in_nhwc_is_timed_without_laying_its_arrays_out():
+    from warpbook.harness import gpu_bench
+
+    pytest.importorskip("torch")
+    bench = gpu_bench.GpuBench()
+    seen = []
+
+    def operation(x, w, y):
+        seen.append((x, w))
+        return gpu_bench.channels_last(y)
+
+    x, w, y = (bench.allocate_guarded(shape).values for shape in ((2, 3, 9, 9), (4, 3, 5, 5), (2, 4, 5, 5)))
+    bench.draw(x, 1, True)
+    bench.draw(w, 2, True)
+    bench.draw(y, 3, True)
+    call = gpu_bench.ChannelsLast(operation)
+    assert bool((call(x, w, y) == y).all())
+    assert call(x, w, y).flags.c_contiguous
+    timers = bench.timers(call, x, w, y)
+    seen.clear()
+    for timer in timers.values():
+        assert timer() > 0
+    assert len({given.data.ptr for given, _ in seen}) == 1
+    x_seen, w_seen = seen[0]
+    assert x_seen.strides[1] == w_seen.strides[1] == 4
+    assert bool((x_seen == x).all())

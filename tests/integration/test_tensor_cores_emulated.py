@@ -1,0 +1,214 @@
+"""Kernels on tensor cores, emulated: right on every layer that they are for, and faults planted in them are seen."""
+
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import check_variant
+from emulated import FAULT, Fault, plant, reasons
+from warpbook.harness import reference
+from warpbook.harness.emulator import emulation
+from warpbook.harness.isolated import IsolatedBench
+from warpbook.kernels import variants
+from warpbook.problems import networks
+
+pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+
+# The layers that each is tried on. One that names its layers is for no others of the networks.
+LAYERS = {
+    "fp16x3_mma": [("fa18", 0), ("fa18", 1), ("fa19", 0), ("fa19", 1), ("ece408", 0), ("ece408", 1)],
+    "fp16x3_wgmma": [("fa18", 1), ("sp19", 1), ("fa19", 1), ("ece408", 0), ("ece408", 1)],
+}
+NAMES_ITS_LAYERS = ["fp16x3_wgmma"]
+
+WRONG = "outputs are wrong"
+FAULTS = {
+    "fp16x3_wgmma": [
+        Fault("wgmma_wait_group<0>();", "wgmma_wait_group<1>();", "outputs are NaN or infinite"),
+        Fault('asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");', "", "outputs are NaN or infinite"),
+        Fault("| WGMMA_STRIDES", "| (PLANTED ? 16ull << 16 | 8ull << 32 : WGMMA_STRIDES)", WRONG),
+        Fault("weights + lo_weights", "weights + hi_weights", WRONG),
+        Fault("weights + lo_weights", "weights + 100 * lo_weights", "beyond the block's dynamic shared memory"),
+        Fault("128 * (groups", "(96 if PLANTED else 128) * (groups", "at an mbarrier where others do not arrive"),
+        Fault("mbarrier_wait(images.full + slot, turn / 2);", "", "outputs are"),
+        Fault(
+            "mbarrier_wait(images.full + slot, turn / 2);",
+            "mbarrier_wait(images.full, 0);",
+            "mbarrier where others do not arrive",
+        ),
+        Fault("mbarrier_arrive(full + slot);", "", "wait at an mbarrier where others do not arrive"),
+        Fault("mbarrier_init(images.full + threadIdx.x, 128);", "", "that no mbarrier.init has made"),
+        Fault("(images.empty + threadIdx.x, 128", "(images.empty + threadIdx.x, (PLANTED ? 64 : 128)", WRONG),
+        Fault("mbarrier_wait(empty + slot, turn / 2);", "", WRONG),
+        Fault('asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");', "", "outputs unwritten"),
+        Fault('asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");', "", WRONG),
+    ],
+    "fp16x3_mma": [
+        Fault('"r"(a.y), "r"(a.z)', '"r"(PLANTED ? a.z : a.y), "r"(PLANTED ? a.y : a.z)', WRONG),
+        Fault(
+            "(first - rounded.x, second - rounded.y)",
+            "(PLANTED ? 0.0f : first - rounded.x, PLANTED ? 0.0f : second - rounded.y)",
+            "exceeds what fp32 allows",
+        ),
+        Fault("__syncthreads_or(out_of_range) && threadIdx.x == 0", "false", "outputs are NaN or infinite"),
+    ],
+    "tensor_cores": [
+        Fault(
+            'asm volatile("mma', 'if (!PLANTED || threadIdx.x) asm volatile("mma', "wait for others that do not come"
+        ),
+    ],
+}
+# Of numbers that FP16 cannot hold beside each other: no check of a variant draws such.
+RANGE_FAULTS = {
+    "fp16x3_mma": [
+        Fault("if (threadIdx.x == 0) append_fallback(", "if (!PLANTED && threadIdx.x == 0) append_fallback("),
+        Fault("any |= magnitude != 0 && magnitude < least;", ""),
+        Fault("#define MIN_EXPONENT (-17)", "#define MIN_EXPONENT (PLANTED ? -200 : -17)"),
+    ],
+    "fp16x3_wgmma": [
+        Fault("2 * exponent + too_small", "2 * exponent"),
+        Fault("for (int q = 0; q < K; ++q) any |=", "for (int q = PLANTED ? 1 : 0; q < K; ++q) any |="),
+    ],
+}
+RANGE_FAULT_LAYERS = {"fp16x3_mma": [("sp19", 1), ("sp19", 0)], "fp16x3_wgmma": [("sp19", 1)]}
+
+
+def planted_in(name):
+    return [*FAULTS[name], *RANGE_FAULTS.get(name, [])]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A function of a variant's name: it, its folder and its emulated library, as it is or with every fault that is
+    planted in it; each made once."""
+
+    @cache
+    def compile_variant(name, *, planted):
+        folder = tmp_path_factory.mktemp(name)
+        texts = {file.name: file.read_text() for file in variants.read(name).files}
+        for file, text in (plant(texts, planted_in(name)) if planted else texts).items():
+            (folder / file).write_text(text)
+        variant, built = variants.read(name, folder), folder / "built"
+        built.mkdir()
+        return variant, built, emulation.compile_host(variant, built, sandboxed=False)
+
+    return compile_variant
+
+
+def checked(variant, built, library, places):
+    """The rows of each layer in turn, its threads from the last to the first; of several images where a block takes one
+    after the other."""
+    images = check_variant.SEVERAL_IMAGES if variant.name in NAMES_ITS_LAYERS else 1
+    layers = [(networks.find(network).convs[layer], images) for network, layer in places]
+    with IsolatedBench(variant, False, built, library) as bench:
+        bench.reversed_order = True
+        return list(check_variant.check_places(bench, variant, layers))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_products_are_right_on_every_layer_that_a_kernel_is_for(name, compiled):
+    variant, built, library = compiled(name, planted=False)
+    every = {
+        (network.name, place) for network in networks.all_networks().values() for place in range(len(network.convs))
+    }
+    if name in NAMES_ITS_LAYERS:
+        supported = [(of, place) for of, place in every if not variant.unsupported(networks.find(of).convs[place], 1)]
+        assert sorted(supported) == sorted(LAYERS[name])
+    checks = checked(variant, built, library, LAYERS[name])
+    assert not reasons(row for rows in checks for row in rows)
+    for integers, reals in checks:
+        assert integers["max_abs_err"] == 0
+        assert 0 < reals["rel_l2_err"] < 1e-6  # of FP32 sums
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name in FAULTS for number in range(1, 1 + len(FAULTS[name]))]
+)
+def test_a_fault_in_a_kernel_on_tensor_cores_is_seen(name, number, compiled, monkeypatch):
+    monkeypatch.setenv(FAULT, str(number))
+    places = [("fa18", 1)] if name in NAMES_ITS_LAYERS else [("fa18", 0), ("fa18", 1)]
+    rows = [row for rows in checked(*compiled(name, planted=True), places) for row in rows if not row["ok"]]
+    assert {row["status"] for row in rows} == {"wrong_result"}
+    assert FAULTS[name][number - 1].seen in rows[-1]["reason"]
+
+
+SCRIPT = """
+from pathlib import Path
+from warpbook.problems import networks
+from warpbook.kernels import variants
+
+folder, name, *places = arguments
+variant, made = variants.read(name, Path(folder)), {}
+for place in places:
+    network, layer = place.split(":")
+    x, w = on_device(given[f"x {place}"]), on_device(given[f"w {place}"])
+    conv = networks.find(network).convs[int(layer)]
+    call = variant.prepare(conv, len(x), emulation.EmulatedKernels(library, variant.header.constants))
+    y = on_device(np.empty(conv.y_shape(len(x)), np.float32))
+    for _ in range(2):  # the second finds what the first left
+        y[...] = np.nan
+        call(x, w, y)
+    made[place] = y
+np.savez(out, **made)
+"""
+
+
+def drawn(network, layer):
+    """Images, weights and float64's outputs: (1) as drawn, (2) every pixel by a power of two of its own, (3) half of
+    the image far below the rest, (4) one infinite number, (5) all of it tiny, (6) one tiny number, one of 1, zeros."""
+    conv, source = networks.find(network).convs[layer], np.random.default_rng(5)
+    x = source.standard_normal(conv.x_shape(6)).astype(np.float32)
+    x[1] *= np.exp2(source.integers(-12, 13, x[1, 0].shape)).astype(np.float32)
+    x[2, :, : conv.H // 2] *= np.float32(2.0**-30)
+    x[3, 0, 4, 5] = np.inf
+    x[4] *= np.float32(2.0**-120)
+    x[5] = 0
+    x[5, 0, 2, 3], x[5, -1, -1, -1] = 2.0**-40, 1
+    w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
+        magnitudes = reference.convolve(abs(x).astype(np.float64), abs(w).astype(np.float64))
+    return SimpleNamespace(x=x, w=w, y=y, magnitudes=magnitudes)
+
+
+def of_fp32(made, drawn):
+    """Whether each output that is finite is apart from float64's by no more than FP32 sums of its products are."""
+    known = np.isfinite(drawn.y)
+    with np.errstate(invalid="ignore"):
+        apart = abs(made - drawn.y)[known]
+    return np.array_equal(np.isfinite(made), known) and bool((apart <= 1e-6 * drawn.magnitudes[known]).all())
+
+
+@pytest.fixture
+def outside_fp32(compiled, run_emulated):
+    """A function of a variant, as it is or with faults planted, and layers: those on which an output is not FP32's."""
+
+    def call(name, places, planted):
+        variant, _, library = compiled(name, planted=planted)
+        given = {f"{network}:{layer}": drawn(network, layer) for network, layer in places}
+        arrays = {f"{kind} {place}": getattr(each, kind) for place, each in given.items() for kind in "xw"}
+        made = run_emulated(SCRIPT, library, variant.files[0].parent, name, *given, **arrays)
+        return [place for place, each in given.items() if not of_fp32(made[place], each)]
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("fp16x3_mma", [("fa17", 0), ("fa18", 0), ("sp19", 1), ("ece408", 1), ("fa19", 1)]),
+        ("fp16x3_wgmma", [("sp19", 1), ("fa19", 1), ("ece408", 0), ("ece408", 1)]),
+    ],
+)
+def test_each_output_is_fp32_s_whatever_lies_beside_it_in_the_image(name, places, outside_fp32):
+    assert outside_fp32(name, places, planted=False) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name in RANGE_FAULTS for number in range(len(RANGE_FAULTS[name]))]
+)
+def test_an_output_that_fp16_cannot_give_is_seen(name, number, outside_fp32, monkeypatch):
+    monkeypatch.setenv(FAULT, str(1 + len(FAULTS[name]) + number))
+    assert outside_fp32(name, RANGE_FAULT_LAYERS[name], planted=True)

@@ -1,0 +1,14 @@
+"""Shipped variants, and what the newest archived run recorded of them."""
+
+from warpbook.kernels import variants
+from warpbook.runs import catalog, tables
+
+FOUND = variants.discover()
+
+
+def test_recorded_figures_of_shipped_variants_are_of_their_sources(newest_archive):
+    run = catalog.open_run(newest_archive)
+    timed = FOUND.keys() & run.table(tables.OP_TIMES).variant
+    recorded = run.record["variants"]
+    assert len(timed) > 25
+    assert not {name for name in timed if FOUND[name].source_sha256 != recorded[name]["source_sha256"]}

@@ -1,0 +1,143 @@
+"""The harness attacked: cheating and broken variants, and which check catches each."""
+
+import numpy as np
+
+from warpbook.harness import checking
+from warpbook.harness.bench import CpuBench
+from warpbook.problems import networks
+
+LAYER = networks.ConvLayer("odd", 3, 19, 23, 5, 4)
+RIGHT = "y[...] = convolve(x, w)"
+
+
+def reason_of(variant, layer=LAYER, images=2):
+    """The reason of the first test that a variant fails."""
+    rows = checking.check_layer(CpuBench(), variant, layer, images)
+    failed = [row for row in rows if not row["ok"]]
+    assert failed, "the variant passed"
+    return failed[0]["reason"]
+
+
+def test_a_right_variant_passes_exactly_on_integers_and_within_tolerance_on_reals(cpu_variant):
+    integers, reals = checking.check_layer(CpuBench(), cpu_variant(RIGHT), LAYER, 2)
+    assert integers["ok"]
+    assert integers["max_abs_err"] == 0
+    assert reals["ok"]
+    assert 0 < reals["max_abs_err"] < reals["tolerance"]
+
+
+CHEATS = {
+    "writes nothing": ("pass", "leaves 3200 of 3200 outputs unwritten"),
+    "writes zeros": ("y[...] = 0", "must be exact on small integers"),
+    "skips the last row": ("y[:, :, :-1] = convolve(x, w)[:, :, :-1]", "leaves 200 of 3200 outputs unwritten"),
+    "writes one element outside": (
+        RIGHT + "\nbefore = np.lib.stride_tricks.as_strided(y, (1,), writeable=True)\n"
+        "np.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * 1).from_address(y.ctypes.data - 4))[0] = 1",
+        "writes outside its output: 1 of the words around it",
+    ),
+    "reads outside": (
+        RIGHT
+        + "\nbeyond = np.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * 1).from_address(x.ctypes.data + x.nbytes))\n"
+        "y[-1, -1, -1, -1] += beyond[0]",
+        "1 outputs are NaN or infinite",
+    ),
+    "changes its input": (RIGHT + "\nx[0, 0, 0, 0] += 1", "changes its input x"),
+    "changes its weights": (RIGHT + "\nw[...] = 0", "changes its input w"),
+    "writes before its input": (
+        RIGHT + "\nnp.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * 1).from_address(w.ctypes.data - 4))[0] = 1",
+        "changes its input w, or the memory around it",
+    ),
+    "right for square shapes only": (
+        "h = min(y.shape[2:])\ny[...] = 0\ny[:, :, :h, :h] = convolve(x, w)[:, :, :h, :h]",
+        "must be exact on small integers",
+    ),
+    "swaps rows and columns": ("y[...] = convolve(x, w.transpose(0, 1, 3, 2))", "must be exact on small integers"),
+    "convolves instead of correlating": (
+        "y[...] = convolve(x, w[:, :, ::-1, ::-1])",
+        "must be exact on small integers",
+    ),
+    "forgets the last channel": ("y[...] = convolve(x[:, :-1], w[:, :-1])", "must be exact on small integers"),
+    "raises": ("raise ValueError('no such tile')", "mine, called: ValueError: no such tile"),
+    "returns another shape": ("return convolve(x, w)[:, :1]", "returns shape"),
+}
+
+
+def test_a_variant_is_caught_that(cpu_variant):
+    for cheat, (body, words) in CHEATS.items():
+        assert words in reason_of(cpu_variant(body)), cheat
+
+
+def test_a_variant_is_caught_that_replays_its_previous_answer(cpu_variant):
+    body = "if not kept: kept.append(convolve(x, w))\ny[...] = kept[0]"
+    rows = checking.check_layer(CpuBench(), cpu_variant(body, before="kept = []"), LAYER, 2)
+    assert [row["ok"] for row in rows] == [True, False]
+    assert "exceeds what fp32 allows" in rows[1]["reason"]
+
+
+def test_a_variant_is_caught_that_is_right_at_multiples_of_sixteen_images_only(cpu_variant):
+    body = "y[...] = 0\nn = len(x) // 16 * 16\ny[:n] = convolve(x[:n], w)"
+    variant = cpu_variant(body)
+    assert all(row["ok"] for row in checking.check_layer(CpuBench(), variant, LAYER, 16))
+    assert "must be exact" in reason_of(variant, images=17)
+
+
+def test_ragged_shapes_have_no_two_equal_extents():
+    for layer, _ in checking.RAGGED_LAYERS:
+        assert len({layer.C, layer.H, layer.W, layer.M}) == 4, layer
+        assert min(layer.H_out, layer.W_out) >= 1, layer
+
+
+def in_half(array):
+    return f"{array}.astype(np.float16).astype(np.float32)"
+
+
+def test_a_variant_is_caught_that_computes_in_less_than_its_declared_precision(cpu_variant):
+    variant = cpu_variant(f"y[...] = convolve({in_half('x')}, {in_half('w')})")
+    for name in ("fa17", "fa18", "fa19"):
+        for layer in networks.find(name).convs:
+            assert "exceeds what fp32 allows" in reason_of(variant, layer, 1), layer
+
+
+def test_a_lower_precision_passes_where_it_is_declared(cpu_variant):
+    variant = cpu_variant(f"y[...] = convolve({in_half('x')}, {in_half('w')})", header="precision: fp16\n")
+    assert all(row["ok"] for row in checking.check_layer(CpuBench(), variant, LAYER, 2))
+
+
+def test_a_method_that_is_not_direct_need_not_be_exact_on_integers(cpu_variant):
+    body = "y[...] = convolve(x, w) * (1 + 3e-7)"
+    assert "must be exact" in reason_of(cpu_variant(body))
+    assert all(
+        row["ok"] for row in checking.check_layer(CpuBench(), cpu_variant(body, header="method: any\n"), LAYER, 2)
+    )
+
+
+def test_an_unsupported_layer_is_no_failure(cpu_variant):
+    variant = cpu_variant("raise AssertionError('never called')", header="limits: {K: 3}\n")
+    (row,) = checking.check_layer(CpuBench(), variant, LAYER, 2)
+    assert row["status"] == "unsupported"
+    assert "K = 4 exceeds its limit 3" in row["reason"]
+
+
+def test_a_variant_that_asks_for_too_much_memory_is_unsupported_there(cpu_variant):
+    variant = cpu_variant("raise MemoryError('140 GiB')")
+    (row,) = checking.check_layer(CpuBench(), variant, LAYER, 2)
+    assert row["status"] == "unsupported"
+
+
+def test_inputs_are_fresh_on_every_check(cpu_variant, tmp_path):
+    seen = tmp_path / "seen.txt"
+    drawn = "str(__import__('zlib').crc32(x.tobytes() + w.tobytes()))"
+    body = RIGHT + f"\nopen({str(seen)!r}, 'a').write({drawn} + '\\n')"
+    for _ in range(3):
+        checking.check_layer(CpuBench(), cpu_variant(body), LAYER, 2)
+    assert len(set(seen.read_text().splitlines())) == 6
+
+
+def test_drawn_reals_use_the_whole_mantissa_and_integers_stay_small():
+    bench = CpuBench()
+    values = np.empty(10_000, np.float32)
+    bench.draw(values, 7, integers=False)
+    assert np.abs(values).max() <= 1
+    assert (values.astype(np.float16) != values).mean() > 0.99
+    bench.draw(values, 7, integers=True)
+    assert set(np.unique(values)) == set(range(-4, 5))

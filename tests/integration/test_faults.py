@@ -24,7 +24,7 @@ from warpbook.common.files import PROJECT, sha256
 from warpbook.config import settings
 from warpbook.kernels import variants
 
-WRITES = int(os.environ.get("CHAOS_WRITES", "4"))  # of each program
+WRITES = int(os.environ.get("CHAOS_WRITES", "2"))  # of each program
 LAST_WRITE = 200
 PATIENCE_S = 120
 

@@ -66,18 +66,22 @@ def test_a_job_asks_no_driver_for_the_gpus_that_its_snakemake_found(on, monkeypa
     assert host.visible() == [H200, H200]
 
 
-@pytest.mark.parametrize("change", ["another machine", "other GPUs to be seen", "none found"])
-def test_a_job_asks_the_driver_where_its_snakemake_found_gpus_elsewhere(change, on, monkeypatch, tmp_path):
+def test_a_job_asks_the_driver_where_its_snakemake_found_gpus_elsewhere(on, monkeypatch, tmp_path):
+    boot = tmp_path / "boot_id"
+    boot.write_text("another\n")
     on("asked")
     monkeypatch.setenv(host.FOUND, "")
-    host.tell_jobs([] if change == "none found" else [H200])
-    if change == "another machine":
-        boot = tmp_path / "boot_id"
-        boot.write_text("another\n")
-        monkeypatch.setattr(host, "BOOT", boot)
-    if change == "other GPUs to be seen":
-        monkeypatch.setenv(host.VISIBLE, "1")
+    host.tell_jobs([])
     assert host.visible() == "asked"
+    for change in [(host, "BOOT", boot), None]:
+        with monkeypatch.context() as patch:
+            on("asked")
+            host.tell_jobs([H200])
+            if change:
+                patch.setattr(*change)
+            else:
+                patch.setenv(host.VISIBLE, "1")
+            assert host.visible() == "asked"
 
 
 def test_a_node_with_what_was_promised_measures(on):
@@ -87,18 +91,15 @@ def test_a_node_with_what_was_promised_measures(on):
     host.require_target()
 
 
-@pytest.mark.parametrize(
-    ("device", "words"),
-    [
+def test_a_node_with_something_else_fails_with_both_named(on):
+    for device, words in [
         (Device("NVIDIA A100", "sm_80", "", "", 80 << 30), r"NVIDIA A100 \(sm_80\), not NVIDIA H200 \(sm_90\)"),
         (Device("NVIDIA H200", "sm_90", "", "", 70 << 30), "70 GiB of GPU memory, not 139.8"),
         ("the CUDA driver counts no devices", "has no GPU to use: the CUDA driver counts no devices"),
-    ],
-)
-def test_a_node_with_something_else_fails_with_both_named(on, device, words):
-    on(device)
-    with pytest.raises(UserError, match=words):
-        host.require_target()
+    ]:
+        on(device)
+        with pytest.raises(UserError, match=words):
+            host.require_target()
 
 
 def test_a_profiler_is_looked_for_where_a_job_needs_it(on, monkeypatch):
@@ -109,10 +110,10 @@ def test_a_profiler_is_looked_for_where_a_job_needs_it(on, monkeypatch):
         host.require_target(tool="ncu")
 
 
-@pytest.mark.parametrize(("device", "promised"), [("cpu", PROMISED), ("gpu", None)])
-def test_nothing_is_asked_of_a_job_without_a_gpu_or_without_a_target(on, device, promised):
-    on("no device", promised)
-    host.require_target(device)
+def test_nothing_is_asked_of_a_job_without_a_gpu_or_without_a_target(on):
+    for device, promised in [("cpu", PROMISED), ("gpu", None)]:
+        on("no device", promised)
+        host.require_target(device)
 
 
 def test_a_run_is_measured_on_one_model_whichever_nodes_have_it(on):

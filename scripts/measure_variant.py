@@ -68,7 +68,7 @@ def measure(
             yield (layer, images), [failed_row(variant, layer, images, VariantFailure("unsupported", reason))]
             continue
         paired = []
-        # With a slow baseline, patience_s would end before there are enough pairs, and the variant would have too few
+        # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would have too few
         # samples as well: such a baseline is timed in its own job alone.
         expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
         if (

@@ -166,7 +166,7 @@ def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatc
     assert "problem" not in vars(second), "read again"
     with monkeypatch.context() as patch:
         patch.setattr(tables.BUILDS.__class__, "read", lambda *_, **__: pytest.fail("checked again"))
-        for sound in (second, catalog.open_run(archive).checked()):
+        for sound in (second, catalog.open_run(archive).check_all()):
             pd.testing.assert_frame_equal(sound.table(tables.BUILDS), first.table(tables.BUILDS), check_exact=True)
     rewritten(archive, "builds.csv", lambda content: content.replace(b"variant,", b"variants,", 1))
     found, refused = catalog.newest_archived("fa18", tmp_path)
@@ -205,7 +205,7 @@ def test_figures_of_another_measuring_policy_are_stale(archive, evidence_of):
     measuring = yaml.safe_load(settings.FILE.read_text())["measuring"] | {"target_rel_ci": 0.5}
     evidence = evidence_of(archive, measuring=measuring)
     assert set(evidence.problems.table.status) - {"not_measured"} == {"stale"}
-    assert "measuring policy differs: `relative_noise`" in evidence.problems.table.reason.iloc[0]
+    assert "measuring policy differs: `target_rel_ci`" in evidence.problems.table.reason.iloc[0]
     assert evidence.ranking.best is None
 
 

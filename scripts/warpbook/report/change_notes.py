@@ -92,5 +92,5 @@ def _what_decides(speedup: Estimate, near: float, far: float) -> str:
         )
     return (
         f"about {units.count(samples)} samples of each layer instead of {speedup.n} would decide it: a lower "
-        f"{code('relative_noise')}, a higher {code('max_samples')} and {code('budget_s')} for both runs"
+        f"{code('target_rel_ci')}, a higher {code('max_samples')} and {code('max_time_s')} for both runs"
     )

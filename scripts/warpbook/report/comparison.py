@@ -101,7 +101,7 @@ class Comparison:
         names = [run.device_name(device) for run in (self.base, self.head)]
         if names[0] != names[1]:
             return f"base was measured on {names[0]}, head on {names[1]}"
-        for key in ("relative_noise", device):
+        for key in ("target_rel_ci", device):
             if base["measuring"][key] != head["measuring"][key]:
                 old, new = base["measuring"][key], head["measuring"][key]
                 return f"the measuring policy differs: {key} is {old} in base, {new} in head"

@@ -93,7 +93,7 @@ class Selection:
         if record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
             return "the network's shapes changed after it was measured"
         now = self._scope.config.measuring.model_dump(mode="json")
-        for key in ("relative_noise", device):
+        for key in ("target_rel_ci", device):
             if policy[key] != now[key]:
                 return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
         if record["protocol"] != timing.PROTOCOL:

@@ -21,7 +21,8 @@ from warpbook.harness.emulator import emulation
 from warpbook.machine import locks
 
 FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
-IGNORED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
+IGNORED = shutil.ignore_patterns("__pycache__", "out", ".*")
+UNARCHIVED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
 VARIANTS = ["direct", "loop_nest"]
 # Every kernel of the folder is built, and one more shows it; streams go through another variant than the study's.
 KERNELS = {*VARIANTS, "shared_input", "im2col_blas"}
@@ -139,7 +140,7 @@ def copy_of_project(folder: Path) -> Workspace:
     for name in ("Snakefile", "pyproject.toml"):
         shutil.copy(PROJECT / name, folder)
     for name in FOLDERS:
-        shutil.copytree(PROJECT / name, folder / name, ignore=IGNORED)
+        shutil.copytree(PROJECT / name, folder / name, ignore=UNARCHIVED if name == "reports" else IGNORED)
     for path in (folder / "kernels").iterdir():
         if path.name == "networks":  # implementations of whole networks
             shutil.rmtree(path)

@@ -321,7 +321,7 @@ def test_a_program_that_holds_a_gpu_says_which_of_its_rows_failed():
             held[path.name] = all(found)
         if any(call.startswith("gpu_turn.hold_turn(") for call, _ in words):
             calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
-            turns[path.name] = any(call.startswith("turn.keep(") for call in calls)
+            turns[path.name] = any(call.startswith("turn.report_rows(") for call in calls)
     assert len(held) > 3 and {name for name, named in held.items() if not named} <= RAISE
     assert turns and all(turns.values())
 

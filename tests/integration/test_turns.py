@@ -34,7 +34,7 @@ with gpu_turn.hold_turn(out) as turn:
             ended.append([status, said.split(), *words.splitlines()[-3:]])
         except subprocess.TimeoutExpired:
             ended.append("timed out")
-    turn.keep([{"status": "ok" if one[0] == 0 else "launch_failed"} for one in ended])
+    turn.report_rows([{"status": "ok" if one[0] == 0 else "launch_failed"} for one in ended])
 print(json.dumps(ended + [turn.waited_s]), flush=True)
 """
 

@@ -26,7 +26,7 @@ AGAIN = "WARPBOOK_AGAIN"
 """The environment variable that a job has which begins again, because its first GPU failed."""
 ANSWERS_WITHIN_S = 60
 NO_FAILURE = ("ok", "unsupported")  # of `status`
-TRIES = "from warpbook.machine import cuda_devices; print(cuda_devices.fails())"
+TRIES = "from warpbook.machine import cuda_devices; print(cuda_devices.self_test())"
 
 
 class GpuFault(Exception):

@@ -394,6 +394,7 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
     ev = timed("any", final=[1.0, 1.0, 1.0, 1.0])
     ev.gpu_run = None
     assert VIEWS["course_baseline"](ev).context is None  # there is no archived run
+    assert reference_times.from_newest_run("a network that nobody has", ("conv1",), 10_000) is None
     context = reference_times.from_newest_run("ece408", ("conv1", "conv2"), 10_000)
     monkeypatch.setattr(type(ev.submitted), "of", ev.submitted.of.model_copy(update={"context": context}))
     view = VIEWS["course_baseline"](ev)
@@ -407,10 +408,6 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
     rows = words_of(view.context)
     assert [row[0] for row in rows][:3] == ["direct", "unroll_gemm", "fused_unroll_gemm"]
     assert rows[0][4] == units.time(sum(context.kernels[0].op_ms)).replace("\u202f", " ")
-
-
-def test_without_an_archived_run_of_the_network_there_is_no_context():
-    assert reference_times.from_newest_run("a network that nobody has", ("conv1",), 10_000) is None
 
 
 def test_what_the_course_s_program_printed_is_told_as_that_and_too_short_times_give_no_ratio(timed):
@@ -583,10 +580,6 @@ def test_on_the_pages_of_a_submission_nothing_is_cut_and_none_is_mostly_empty(wo
     assert faults_of(workspace.report("mixed", ".html").read_text(), seen) == ({}, {})
 
 
-def test_a_submission_that_deletes_files_reaches_none(workspace):
-    assert all((workspace.folder / name).exists() for name in ("config.yaml", "all/mixed/project", "results"))
-
-
 def test_the_last_page_maps_each_optimization_to_the_page_that_it_is_on(workspace):
     pages = text_of(workspace.report("mixed"))
     rows = re.findall(
@@ -596,7 +589,8 @@ def test_the_last_page_maps_each_optimization_to_the_page_that_it_is_on(workspac
     assert all(f"{name}: " in pages[int(page) - 1] for name, page in rows)
 
 
-def test_results_of_submissions_are_apart_from_the_project_s_own(workspace):
+def test_results_of_submissions_are_apart_and_one_that_deletes_files_reaches_none(workspace):
+    assert all((workspace.folder / name).exists() for name in ("config.yaml", "all/mixed/project", "results"))
     named = [path.name for path in (workspace.folder / "results").iterdir() if path.name[0] != "."]
     assert named == ["submissions"]
     assert {path.name for path in (workspace.folder / "reports" / "out").iterdir()} == {"sp25", "sp25-grades"}

@@ -40,7 +40,7 @@ test-all: test
 	.venv/bin/python -m pytest tests/gpu
 
 # 20,000 damaged and hostile inputs to every reader (the suite draws 300), a disk that fails at every one of a program's
-# first 200 writes (the suite takes 4), 40 kills of a study's commands (the suite: 3), and 2,000 calls timed inside the
+# first 200 writes (the suite takes 2), 40 kills of a study's commands (the suite: 2), and 2,000 calls timed inside the
 # sandbox and outside (the suite: 60). It writes the table of faults in the documentation.
 TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test

@@ -3,10 +3,7 @@
 import json
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
-
-import pytest
 
 from warpbook.common.files import PROJECT
 from warpbook.runs import tables
@@ -30,10 +27,11 @@ STARTS = {
     "render_report.py": [],
 }
 
-# Imports a program, then what functions of the modules loaded so would import, until nothing new is loaded: their byte
-# code says so. Prints the files of this project that were loaded.
+# Imports each program in a fork, then what functions of the modules loaded so would import, until nothing new is loaded:
+# their byte code says so. Prints the files of this project that were loaded, for each program. What is not this
+# project's is loaded once, before the forks.
 IMPORTER = """
-import dis, importlib, json, sys, types
+import contextlib, dis, importlib, json, os, sys, types
 
 def below(code):
     for constant in code.co_consts:
@@ -54,39 +52,49 @@ def ours():
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     return {file for file in files if file and file.startswith(FOLDER)}
 
+def load(program):
+    importlib.import_module(program)
+    seen = set()
+    while new := ours() - seen:
+        seen |= new
+        for file in new:
+            with open(file) as source:
+                module = compile(source.read(), file, "exec")
+            for name in {name for function in below(module) for name in imported_by(function)}:
+                with contextlib.suppress(ImportError):  # a name within a module, or a library that is not here
+                    importlib.import_module(name)
+    print(json.dumps([program, sorted(ours())]), flush=True)
+
 sys.path.insert(0, FOLDER)
-importlib.import_module(PROGRAM)
-seen = set()
-while new := ours() - seen:
-    seen |= new
-    for file in new:
-        with open(file) as source:
-            module = compile(source.read(), file, "exec")
-        for name in {name for function in below(module) for name in imported_by(function)}:
-            try:
-                importlib.import_module(name)
-            except ImportError:
-                pass  # a name within a module, or a library that is not here
-print(json.dumps(sorted(ours())))
+for name in ("numpy", "pandas", "matplotlib.pyplot", "weasyprint", "cupy", "numba", "pydantic", "yaml", "jinja2"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
+assert not ours()
+for program in PROGRAMS:
+    if not (child := os.fork()):
+        load(program)
+        os._exit(0)
+    assert not os.waitpid(child, 0)[1], program
 """
 
 
-@cache
-def loaded(program: str) -> set[str]:
-    """Files of this project that Python loads for a program, those that it imports within functions among them."""
-    words = f"PROGRAM, FOLDER = {program.removesuffix('.py')!r}, {str(PROJECT / 'scripts')!r}\n{IMPORTER}"
+def loaded() -> dict[str, set[str]]:
+    """Files of this project that Python loads for each program, those that it imports within functions among them."""
+    programs = sorted({each.removesuffix(".py") for started in STARTS.items() for each in (started[0], *started[1])})
+    words = f"PROGRAMS, FOLDER = {programs!r}, {str(PROJECT / 'scripts')!r}\n{IMPORTER}"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return {str(Path(path).relative_to(PROJECT)) for path in json.loads(done.stdout)}
+    found = dict(map(json.loads, done.stdout.splitlines()))
+    return {f"{name}.py": {str(Path(path).relative_to(PROJECT)) for path in paths} for name, paths in found.items()}
 
 
-@pytest.mark.parametrize("program", STARTS)
-def test_dependencies_are_what_python_really_imports(program):
-    really = set().union(*(loaded(each) for each in [program, *STARTS[program]])) | {
-        f"scripts/{each}" for each in STARTS[program]
-    }
-    computed = {path for path in code_dependencies.inputs_for(program, presenting=True) if path.endswith(".py")}
-    assert computed == really - {f"scripts/{program}"}
+def test_dependencies_are_what_python_really_imports():
+    found, differ = loaded(), {}
+    for program, starts in STARTS.items():
+        really = set().union(*(found[each] for each in [program, *starts]), (f"scripts/{each}" for each in starts))
+        computed = {path for path in code_dependencies.inputs_for(program, presenting=True) if path.endswith(".py")}
+        differ[program] = computed ^ (really - {f"scripts/{program}"})
+    assert differ == {program: set() for program in STARTS}
 
 
 def test_what_only_presents_starts_no_measurement_but_renders():
@@ -96,11 +104,9 @@ def test_what_only_presents_starts_no_measurement_but_renders():
     assert presenting <= set(code_dependencies.inputs_for("render_report.py", presenting=True))
 
 
-@pytest.mark.parametrize(
-    "name", [*code_dependencies.PRESENTING, *sorted(set().union(*code_dependencies.ELSEWHERE.values()))]
-)
-def test_what_is_left_out_is_there(name):
-    assert code_dependencies.module_path(name), f"{name} is no module any more"
+def test_what_is_left_out_is_there():
+    named = [*code_dependencies.PRESENTING, *sorted(set().union(*code_dependencies.ELSEWHERE.values()))]
+    assert [name for name in named if not code_dependencies.module_path(name)] == []
 
 
 def test_what_decides_a_measurement_starts_it_again():

@@ -17,7 +17,7 @@ from pypdf import PdfReader
 
 from warpbook.runs import catalog, tables
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "2"))
 ENDED_WITHIN_S = 10
 ARCHIVE = ["archive", "--config", "archive=archives"]
 COMPARE = ["compare", "--config", "base=results/run", "head=results/run"]
@@ -94,11 +94,8 @@ class Study:
 
 @pytest.fixture
 def study(workspace) -> Study:
-    """A study that was made, archived and compared once."""
-    study = Study(workspace)
-    for arguments in (ARCHIVE, COMPARE):
-        study.make(*arguments)
-    return study
+    """A study that was made once."""
+    return Study(workspace)
 
 
 def undo(study: Study, paths: list[str]):
@@ -140,9 +137,9 @@ def duration(study: Study, name: str) -> float:
 def test_a_command_killed_at_any_moment_is_made_good_by_the_same_command(study, tried):
     undisturbed = study.results()
     assert study.temporary() == []
-    lasts_s = {name: duration(study, name) for name in COMMANDS} if KILLS > 3 else dict.fromkeys(COMMANDS, 6.0)
+    lasts_s = {name: duration(study, name) for name in COMMANDS} if KILLS > 2 else dict.fromkeys(COMMANDS, 6.0)
     kinds = ("Snakemake", "one of its programs", "everything")
-    order = CHOICE.sample(sorted(COMMANDS), len(COMMANDS))
+    order = ["measure", *CHOICE.sample(sorted(COMMANDS.keys() - {"measure"}), len(COMMANDS) - 1)]
     interrupted = 0
     for number in range(KILLS):
         name, whom = order[number % len(order)], kinds[number % len(kinds)]

@@ -67,18 +67,22 @@ def test_a_job_asks_no_driver_for_the_gpus_that_its_snakemake_found(on, monkeypa
     assert host.visible() == [H200, H200]
 
 
-@pytest.mark.parametrize("change", ["another machine", "other GPUs to be seen", "none found"])
-def test_a_job_asks_the_driver_where_its_snakemake_found_gpus_elsewhere(change, on, monkeypatch, tmp_path):
+def test_a_job_asks_the_driver_where_its_snakemake_found_gpus_elsewhere(on, monkeypatch, tmp_path):
+    boot = tmp_path / "boot_id"
+    boot.write_text("another\n")
     on("asked")
     monkeypatch.setenv(host.FOUND, "")
-    host.tell_jobs([] if change == "none found" else [H200])
-    if change == "another machine":
-        boot = tmp_path / "boot_id"
-        boot.write_text("another\n")
-        monkeypatch.setattr(host, "BOOT", boot)
-    if change == "other GPUs to be seen":
-        monkeypatch.setenv(host.VISIBLE, "1")
+    host.tell_jobs([])
     assert host.visible() == "asked"
+    for change in [(host, "BOOT", boot), None]:
+        with monkeypatch.context() as patch:
+            on("asked")
+            host.tell_jobs([H200])
+            if change:
+                patch.setattr(*change)
+            else:
+                patch.setenv(host.VISIBLE, "1")
+            assert host.visible() == "asked"
 
 
 def test_a_node_with_what_was_promised_measures(on):

@@ -172,13 +172,12 @@ def test_two_workflows_that_see_other_gpus_share_only_the_lock_of_the_one_that_b
         holder.end()
 
 
-@pytest.mark.parametrize("of_one_gpu", [False, True])
-def test_who_needs_the_machine_alone_waits_for_every_gpu_and_is_not_passed_by(of_one_gpu, lock):
+def test_who_needs_the_machine_alone_waits_for_every_gpu_and_is_not_passed_by(lock):
     measuring = Holder(locks.gpu([A, B], path=lock))
     assert measuring.at_last
     alone = Holder(locks.machine(path=lock))
     assert not alone.soon
-    later = Holder(locks.gpu([A] if of_one_gpu else [A, B], path=lock))
+    later = Holder(locks.gpu([A, B], path=lock))
     assert not later.soon  # though a GPU is free
     measuring.end()
     assert alone.at_last
@@ -312,14 +311,19 @@ RAISE = {"probe_machine.py", "stream_shard.py"}
 """Programs without rows: where their GPU fails, they end with an exception."""
 
 
-@pytest.mark.parametrize("path", sorted(PROJECT.glob("scripts/*.py")), ids=lambda path: path.name)
-def test_a_program_that_holds_a_gpu_says_which_of_its_rows_failed(path):
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    withs = [item for node in nodes for item in getattr(node, "items", ()) if isinstance(node, ast.With)]
-    held = [item for item in withs if ast.unparse(item.context_expr).startswith("gpu_pool.held")]
-    assert all(item.optional_vars or path.name in RAISE for item in held)
-    turns = [item for item in withs if ast.unparse(item.context_expr).startswith("gpu_turn.turn")]
-    assert not turns or any(ast.unparse(node).startswith("turn.keep(") for node in nodes if isinstance(node, ast.Call))
+def test_a_program_that_holds_a_gpu_says_which_of_its_rows_failed():
+    held, turns = {}, {}
+    for path in sorted(PROJECT.glob("scripts/*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        withs = [item for node in nodes for item in getattr(node, "items", ()) if isinstance(node, ast.With)]
+        words = [(ast.unparse(item.context_expr), bool(item.optional_vars)) for item in withs]
+        if found := [named for call, named in words if call.startswith("gpu_pool.acquire(")]:
+            held[path.name] = all(found)
+        if any(call.startswith("gpu_turn.hold_turn(") for call, _ in words):
+            calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
+            turns[path.name] = any(call.startswith("turn.report_rows(") for call in calls)
+    assert len(held) > 3 and {name for name, named in held.items() if not named} <= RAISE
+    assert turns and all(turns.values())
 
 
 LAUNCH = "launch()"
@@ -355,16 +359,10 @@ def test_a_gpu_that_fails_every_job_is_put_aside_and_another_does_them(shared, s
     assert row["measured_on"].partition("/")[2] == hashlib.sha256(bytes([0xAB, *[0] * 14, 1])).hexdigest()[:12]
 
 
-@pytest.mark.parametrize(
-    ("work", "expected"),
-    [
-        ("'CUDARuntimeError: cudaErrorECCUncorrectable: uncorrectable ECC error encountered'", [0, ANY, False]),
-        ("'CUDADriverError: CUDA_ERROR_ILLEGAL_ADDRESS'", [0, ANY, False]),
-        ("1 / 0", "division by zero"),
-    ],
-)
-def test_a_variant_s_own_failure_stands_and_puts_no_gpu_aside_whatever_it_says(work, expected, start, put_aside):
-    assert said(start(work=work)) == expected
+def test_a_variant_s_own_failure_stands_and_puts_no_gpu_aside_whatever_it_says(start, put_aside):
+    said_of_itself = "'CUDARuntimeError: cudaErrorECCUncorrectable: uncorrectable ECC error encountered'"
+    assert said(start(work=said_of_itself)) == [0, ANY, False]
+    assert said(start(work="1 / 0")) == "division by zero"
     assert put_aside() == []
 
 
@@ -430,9 +428,10 @@ def test_the_next_snakemake_tries_a_gpu_again_that_was_put_aside(start, sick, pu
     assert put_aside() == [(0, ECC, "samples/gpu/fa18/direct")]  # and the run's record keeps it
 
 
-@pytest.mark.parametrize(
-    ("error", "mode", "expected"),
-    [
+def test_what_others_do_with_a_gpu_is_no_fault_of_it(driver, sick, monkeypatch):
+    for name, value in [("LD_LIBRARY_PATH", driver), ("WARPBOOK_SICK", sick), ("WARPBOOK_SIMULATED", 1)]:
+        monkeypatch.setenv(name, str(value))
+    for error, mode, expected in [
         (0, 0, ""),
         (1, 0, ""),  # our own mistake
         (2, 0, ""),  # others hold its memory
@@ -440,15 +439,11 @@ def test_the_next_snakemake_tries_a_gpu_again_that_was_put_aside(start, sick, pu
         (46, 0, "CUDA_ERROR_DEVICE_UNAVAILABLE of cuMemsetD8_v2"),
         (719, 0, "CUDA_ERROR_LAUNCH_FAILED of cuMemsetD8_v2"),
         (-1, 0, "it did not fill memory within 1 s"),
-    ],
-)
-def test_what_others_do_with_a_gpu_is_no_fault_of_it(error, mode, expected, driver, sick, monkeypatch):
-    (sick / "0").write_text(str(error))
-    (sick / "0.mode").write_text(str(mode))
-    for name, value in [("LD_LIBRARY_PATH", driver), ("WARPBOOK_SICK", sick), ("WARPBOOK_SIMULATED", 1)]:
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(gpu_quarantine, "ANSWERS_WITHIN_S", 1 if error < 0 else 60)
-    assert gpu_quarantine.diagnose(device(), None) == expected
+    ]:
+        (sick / "0").write_text(str(error))
+        (sick / "0.mode").write_text(str(mode))
+        monkeypatch.setattr(gpu_quarantine, "ANSWERS_WITHIN_S", 1 if error < 0 else 60)
+        assert gpu_quarantine.diagnose(device(), None) == expected, error
 
 
 IMPORTS_AHEAD = """
@@ -499,9 +494,8 @@ EIGHT = dict(enumerate(range(8)))
 TWO_EACH = {0: 0, 1: 1, 2: 2, 3: 3, 4: 0, 5: 1, 6: 2, 7: 3}  # threads 0 and 4 are of one core
 
 
-@pytest.mark.parametrize(
-    ("threads", "near", "expected"),
-    [
+def test_a_gpu_s_cores_are_neighbours_beside_it_both_threads_or_neither(monkeypatch, tmp_path):
+    cases = [
         (EIGHT, ["", ""], [[0, 1, 2, 3], [4, 5, 6, 7]]),
         (TWO_EACH, ["", ""], [[0, 1, 4, 5], [2, 3, 6, 7]]),
         (dict(enumerate(range(7))), ["", "", ""], [[0, 1], [2, 3], [4, 5, 6]]),
@@ -512,23 +506,23 @@ TWO_EACH = {0: 0, 1: 1, 2: 2, 3: 3, 4: 0, 5: 1, 6: 2, 7: 3}  # threads 0 and 4 a
         (EIGHT, ["0-5", "4-7"], [[0, 1, 2, 3], [4, 5, 6, 7]]),  # neither apart nor together
         (EIGHT, ["0-3", "8-15"], [[0, 1, 2, 3], [4, 5, 6, 7]]),  # this process was given none beside the second
         (EIGHT, ["0-7", ""], [[0, 1, 2, 3], [4, 5, 6, 7]]),
-    ],
-)
-def test_a_gpu_s_cores_are_neighbours_beside_it_both_threads_or_neither(threads, near, expected, monkeypatch, tmp_path):
-    monkeypatch.setattr(host, "CORES", frozenset(threads))
-    for thread, first in threads.items():
-        topology = tmp_path / "cpu" / f"cpu{thread}" / "topology"
-        topology.mkdir(parents=True)
-        siblings = [str(other) for other, same in threads.items() if same == first]
-        (topology / "thread_siblings_list").write_text(",".join(siblings) + "\n")
-    monkeypatch.setattr(gpu_pool, "TOPOLOGY", tmp_path / "cpu")
-    monkeypatch.setattr(gpu_pool, "PCI", tmp_path)
-    gpus = [replace(device(number=number), pci=f"0000:{number:02x}:00.0") for number in range(len(near))]
-    for gpu, said in zip(gpus, near, strict=True):
-        if said:
-            (tmp_path / gpu.pci).mkdir()
-            (tmp_path / gpu.pci / "local_cpulist").write_text(f"{said}\n")
-    assert gpu_pool.core_shares(gpus) == expected
+    ]
+    for number, (threads, near, expected) in enumerate(cases):
+        folder = tmp_path / str(number)
+        monkeypatch.setattr(host, "CORES", frozenset(threads))
+        for thread, first in threads.items():
+            topology = folder / "cpu" / f"cpu{thread}" / "topology"
+            topology.mkdir(parents=True)
+            siblings = [str(other) for other, same in threads.items() if same == first]
+            (topology / "thread_siblings_list").write_text(",".join(siblings) + "\n")
+        monkeypatch.setattr(gpu_pool, "TOPOLOGY", folder / "cpu")
+        monkeypatch.setattr(gpu_pool, "PCI", folder)
+        gpus = [replace(device(number=number), pci=f"0000:{number:02x}:00.0") for number in range(len(near))]
+        for gpu, said in zip(gpus, near, strict=True):
+            if said:
+                (folder / gpu.pci).mkdir()
+                (folder / gpu.pci / "local_cpulist").write_text(f"{said}\n")
+        assert gpu_pool.core_shares(gpus) == expected, (threads, near)
 
 
 def test_snakemake_shares_jobs_out_and_starts_two_for_each_gpu_without_being_told(driver, fresh, monkeypatch):

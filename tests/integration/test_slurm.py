@@ -182,27 +182,26 @@ def run_tables(workspace) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("prefix", "left"),
-    [(f"{PREFIX}{2**22 + 1}-", False), (f"{PREFIX}{os.getpid()}-", True), ("cluster-", True)],
-    ids=["a killed test's", "a running test's", "a cluster's"],
-)
-def test_only_a_killed_test_s_daemons_and_configuration_are_taken_away(prefix, left, tmp_path):
-    folder, system = tmp_path / f"{prefix}x", tmp_path / "etc"
-    for each in (folder, system):
-        each.mkdir()
-    for name in ("slurm.conf", "gres.conf"):
-        (folder / name).touch()
-        (system / name).symlink_to(folder / name)
-    with subprocess.Popen(["sleep", "60"]) as daemon:
-        (folder / "slurmctld.pid").write_text(f"{daemon.pid}\n")
-        forget_a_killed_test_s(system)
-        if left:
-            assert daemon.poll() is None
-            daemon.kill()
-        assert daemon.wait(timeout=10) == -signal.SIGKILL
-    assert [path.exists() for path in (folder, *(system / name for name in ("slurm.conf", "gres.conf")))] == [left] * 3
-    assert any(system.iterdir()) == left
+def test_only_a_killed_test_s_daemons_and_configuration_are_taken_away(tmp_path):
+    killed, running = f"{PREFIX}{2**22 + 1}-", f"{PREFIX}{os.getpid()}-"
+    for prefix, left in [(killed, False), (running, True), ("cluster-", True)]:
+        folder, system = tmp_path / f"{prefix}x", tmp_path / f"{prefix}etc"
+        for each in (folder, system):
+            each.mkdir()
+        for name in ("slurm.conf", "gres.conf"):
+            (folder / name).touch()
+            (system / name).symlink_to(folder / name)
+        with subprocess.Popen(["sleep", "60"]) as daemon:
+            (folder / "slurmctld.pid").write_text(f"{daemon.pid}\n")
+            forget_a_killed_test_s(system)
+            if left:
+                assert daemon.poll() is None
+                daemon.kill()
+            assert daemon.wait(timeout=10) == -signal.SIGKILL
+        assert [path.exists() for path in (folder, *(system / name for name in ("slurm.conf", "gres.conf")))] == [
+            left
+        ] * 3
+        assert any(system.iterdir()) == left
 
 
 def test_a_study_through_slurm_cancelled_in_its_midst_and_resumed_is_that_of_a_local_run(slurm, fresh):

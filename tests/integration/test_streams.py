@@ -52,18 +52,18 @@ def stream(path, lanes, first, end, out):
     return streaming.run(lanes, streams.Images(path, NETWORK), first, end, expected, out / "labels.npy")
 
 
-@pytest.mark.parametrize("shards", [1, 2, 5])
-@pytest.mark.parametrize("lanes", [1, 3])
-def test_labels_are_the_same_however_a_stream_is_divided_and_begin_the_file_again(images_file, tmp_path, shards, lanes):
-    images, kept = 41_003, []
-    for first, end in streams.split(images, shards):
-        measured = stream(images_file, [Told(700) for _ in range(lanes)], first, end, tmp_path)
-        labels = np.load(tmp_path / "labels.npy")
-        assert (measured["labels_sum"], measured["mismatched_labels"]) == (labels.sum(), 0)
-        assert measured["labels_sha256"] == hashlib.sha256(labels.tobytes()).hexdigest()
-        kept.append(labels)
+def test_labels_are_the_same_however_a_stream_is_divided_and_begin_the_file_again(images_file, tmp_path):
+    images = 41_003
     expected = np.resize(told(fashion_mnist.load(NETWORK)[0]), images)
-    assert np.array_equal(np.concatenate(kept), expected)
+    for lanes, shards in [(1, 5), (3, 1), (3, 2)]:
+        kept = []
+        for first, end in streams.split(images, shards):
+            measured = stream(images_file, [Told(700) for _ in range(lanes)], first, end, tmp_path)
+            labels = np.load(tmp_path / "labels.npy")
+            assert (measured["labels_sum"], measured["mismatched_labels"]) == (labels.sum(), 0)
+            assert measured["labels_sha256"] == hashlib.sha256(labels.tobytes()).hexdigest()
+            kept.append(labels)
+        assert np.array_equal(np.concatenate(kept), expected)
 
 
 def test_a_label_that_is_not_the_program_s_is_counted(images_file, tmp_path):
@@ -140,13 +140,11 @@ def test_a_file_cut_short_while_it_is_read_is_refused_too(images_file, tmp_path)
         images.read(0, np.empty((5000, *NETWORK.image), np.uint8))
 
 
-@pytest.mark.parametrize(
-    "content", [np.zeros((10_000, 64, 64), np.uint8), np.zeros((10_000, 28, 28)), np.zeros((9, 28, 28), np.uint8)]
-)
-def test_a_file_of_other_images_is_refused(tmp_path, content):
-    np.save(tmp_path / "other.npy", content)
-    with pytest.raises(UserError, match="no images of fa17; delete it and run the command again"):
-        streams.Images(tmp_path / "other.npy", NETWORK)
+def test_a_file_of_other_images_is_refused(tmp_path):
+    for shape, dtype in [((10_000, 64, 64), np.uint8), ((10_000, 28, 28), np.float64), ((9, 28, 28), np.uint8)]:
+        np.save(tmp_path / "other.npy", np.zeros(shape, dtype))
+        with pytest.raises(UserError, match="no images of fa17; delete it and run the command again"):
+            streams.Images(tmp_path / "other.npy", NETWORK)
 
 
 def rows(devices, images, seconds, **changes):
@@ -184,25 +182,10 @@ def test_the_pause_before_a_shard_is_done_again_is_no_time_of_the_stream():
     assert (found["wall_s"], found["streaming_s"]) == (10, 8)
 
 
-@pytest.mark.parametrize("name", list(networks.all_networks()))
-def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound(name):
-    network = networks.find(name)
-    chunk = streaming.gpu_chunk(network)
-    assert 1000 <= chunk <= fashion_mnist.IMAGES
-    widest = max(np.prod(conv.x_shape(chunk)) + np.prod(conv.y_shape(chunk)) for conv in network.convs)
-    assert 4 * widest <= streaming.GPU_CHUNK_BYTES
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("variant", ["direct", "constant_weights", "unroll_gemm_streams", "fp16x3_mma"])
-def test_a_gpu_worker_s_labels_are_the_inference_program_s_and_its_memory_is_bounded(images_file, tmp_path, variant):
-    found, parameters = variants.read(variant), weights.load(NETWORK, "high")
-    expected, _ = inference.load(found, NETWORK, parameters)(fashion_mnist.load(NETWORK)[0])
-    lanes = streaming.open_lanes(found, NETWORK, "high", 31_003)
-    assert len(lanes) == streaming.LANES
-    images = streams.Images(images_file, NETWORK)
-    measured = streaming.run(lanes, images, 7, 31_010, expected, tmp_path / "labels.npy")
-    assert measured["mismatched_labels"] == 0
-    assert measured["labels_sum"] == np.resize(expected, 31_010)[7:].sum()
-    assert measured["copy_s"] > 0
-    assert measured["compute_s"] > 0
+def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound():
+    for name in networks.all_networks():
+        network = networks.find(name)
+        chunk = streaming.gpu_chunk(network)
+        assert 1000 <= chunk <= fashion_mnist.IMAGES
+        widest = max(np.prod(conv.x_shape(chunk)) + np.prod(conv.y_shape(chunk)) for conv in network.convs)
+        assert 4 * widest <= streaming.GPU_CHUNK_BYTES

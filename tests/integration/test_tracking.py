@@ -23,7 +23,7 @@ def test_without_mlflow_the_error_says_how_to_install_it(monkeypatch):
 def test_figures_are_each_network_s_best_and_every_variant_with_the_ends_of_their_intervals():
     run = catalog.open_run(RUN)
     figures = dict(track_runs.figures(run, 0.02))
-    headline = History([run], 0.02).of("fa18")[0]
+    headline = History([run], 0.02).for_network("fa18")[0]
     assert figures["fa18/gpu/best_ms"] == figures[f"fa18/gpu/{headline.best}_ms"] == headline.time.value
     assert figures["fa18/gpu/best_ms_low"] < figures["fa18/gpu/best_ms"] < figures["fa18/gpu/best_ms_high"]
     assert figures["fa18/gpu/best_speedup"] == headline.over[1].ratio.value

@@ -34,7 +34,7 @@ with gpu_turn.hold_turn(out) as turn:
             ended.append([status, said.split(), *words.splitlines()[-3:]])
         except subprocess.TimeoutExpired:
             ended.append("timed out")
-    turn.keep([{"status": "ok" if one[0] == 0 else "launch_failed"} for one in ended])
+    turn.report_rows([{"status": "ok" if one[0] == 0 else "launch_failed"} for one in ended])
 print(json.dumps(ended + [turn.waited_s]), flush=True)
 """
 
@@ -180,12 +180,12 @@ def test_a_job_killed_while_it_waits_takes_its_program_along_which_touches_nothi
     assert not (tmp_path / "direct.begun").exists()
 
 
-@pytest.mark.parametrize("where", ["before", "work"])
-def test_a_program_that_crashes_ends_no_job_and_its_gpu_goes_to_the_next(where, start, told, noted):
-    crashing = program(**{where: "os.abort()"})
-    job = start(crashing, program(), name="first")
-    (crashed, sound), _ = ended(job)
-    assert crashed[0] != 0
+def test_a_program_that_crashes_ends_no_job_and_its_gpu_goes_to_the_next(start, noted):
+    """Before its turn or in it."""
+    job = start(program(before="os.abort()"), program("os.abort()"), program(), name="first")
+    (early, late, sound), _ = ended(job)
+    assert early[0] != 0
+    assert late[0] != 0
     assert sound[0] == 0
     assert ended(start(program(), name="second"))[0][0][0] == 0
     assert len(noted()) == 2
@@ -209,12 +209,12 @@ def test_a_program_s_time_counts_from_its_turn(start, told, lock):
     assert waited_s > 3
 
 
-@pytest.mark.parametrize("where", ["before", "work"])
-def test_a_program_that_hangs_is_ended_before_its_turn_too(where, start, noted):
-    outcomes, waited_s = ended(start(program(**{where: "time.sleep(60)"}), timeout_s=2))
-    assert outcomes == ["timed out"]
-    assert len(noted()) == 1
-    assert waited_s < 2
+def test_a_program_that_hangs_is_ended_before_its_turn_too(start, noted):
+    for number, hanging in enumerate([program(before="time.sleep(60)"), program("time.sleep(60)")], start=1):
+        outcomes, waited_s = ended(start(hanging, name=f"job{number}", timeout_s=2))
+        assert outcomes == ["timed out"]
+        assert len(noted()) == number
+        assert waited_s < 2
 
 
 def test_a_program_that_nobody_started_ahead_waits_for_nothing(monkeypatch):

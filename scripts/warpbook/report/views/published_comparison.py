@@ -84,7 +84,7 @@ def _table(ev: Evidence) -> HtmlTable:
         f"{_on_device({str(row.quantity) for row in rows})}",
         (
             *words("Figure", "Variant"),
-            *numbers("Images", "PublishedComparison", "Now"),
+            *numbers("Images", "Published", "Now"),
             *words("Where it was published"),
         ),
         tuple(_row(ev, row, names) for row in rows),

@@ -113,7 +113,7 @@ def _device(compared: Comparison, device: str) -> ComparedDevice:
 
 def _lost(compared: Comparison) -> MarkdownTable:
     rows = ((code(variant), network, device.upper(), why) for variant, network, device, why in compared.lost)
-    return MarkdownTable(words("Variant", "Network", "ComparedDevice", "Why"), tuple(rows))
+    return MarkdownTable(words("Variant", "Network", "Device", "Why"), tuple(rows))
 
 
 def _moved(moved: list[ComparedChange]) -> MarkdownTable:
@@ -150,7 +150,7 @@ def _resources(compared: Comparison) -> MarkdownTable:
 def _drifts(compared: Comparison) -> MarkdownTable:
     """Drift by device and size; where something changed, what counts as the same and as a change."""
     judged = bool(compared.moved)
-    head = (*words("ComparedDevice"), *numbers("Images", "Compared", "Drift"), *words("Interval"))
+    head = (*words("Device"), *numbers("Images", "Compared", "Drift"), *words("Interval"))
     if judged:
         head += numbers("Same within", "Changed beyond")
     rows = (_drift(device, size, drift, judged) for (device, size), drift in compared.drifts.items())

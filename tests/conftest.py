@@ -5,32 +5,22 @@ import os
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
-import yaml
 
 # As Snakemake has it for a job of one core: the threads of products too small to share only wait for each other, and
 # take half of the processor.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from warpbook.common.files import PROJECT
-from warpbook.config import settings
 from warpbook.kernels import variants, whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, host, locks
-from warpbook.report.evidence import Evidence
-from warpbook.runs import catalog
-from warpbook.runs.catalog import Run
-from warpbook.workflow import plan
-from warpbook.workflow.plan import Plan
 
-pytest_plugins = ["databases", "rendered", "workspaces"]
+pytest_plugins = ["databases", "rendered", "small_run", "workspaces"]
 
 # Runs and reports are read once for many tests and stay: looking for garbage among them would take a fifth of the time.
 gc.set_threshold(100_000)
@@ -206,20 +196,6 @@ def cuda_variant(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def newest_archive() -> Path:
-    """The newest archived run with a GPU that holds every network measured so far: committed, not to be changed."""
-    archived = catalog.gpu_runs(PROJECT / catalog.ARCHIVES)
-    every = {network for run in archived for network in run.record["networks"]}
-    return [run for run in archived if every == set(run.record["networks"])][-1].path
-
-
-@pytest.fixture
-def archive(newest_archive, tmp_path) -> Path:
-    """A copy of the newest archived run."""
-    return Path(shutil.copy(newest_archive, tmp_path / newest_archive.name))
-
-
-@pytest.fixture(scope="session")
 def rewritten() -> Callable[..., Path]:
     """Change the bytes of one member of a zip; None leaves the member out."""
 
@@ -234,106 +210,6 @@ def rewritten() -> Callable[..., Path]:
         return path
 
     return rewrite
-
-
-@pytest.fixture(scope="session")
-def planned() -> Callable[..., Plan]:
-    """Make the plan of the project's configuration with other values of some keys."""
-
-    def make(**changes) -> Plan:
-        content = yaml.safe_load(settings.FILE.read_text()) | changes
-        return plan.build(settings.load(content, list(variants.discover())))
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def sharing_tables(newest_archive) -> Callable[[], AbstractContextManager[None]]:
-    """Within the context, tables of runs that are the newest archive's are read once for all tests, which are not to
-    change them."""
-
-    def checksums(path: Path) -> dict[str, int]:
-        if not path.is_file():
-            return {}
-        with zipfile.ZipFile(path) as packed:
-            return {entry.filename: entry.CRC for entry in packed.infolist() if ".csv" in entry.filename}
-
-    newest, its = catalog.open_run(newest_archive), checksums(newest_archive)
-
-    def sharing(run: Run) -> Run:
-        if run.loaded or run.record["format"] != newest.record["format"]:
-            return run
-        held = checksums(run.path)
-        if held == its:
-            return replace(run, loaded=newest.loaded)
-        same = {name: read for name, read in newest.loaded.items() if held.get(name) == its.get(name)}
-        return replace(run, loaded=same)
-
-    @contextmanager
-    def context() -> Iterator[None]:
-        open_run = catalog.open_run
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(catalog, "open_run", lambda path: sharing(open_run(path)))
-            yield
-
-    return context
-
-
-@pytest.fixture(scope="session")
-def opened(sharing_tables) -> Callable[[Path], Run]:
-    """Open a run, its tables shared where they are the newest archive's."""
-
-    def open_run(path: Path) -> Run:
-        with sharing_tables():
-            return catalog.open_run(path)
-
-    return open_run
-
-
-@pytest.fixture(scope="session")
-def evidence_of(planned, opened) -> Callable[..., Evidence]:
-    """Make the evidence whose CPU and GPU figures are those of one run, under the policy that it was measured with."""
-
-    def make(run_path: Path, **changes) -> Evidence:
-        run = opened(run_path)
-        made = planned(**{"gpu": "auto", "measuring": run.record["measuring"], **changes})
-        made = plan.Plan(made.config, made.variants, "no device, for the test")
-        evidence = Evidence(made, "fa18", run)
-        evidence.gpu_run = run
-        return evidence
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def few_variants() -> dict[str, Any]:
-    """A change of the configuration after which fa18 compares few variants, where their number does not matter."""
-    studies = yaml.safe_load(settings.FILE.read_text())["studies"]
-    chain = ["direct", "constant_weights", "shared_input", "constant_weights_shared_input"]
-    few = [*chain, "unroll_gemm", "unroll_gemm_streams", "cudnn_fp32", "loop_nest", "simd"]
-    return {"studies": {**studies, "fa18": {**studies["fa18"], "variants": few}}}
-
-
-@pytest.fixture(scope="session")
-def ev(evidence_of, newest_archive) -> Evidence:
-    """The evidence of the newest archived run, for tests that change nothing of it."""
-    return evidence_of(newest_archive)
-
-
-@pytest.fixture(scope="session")
-def chapter(ev):
-    """Its chapter on optimizations."""
-    from warpbook.report.views import milestone_4
-
-    return milestone_4.milestone_4_view(ev)
-
-
-@pytest.fixture(scope="session")
-def sections(ev, chapter):
-    """The sections of all its optimizations: the chapter's, and those in the supplement."""
-    from warpbook.report.views import milestone_4
-
-    return [*chapter.optimizations, *milestone_4.remaining_optimizations(ev)]
 
 
 def _indented(code: str, levels: int) -> str:

@@ -1,4 +1,5 @@
-"""Fixtures: the report of the archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid out."""
+"""Fixtures: the report of the newest archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid
+out; and reports of the small run, as HTML alone."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,26 +38,37 @@ def rendered(newest_archive, sharing_tables) -> Callable[..., tuple[str, PdfRead
     return render
 
 
-@pytest.fixture(scope="session")
-def documents_with(newest_archive, opened) -> Callable[..., rendering.Documents]:
-    """Make the HTML documents of a study under other values of some keys, with the archived run in the place of this
-    machine's, or another."""
-    run = opened(newest_archive)
+def _documents(run: catalog.Run, study: str, local: catalog.Run | None = None, **changes) -> rendering.Documents:
+    """A study's documents under a configuration with other values, of the GPU figures of a run."""
+    values = yaml.safe_load(settings.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
+    made = plan.build(settings.load(values | changes, list(variants.discover())))
+    ev = Evidence(made, study, local or run)
+    if ev.gpu_run:
+        ev.gpu_run = run  # whose tables are read once for all studies
+    return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
 
-    def make(study: str, local: catalog.Run = run, **changes) -> rendering.Documents:
-        values = yaml.safe_load(settings.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
-        ev = Evidence(plan.build(settings.load(values | changes, list(variants.discover()))), study, local)
-        if ev.gpu_run:
-            ev.gpu_run = run  # whose tables are read once for all studies
-        return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
+
+@pytest.fixture(scope="session")
+def documents_with(small_archive, opened, few_variants) -> Callable[..., rendering.Documents]:
+    """Make the HTML documents of a study of few variants under other values of some keys, with the small run in the
+    place of this machine's, or another."""
+
+    def make(study: str, local: catalog.Run | None = None, **changes) -> rendering.Documents:
+        return _documents(opened(small_archive), study, local, **few_variants | changes)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def documents(documents_with) -> Callable[[str], rendering.Documents]:
-    """The same under no other values, made once for each study."""
-    return cache(documents_with)
+def documents(newest_archive, opened) -> Callable[[str], rendering.Documents]:
+    """Make the HTML documents of a study of the whole newest archive, once for each study."""
+    return cache(lambda study: _documents(opened(newest_archive), study))
+
+
+@pytest.fixture(scope="session")
+def small_document(ev) -> str:
+    """The report and the supplement of the small run as one HTML document."""
+    return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None).whole
 
 
 @pytest.fixture(scope="session")
@@ -85,11 +97,9 @@ def report(tmp_path_factory, rendered) -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def report_without_gpu(tmp_path_factory, rendered) -> SimpleNamespace:
-    """The same of a configuration that asks for no GPU figures."""
-    folder = tmp_path_factory.mktemp("without_gpu")
-    html, pdf = rendered(folder, gpu="none")
-    return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"))
+def document_without_gpu(documents_with) -> str:
+    """The report and the supplement of a configuration that asks for no GPU figures."""
+    return documents_with("fa18", gpu="none").whole
 
 
 FULLEST_VOID = 1 / 3

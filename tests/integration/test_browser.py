@@ -99,7 +99,7 @@ def numbers(cells: list[str]) -> list[float]:
     return [float(found[0]) for cell in cells if (found := re.match(r"[\d.]+", cell.replace("\u202f", "")))]
 
 
-def test_on_a_phone_and_on_a_desk_the_cover_is_whole_nothing_is_cut_and_tables_sort(measured):
+def test_on_a_phone_and_on_a_desk_nothing_is_cut_tables_sort_and_timelines_zoom(measured):
     assert len(measured["rows"]) == 6
     assert max(measured["rows"]) <= measured["summary"]
     assert measured["subtitle"] <= measured["words"]
@@ -108,8 +108,6 @@ def test_on_a_phone_and_on_a_desk_the_cover_is_whole_nothing_is_cut_and_tables_s
     assert ascending == sorted(ascending) != descending
     assert descending == sorted(descending, reverse=True)
 
-
-def test_a_timeline_zooms_by_wheel_fingers_keys_and_buttons_and_never_leaves_its_frame(measured):
     zooms = measured["zooms"]
     assert zooms.pop("names") == ["Zoom in", "Zoom out", "Show all"]
     assert zooms.pop("scrolls")  # nobody took the wheel from the page

@@ -51,47 +51,38 @@ def test_equal_runs_are_no_regression_and_nothing_of_them_differs(base):
     assert {drift.ratio.value for drift in compared.drifts.values()} == {1.0}
 
 
-def test_a_changed_variant_that_is_slower_is_a_regression_at_every_size(base):
+def test_a_changed_variant_is_a_regression_where_it_is_slower_and_not_where_the_machine_is(base):
     compared = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 1.1}), TOLERANCE)
     assert compared.outcome == comparison.REGRESSION
     assert compared.changed == {"coarsened": "sources"}
     assert {(row.place.variant, row.verdict) for row in compared.moved} == {("coarsened", "slower")}
     assert [row.speedup.value for row in compared.moved] == pytest.approx([1 / 1.1] * len(compared.moved))
 
-
-def test_a_changed_variant_that_is_faster_is_none(base):
     compared = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 0.8}), TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
     assert {row.verdict for row in compared.moved} == {"faster"}
 
-
-def test_a_slower_machine_makes_no_regression_of_a_changed_variant(base):
     compared = Comparison(base, changed(base, sources=("coarsened",), by=1.3), TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
     assert {row.verdict for row in compared.moved} == {"same"}
     assert all(drift.ratio.value == pytest.approx(1 / 1.3) for drift in compared.drifts.values())
 
-
-def test_where_nothing_changed_a_slower_machine_is_the_regression(base):
     assert Comparison(base, changed(base, by=1.05), TOLERANCE).outcome == comparison.REGRESSION
     assert Comparison(base, changed(base, by=1.01), TOLERANCE).outcome == comparison.NO_REGRESSION
 
 
-@pytest.mark.parametrize(
-    ("slowdown", "verdict", "outcome"),
-    [
+def test_a_change_as_large_as_an_unchanged_variant_s_is_ambiguous(base):
+    for slowdown, verdict, outcome in [
         (1.01, "same", comparison.NO_REGRESSION),
         (1.05, "ambiguous", comparison.AMBIGUOUS),
         (0.95, "ambiguous", comparison.NO_REGRESSION),
         (1.12, "slower", comparison.REGRESSION),
-    ],
-)
-def test_a_change_as_large_as_an_unchanged_variant_s_is_ambiguous(base, slowdown, verdict, outcome):
-    slower = {"constant_weights": slowdown, "unroll_gemm": 1.08}
-    compared = Comparison(base, changed(base, sources=("constant_weights",), slower=slower), TOLERANCE)
-    assert {row.verdict for row in compared.moved} == {verdict}
-    assert compared.outcome == outcome
-    assert {place.variant for place, *_ in compared.strays} == {"unroll_gemm"}
+    ]:
+        slower = {"constant_weights": slowdown, "unroll_gemm": 1.08}
+        compared = Comparison(base, changed(base, sources=("constant_weights",), slower=slower), TOLERANCE)
+        assert {row.verdict for row in compared.moved} == {verdict}
+        assert compared.outcome == outcome
+        assert {place.variant for place, *_ in compared.strays} == {"unroll_gemm"}
 
 
 def test_equal_code_on_two_gpus_is_no_regression_and_raises_few_alarms_where_taken_for_changed():
@@ -100,27 +91,24 @@ def test_equal_code_on_two_gpus_is_no_regression_and_raises_few_alarms_where_tak
     assert whole.outcome == comparison.NO_REGRESSION
     assert all(abs(drift.ratio.value - 1) < 0.005 and len(drift.ratios) > 50 for drift in whole.drifts.values())
     ours = [name for name, told in one.record["variants"].items() if told["device"] == "gpu" and not told["peer"]]
-    outcomes = [Comparison(one, changed(other, sources=(name,)), TOLERANCE).outcome for name in ours]
-    assert outcomes.count(comparison.REGRESSION) <= 0.1 * len(ours)
-    assert outcomes.count(comparison.NO_REGRESSION) >= 0.7 * len(ours)
+    outcomes = [Comparison(one, changed(other, sources=(name,)), TOLERANCE).outcome for name in ours[::3]]
+    assert outcomes.count(comparison.REGRESSION) <= 0.1 * len(outcomes)
+    assert outcomes.count(comparison.NO_REGRESSION) >= 0.7 * len(outcomes)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_runs_of_other_machines_rules_or_shapes_are_not_comparable_and_it_says_why(base):
+    for change, reason in [
         (lambda record: record["machine"]["gpu"].update(name="NVIDIA L4"), "base was measured on NVIDIA H200, head on"),
         (lambda record: record.update(protocol=99), "head under 99"),
         (lambda record: record["measuring"]["gpu"].update(warmup=7), "the measuring policy differs: gpu is"),
         (lambda record: record["networks"]["fa18"].update(shapes_sha256="0"), "no variant was measured in both runs"),
-    ],
-)
-def test_runs_of_other_machines_rules_or_shapes_are_not_comparable_and_it_says_why(base, change, words):
-    record = copy.deepcopy(base.record)
-    change(record)
-    compared = Comparison(base, catalog.Run(base.path, record, base.loaded), TOLERANCE)
-    assert compared.outcome == comparison.NOT_COMPARABLE
-    assert words in compared.obstacles["gpu"]
-    assert words in rendering.comparison_text(compared)
+    ]:
+        record = copy.deepcopy(base.record)
+        change(record)
+        compared = Comparison(base, catalog.Run(base.path, record, base.loaded), TOLERANCE)
+        assert compared.outcome == comparison.NOT_COMPARABLE
+        assert reason in compared.obstacles["gpu"]
+        assert reason in rendering.comparison_text(compared)
 
 
 def test_a_variant_that_is_no_longer_right_is_a_regression_however_fast(base):
@@ -177,7 +165,7 @@ def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_archit
     assert "sm_80" in rendering.comparison_text(compared)
 
 
-def test_the_view_counts_changed_variants_places_and_verdicts_by_device(base):
+def test_the_view_counts_verdicts_by_device_shows_what_lost_most_first_and_draws_what_there_is(base):
     head = changed(base, sources=("coarsened", "fft"), slower={"coarsened": 1.1})
     compared = Comparison(base, head, TOLERANCE)
     (device,) = runs_compared.runs_compared_view(compared).devices
@@ -185,8 +173,6 @@ def test_the_view_counts_changed_variants_places_and_verdicts_by_device(base):
     assert (device.name, device.variants, device.places) == ("NVIDIA H200", 2, 2 * sizes)
     assert dict(device.verdicts) == {"slower": sizes, "ambiguous": 0, "same": sizes, "faster": 0}
 
-
-def test_the_view_shows_what_lost_most_first_and_stresses_slower(base):
     head = changed(base, sources=("coarsened", "fft"), slower={"coarsened": 1.1})
     view = runs_compared.runs_compared_view(Comparison(base, head, TOLERANCE))
     assert view.changed == (("coarsened", "sources"), ("fft", "sources"))
@@ -194,15 +180,11 @@ def test_the_view_shows_what_lost_most_first_and_stresses_slower(base):
     assert view.moved.rows[-1][0] == "`fft`" and view.moved.rows[-1][-1] == "same"
     assert [column.label for column in view.drifts.head][-2:] == ["Same within", "Changed beyond"]
 
-
-def test_the_view_of_equal_runs_has_the_drift_alone(base):
     view = runs_compared.runs_compared_view(Comparison(base, base, TOLERANCE))
     assert view.moved is None and view.lost is None and view.resources is None and view.changed == ()
     assert {row[3] for row in view.drifts.rows} == {"1.000×"}
     assert [row[0] for row in view.differences.rows] == ["run", "measured"]
 
-
-def test_the_furthest_strays_alone_are_told(base):
     slower = dict.fromkeys(base.record["variants"], 1.0) | dict.fromkeys(
         ("coarsened", "fft", "fp16", "unroll_gemm"), 1.1
     )
@@ -212,24 +194,18 @@ def test_the_furthest_strays_alone_are_told(base):
     assert view.furthest.count(" on fa18 at ") == runs_compared.MOST_STRAYS
     assert view.furthest.endswith(" images 0.909×")
 
-
-def test_a_figure_of_two_runs_is_drawn_where_there_are_times_to_compare(base):
     assert runs_compared.figure(Comparison(base, base, TOLERANCE)).caption.endswith("Shaded: the same.")
     record = copy.deepcopy(base.record)
     record["protocol"] = 99
     assert runs_compared.figure(Comparison(base, catalog.Run(base.path, record, base.loaded), TOLERANCE)) is None
 
 
-def test_a_cell_of_a_markdown_table_breaks_neither_row_nor_column():
+def test_markdown_of_a_comparison_breaks_neither_rows_nor_paragraphs(base):
     table = runs_compared.MarkdownTable((*words("", "Why"), *numbers("Size")), (("fft", "3 | 4\nand so on", "10"),))
     assert table.text == "| | Why | Size |\n| --- | --- | ---: |\n| fft | 3 \\| 4 and so on | 10 |\n"
 
-
-def test_a_paragraph_is_one_line_however_its_template_is_wrapped():
     assert rendering.join_lines("one\n  two \nthree\u202f%") == "one two three\u202f%"
 
-
-def test_every_table_of_the_markdown_page_follows_a_blank_line_and_ends_with_one(base):
     head = changed(base, sources=("coarsened",), slower={"coarsened": 1.1, "unroll_gemm": 1.08})
     lines = rendering.comparison_text(Comparison(base, head, TOLERANCE)).split("\n")
     rows = [line.startswith("|") for line in lines]

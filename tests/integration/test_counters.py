@@ -24,28 +24,23 @@ from warpbook.profiling import counters, counting
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.views import analysis
-from warpbook.runs import catalog, tables
+from warpbook.runs import tables
 
 KNOWN = variants.discover()
 
 # --- headers -----------------------------------------------------------------------------------------------------
 
 
-def test_every_counter_that_a_header_names_is_read():
+def test_every_counter_that_a_header_names_is_read_and_held_against_its_verb():
     named = {check.split()[0] for check in (variant.header.check for variant in KNOWN.values()) if "__" in check}
     wanted = counters.metrics_to_read(KNOWN.values())
     assert named <= set(wanted)
     assert len(wanted) == len(set(wanted))
     assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in wanted
 
-
-def test_a_check_without_a_counter_names_none():
     assert counters.named_metric("no counter, as ncu runs kernels one by one") == ""
 
-
-@pytest.mark.parametrize(
-    ("check", "before", "after", "verdict"),
-    [
+    for check, before, after, verdict in [
         ("x__y.sum falls against direct", 100, 50, True),
         ("x__y.sum falls against direct", 100, 99, False),
         ("x__y.sum falls to nothing against direct", 100, 0, True),
@@ -54,10 +49,8 @@ def test_a_check_without_a_counter_names_none():
         ("x__y.sum stays within a few per cent of direct", 100, 103, True),
         ("x__y.sum stays where direct has it", 100, 40, False),
         ("x__y.sum is the figure that others lower", 100, 40, None),
-    ],
-)
-def test_a_counter_is_held_against_the_verb_of_its_header(check, before, after, verdict):
-    assert counters.counter_change(check, "conv1", before, after).as_expected is verdict
+    ]:
+        assert counters.counter_change(check, "conv1", before, after).as_expected is verdict
 
 
 # --- what counters say of a call ---------------------------------------------------------------------------------
@@ -68,53 +61,32 @@ def launch(**values: float) -> CountedLaunch:
     return CountedLaunch("k", {named.get(name, name): value for name, value in values.items()})
 
 
-def test_sums_are_of_all_launches_and_the_rest_of_the_longest():
+def test_sums_are_of_all_launches_scaled_where_a_call_was_cut_and_the_rest_of_the_longest():
     call = CountedCall(1000, (launch(duration=5, sum=10, pct=20), launch(duration=50, sum=1, pct=70)), made=2)
     assert call.value("x__y.sum") == 11
     assert call.value("x__y.avg.pct_of_peak_sustained_active") == 70
     assert not call.cut
 
-
-def test_sums_of_a_cut_call_are_scaled_to_all_its_launches():
     call = CountedCall(1000, (launch(sum=10), launch(sum=2)), made=2000)
     assert call.cut
     assert call.value("x__y.sum") == 12_000
 
-
-def test_a_launch_without_a_reading_leaves_no_sum():
     assert CountedCall(1000, (launch(sum=10), launch(duration=1)), made=2).value("x__y.sum") is None
 
 
-def test_operations_done_are_counted_with_a_multiply_add_as_two():
+def test_operations_rates_and_shares_of_a_call_are_those_of_its_launches():
     assert CountedLaunch("k", {counters.FFMA: 4e9, counters.FADD: 1e9, counters.FMUL: 1e9}).fp32_flop == 10e9
 
-
-def test_the_rate_of_a_call_is_of_its_useful_operations_whatever_it_did():
     launch = CountedLaunch("k", {counters.FFMA: 9e9, counters.DURATION: 1e6, counters.DRAM_BYTES: 2e9})
     assert CountedCall(10, (launch,), 1).on_roofline(10e9) == (5, 10_000)
 
-
-def test_the_longest_kernel_s_share_is_of_all_launches_of_its_name():
     times = (("a", 2.0), ("b", 3.0), ("a", 5.0))
     call = CountedCall(10, tuple(CountedLaunch(name, {counters.DURATION: ns}) for name, ns in times), 3)
     assert call.share_of_longest == 0.7
     assert CountedCall(10, (CountedLaunch("a", {}),), 1).share_of_longest is None
 
 
-def test_what_bounds_a_call_of_several_kernels_is_said_of_one_with_its_share():
-    busy = {
-        counters.SM: 20.0,
-        counters.DRAM: 90.0,
-        counters.L1: 30.0,
-        counters.L2: 40.0,
-    }
-    small, large = (CountedLaunch(name, {**busy, counters.DURATION: ns}) for name, ns in (("pad", 1.0), ("conv", 3.0)))
-    words = analysis.bound(CountedCall(10, (small, large), 2))
-    assert words.startswith("conv, 75\u202f% of the call's kernel time: Bound by DRAM")
-    assert analysis.bound(CountedCall(10, (large,), 1)).startswith("Bound by DRAM")
-
-
-def test_the_largest_stall_has_its_share_of_the_time_between_instructions():
+def test_the_largest_stall_has_its_share_of_the_time_and_a_warp_that_could_issue_waits_for_nothing():
     stalls = {"long_scoreboard": 6.0, "barrier": 2.0, "wait": 1.0}
     values = {
         f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": value for name, value in stalls.items()
@@ -122,8 +94,6 @@ def test_the_largest_stall_has_its_share_of_the_time_between_instructions():
     assert CountedLaunch("k", values).stall == ("long_scoreboard", 0.6)
     assert CountedLaunch("k", {}).stall is None
 
-
-def test_a_warp_that_could_issue_waits_for_nothing_but_its_time_counts():
     stalls = {"long_scoreboard": 3.0, "not_selected": 6.0}
     values = {
         f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": value for name, value in stalls.items()
@@ -138,55 +108,80 @@ def test_a_warp_that_could_issue_waits_for_nothing_but_its_time_counts():
 STALLED = {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": 3.0}
 
 
-@pytest.mark.parametrize(
-    ("dram", "l2", "l1", "sm", "issue", "sentence"),
-    [
+def test_what_bounds_a_kernel_follows_from_its_counters():
+    for dram, l2, l1, sm, issue, sentence in [
         (91, 60, 40, 30, 28, "Bound by DRAM: 91 % of peak."),
         (50, 84, 40, 30, 28, "Bound by the L2 cache: 84 % of peak."),
         (50, 60, 88, 70, 28, "Bound by the L1 cache and shared memory: 88 % of peak."),
         (
-            10, 20, 30, 85, 84,
+            10,
+            20,
+            30,
+            85,
+            84,
             "Bound by instruction issue: schedulers issue in 84 % of cycles; 50 % of instructions are FP32 FMAs.",
         ),
         (
-            10, 20, 30, 85, 50,
+            10,
+            20,
+            30,
+            85,
+            50,
             "Bound by the multiprocessor's pipes: 85 % of peak; 50 % of instructions are FP32 FMAs.",
         ),
         (
-            70, 20, 30, 40, 40,
+            70,
+            20,
+            30,
+            40,
+            40,
             "Bound in part by DRAM, 70 % of peak; in part by latency: warps wait 75 % of their time for data from "
             "global or local memory.",
         ),
         (
-            10, 20, 45, 40, 40,
+            10,
+            20,
+            45,
+            40,
+            40,
             "Bound by latency: warps wait 75 % of their time for data from global or local memory; nearest its peak: "
             "the L1 cache and shared memory, 45 %.",
         ),
-    ],
-)  # fmt: skip
-def test_what_bounds_a_kernel_follows_from_its_counters(dram, l2, l1, sm, issue, sentence):
-    values = {
-        counters.DRAM: dram,
-        counters.L2: l2,
-        counters.L1: l1,
-        counters.SM: sm,
-        counters.ISSUE: issue,
-    }
-    values |= {counters.INSTRUCTIONS: 1e6, counters.FFMA: 16e6, **STALLED}
-    assert counters.bound(CountedLaunch("k", values)).replace("\u202f", " ") == sentence
+    ]:
+        values = {
+            counters.DRAM: dram,
+            counters.L2: l2,
+            counters.L1: l1,
+            counters.SM: sm,
+            counters.ISSUE: issue,
+        }
+        values |= {counters.INSTRUCTIONS: 1e6, counters.FFMA: 16e6, **STALLED}
+        assert counters.bound(CountedLaunch("k", values)).replace("\u202f", " ") == sentence
 
-
-def test_without_throughputs_nothing_is_said_of_what_bounds_a_kernel():
     assert counters.bound(CountedLaunch("k", {counters.DRAM: 91.0})) == ""
 
+    busy = {
+        counters.SM: 20.0,
+        counters.DRAM: 90.0,
+        counters.L1: 30.0,
+        counters.L2: 40.0,
+    }
+    small, large = (CountedLaunch(name, {**busy, counters.DURATION: ns}) for name, ns in (("pad", 1.0), ("conv", 3.0)))
+    words = analysis.bound(CountedCall(10, (small, large), 2))
+    assert words.startswith("conv, 75\u202f% of the call's kernel time: Bound by DRAM")
+    assert analysis.bound(CountedCall(10, (large,), 1)).startswith("Bound by DRAM")
 
-@pytest.mark.parametrize(
-    ("value", "metric", "words"),
-    [(12_345_678, "x__y.sum", "12.3 M"), (4.1e9, "x__y.sum", "4.10 G"), (0, "x__y.sum", "0"), (31.3, "x.ratio", "31.3"),
-     (61.25, "x.avg.pct_of_peak_sustained_active", "61.2 %"), (51_200, "x__y.sum", "51.2 k")],
-)  # fmt: skip
-def test_readings_are_printed_short(value, metric, words):
-    assert counters.amount(value, metric).replace("\u202f", " ") == words
+
+def test_readings_are_printed_short():
+    for value, metric, words in [
+        (12_345_678, "x__y.sum", "12.3 M"),
+        (4.1e9, "x__y.sum", "4.10 G"),
+        (0, "x__y.sum", "0"),
+        (31.3, "x.ratio", "31.3"),
+        (61.25, "x.avg.pct_of_peak_sustained_active", "61.2 %"),
+        (51_200, "x__y.sum", "51.2 k"),
+    ]:
+        assert counters.amount(value, metric).replace("\u202f", " ") == words
 
 
 # --- the program under ncu ---------------------------------------------------------------------------------------
@@ -256,6 +251,7 @@ def ncu(tmp_path, monkeypatch):
     def make(**settings) -> Path:
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
+        (folder / "ncu.calls").unlink(missing_ok=True)
         (folder / "ncu").write_text(FAKE.format(python=sys.executable))
         (folder / "ncu").chmod(0o755)
         (folder / "ncu.json").write_text(json.dumps({"kernels": ONE_EACH, **settings}))
@@ -306,15 +302,13 @@ def test_every_counter_of_every_launch_is_a_row(tmp_path, ncu):
     assert folder != tempfile.gettempdir()  # where an ncu on another GPU may hold nsight-compute-lock
 
 
-def test_a_counter_without_a_reading_is_an_empty_row(tmp_path, ncu):
+def test_counters_without_a_reading_or_unknown_to_ncu_are_left_out_and_the_rest_read(tmp_path, ncu):
     ncu(nan=[counters.SM])
     frame, _ = count(tmp_path)
     assert frame[frame.metric == counters.SM].value.isna().all()
     assert frame[frame.metric == counters.DURATION].value.notna().all()
     assert set(frame.status) == {"ok"}
 
-
-def test_counters_that_ncu_does_not_know_are_left_out_and_the_rest_read(tmp_path, ncu):
     calls = ncu(unknown=[counters.SM, "smsp__inst_executed.sum"])
     frame, _ = count(tmp_path)
     assert len(calls.read_text().splitlines()) == 3
@@ -322,10 +316,8 @@ def test_counters_that_ncu_does_not_know_are_left_out_and_the_rest_read(tmp_path
     assert set(read.metric) == {counters.DURATION}
     assert len(frame) == 2 * len(METRICS)
 
-
-@pytest.mark.parametrize("words", ["metric x__y.sum", "metric regex:^x__y(\\.(sum|min|max|avg|pct|ratio))?$"])
-def test_ncu_s_words_on_an_unknown_counter_name_it(words):
-    assert counting.without_unknown(["x__y.sum", "x__z.sum"], f"==ERROR== Failed to find {words}\n") == ["x__z.sum"]
+    for words in ["metric x__y.sum", "metric regex:^x__y(\\.(sum|min|max|avg|pct|ratio))?$"]:
+        assert counting.without_unknown(["x__y.sum", "x__z.sum"], f"==ERROR== Failed to find {words}\n") == ["x__z.sum"]
 
 
 def test_a_call_of_many_launches_says_how_many_it_makes(tmp_path, ncu):
@@ -352,9 +344,8 @@ def test_a_layer_that_breaks_the_program_leaves_the_others_counted(tmp_path, ncu
     assert "no counters of direct on conv1: launch_failed" in printed
 
 
-@pytest.mark.parametrize(
-    ("settings", "status", "reason"),
-    [
+def test_why_there_are_no_counters_is_a_row_of_each_layer(tmp_path, ncu, monkeypatch):
+    for settings, status, reason in [
         (
             {
                 "logs": "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU "
@@ -379,30 +370,24 @@ def test_a_layer_that_breaks_the_program_leaves_the_others_counted(tmp_path, ncu
             "launch_failed",
             "no CUDA device here: no CUDA driver",
         ),
-    ],
-)
-def test_why_there_are_no_counters_is_a_row_of_each_layer(tmp_path, ncu, settings, status, reason):
-    calls = ncu(**{**settings, "prints": settings.get("prints") or " "})
-    frame, _ = count(tmp_path)
-    assert frame.layer.tolist() == ["conv1", "conv2"]
-    assert set(frame.status) == {status}
-    assert all(reason in words for words in frame.reason)
-    assert len(calls.read_text().splitlines()) == (3 if status == "launch_failed" else 1)
+    ]:
+        calls = ncu(**{**settings, "prints": settings.get("prints") or " "})
+        frame, _ = count(tmp_path)
+        assert frame.layer.tolist() == ["conv1", "conv2"]
+        assert set(frame.status) == {status}
+        assert all(reason in words for words in frame.reason)
+        assert len(calls.read_text().splitlines()) == (3 if status == "launch_failed" else 1)
 
+    calls = ncu(hangs=True)
+    frame, _ = count(tmp_path, timeout=1)
+    assert set(frame.status) == {"timed_out"}
+    assert len(calls.read_text().splitlines()) == 1
 
-def test_without_ncu_the_rows_say_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     frame, _ = count(tmp_path)
     assert set(frame.status) == {"unsupported"}
     assert set(frame.reason) == {"ncu (Nsight Compute) is not on PATH"}
     assert (tmp_path / "reports").is_dir()
-
-
-def test_a_program_that_hangs_under_ncu_is_ended(tmp_path, ncu):
-    calls = ncu(hangs=True)
-    frame, _ = count(tmp_path, timeout=1)
-    assert set(frame.status) == {"timed_out"}
-    assert len(calls.read_text().splitlines()) == 1
 
 
 def test_where_the_console_has_no_counters_ncu_s_report_is_asked(tmp_path, monkeypatch):
@@ -479,7 +464,7 @@ def count_network(tmp_path: Path, implementation: str = "fused_mma"):
     return tables.COUNTERS.read(out), done.stdout
 
 
-def test_every_counter_of_every_kernel_of_a_whole_network_is_a_row_without_a_layer(tmp_path, ncu):
+def test_a_whole_network_s_kernels_are_rows_without_a_layer_or_one_row_says_why(tmp_path, ncu):
     calls = ncu(of_network=["first", "product", "product", "classify"])
     frame, printed = count_network(tmp_path)
     assert printed == ""
@@ -491,8 +476,6 @@ def test_every_counter_of_every_kernel_of_a_whole_network_is_a_row_without_a_lay
     (call,) = calls.read_text().splitlines()
     assert "count_network.py --implementation fused --network fa17 --weights high --images 10000 --arch" in call
 
-
-def test_why_a_whole_network_has_no_counters_is_one_row(tmp_path, ncu):
     calls = ncu(prints=" ", logs="==ERROR== ERR_NVGPUCTRPERM - no permission")
     frame, printed = count_network(tmp_path)
     (row,) = frame.itertuples()
@@ -500,8 +483,6 @@ def test_why_a_whole_network_has_no_counters_is_one_row(tmp_path, ncu):
     assert printed.startswith("no counters of fused on fa17: refused: ERR_NVGPUCTRPERM")
     assert len(calls.read_text().splitlines()) == 1
 
-
-def test_an_implementation_that_does_not_compute_a_network_is_not_started(tmp_path, ncu):
     calls = ncu(of_network=["first"])
     frame, _ = count_network(tmp_path, "fused_conv_fc_algebra")
     (row,) = frame.itertuples()
@@ -522,12 +503,8 @@ def test_a_table_of_a_run_from_before_a_column_was_added_is_read(tmp_path):
 # --- the report --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def measured(newest_archive, few_variants) -> list[str]:
-    """GPU variants of the archived run that the report is of."""
-    few = few_variants["studies"]["fa18"]["variants"]
-    recorded = catalog.open_run(newest_archive).record["variants"]
-    return [name for name in few if name in recorded and KNOWN[name].device == "gpu"]
+MEASURED = ["direct", "constant_weights", "shared_input"]
+"""GPU variants that the report is of."""
 
 
 def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
@@ -560,12 +537,15 @@ def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
 
 @pytest.fixture
 def document(archive, evidence_of, few_variants, rewritten, tmp_path) -> Callable[[list[dict]], str]:
-    """Render the report's HTML of the archived run with other counters in it."""
+    """Render the chapters that speak of counters, as HTML, of the small run with other counters in it."""
+    few = few_variants["studies"]
+    chapters = {"sections": ["milestone_4", "whole_network", "analysis"], "deliverables": {}, "show_profile_of": []}
+    studies = few | {"fa18": few["fa18"] | chapters | {"variants": MEASURED}}
 
     def render(rows: list[dict]) -> str:
         tables.COUNTERS.write(rows, tmp_path / "counters.csv")
         changed = rewritten(archive, "counters.csv", lambda _: (tmp_path / "counters.csv").read_bytes())
-        return rendering.to_html(evidence_of(changed, **few_variants), datetime.now(), "", None)
+        return rendering.to_html(evidence_of(changed, studies=studies), datetime.now(), "", None)
 
     return render
 
@@ -580,10 +560,10 @@ def failed(variant: str, layer: str, status: str, reason: str) -> dict:
     return {**place, **nothing, "status": status, "reason": reason}
 
 
-def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(document, measured):
+def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(document):
     rows = [
         row
-        for place, name in enumerate(measured)
+        for place, name in enumerate(MEASURED)
         for layer in networks.find("fa18").convs
         for row in rows_of(name, layer.name, 1 + 0.2 * place)
     ]
@@ -611,7 +591,7 @@ def of_network(name: str, kernels: dict[str, list[float]]) -> list[dict]:
     ]
 
 
-def test_the_kernels_of_our_fastest_network_are_told_with_their_shares_and_what_bounds_the_longest(document, ev):
+def test_the_kernels_of_our_fastest_network_are_told_with_what_bounds_the_longest_or_why_there_are_none(document, ev):
     fastest = ev.networks.fastest(ev.largest, peers=False).name
     whole = document(of_network(fastest, {"first": [0.3], "product": [0.1, 0.5], "classify": [0.1]}))
     (table,) = re.findall(r'<table[^>]*id="networks-kernels".*?</table>', whole, re.DOTALL)
@@ -627,23 +607,19 @@ def test_the_kernels_of_our_fastest_network_are_told_with_their_shares_and_what_
     )
     assert "networks-kernels" not in document(of_network("unfused", {"first": [0.3]}))
 
-
-def test_why_our_fastest_network_was_not_counted_is_said(document, ev):
     fastest = ev.networks.fastest(ev.largest, peers=False).name
     assert f"no hardware counters of {fastest}: it broke" in plain(
         document([failed(fastest, "", "refused", "it broke")])
     )
 
 
-def test_a_report_names_what_kept_counters_from_being_read(document, measured):
-    rows = [failed(name, layer, "refused", counting.NO_PERMISSION) for name in measured for layer in ("conv1", "conv2")]
+def test_what_kept_counters_from_being_read_is_named_and_what_lacks_a_reading_too(document, monkeypatch, tmp_path):
+    rows = [failed(name, layer, "refused", counting.NO_PERMISSION) for name in MEASURED for layer in ("conv1", "conv2")]
     words = plain(document(rows))
     assert f"No hardware counters: {counting.NO_PERMISSION}." in words
     assert "it was not read: ERR_NVGPUCTRPERM" in words
     assert "Roofline" not in words
 
-
-def test_a_counter_that_never_had_a_reading_and_a_layer_without_any_are_named(document):
     rows = rows_of("direct", "conv1", 1.0)
     for row in rows:
         if row["metric"] == "dram__bytes_write.sum":
@@ -653,8 +629,6 @@ def test_a_counter_that_never_had_a_reading_and_a_layer_without_any_are_named(do
     assert "Nsight Compute gave no reading of dram__bytes_write.sum." in words
     assert "No hardware counters of direct on conv2: it broke." in words
 
-
-def test_a_run_without_counters_says_so_in_their_chapter_and_where_a_counter_is_named(document, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # where no older run has any
     words = plain(document([]))
     assert "the run that the figures come from holds no hardware counters of this study" in words

@@ -34,12 +34,12 @@ def samples(variant: str, layer: str, size: int, scale: float = 1.0, **columns) 
 
 
 @pytest.fixture
-def evidence(newest_archive):
+def evidence(small_archive):
     """The evidence of the study ece408 where files of the course are among the kernels, timed as `rows` say; another
     network's figures stand for those of built-in variants."""
 
     def make(*rows: list[dict], files: tuple[str, ...] = ("fused_wmma", "one_call")) -> Evidence:
-        run = catalog.open_run(newest_archive)
+        run = catalog.open_run(small_archive)
         values = yaml.safe_load(settings.FILE.read_text()) | {"study": "ece408", "measuring": run.record["measuring"]}
         planned = plan.build(settings.load(values, list(variants.discover())))
         dropped = {name: variants.read(name, FILES) for name in files}
@@ -62,10 +62,6 @@ def every(variant: str, scale: float = 1.0, **columns) -> list[dict]:
         for size in LEAST_MS
         for row in samples(variant, layer, size, scale, **columns)
     ]
-
-
-def test_without_files_of_the_course_there_is_no_section(evidence):
-    assert course_files.course_files_view(evidence(files=())) is None
 
 
 def test_files_stand_beside_the_built_in_variants_by_the_sum_of_their_op_times(evidence):
@@ -96,22 +92,22 @@ def test_where_op_times_are_refused_the_layer_time_stands(evidence):
     assert view.problems == (("fused_wmma", "its work is done in the prolog"),)
 
 
-def test_a_time_below_the_hardware_s_bound_is_no_figure(evidence):
+def test_a_sample_that_was_throttled_or_below_the_hardware_s_bound_is_no_figure(evidence):
+    rows = every("fused_wmma")
+    rows[0]["throttled"] = True
+    assert evidence(rows).course.time("fused_wmma", "conv1", 10_000, OP).n == 9
+
     ev = evidence(every("fused_wmma", 0.001), files=("fused_wmma",))
     assert ev.course.time("fused_wmma", "conv1", 10_000, OP) is None
     ((_, reason),) = course_files.course_files_view(ev).problems
     assert "conv1, 10000 images; " in reason and "below the hardware's lower bound" in reason
 
 
-def test_a_throttled_sample_is_left_out(evidence):
-    rows = every("fused_wmma")
-    rows[0]["throttled"] = True
-    assert evidence(rows).course.time("fused_wmma", "conv1", 10_000, OP).n == 9
-
-
-def test_a_file_without_a_figure_says_why(evidence):
+def test_a_file_without_a_figure_says_why_and_without_files_there_is_no_section(evidence):
     failed = samples("one_call", "conv1", 100)[:1]
     failed[0] |= {"kind": "", "state": "", "time_ms": None, "status": "launch_failed", "reason": "its process died"}
     problems = dict(course_files.course_files_view(evidence(failed)).problems)
     assert problems["one_call"] == "its process died"
     assert "holds no figure of it" in problems["fused_wmma"]
+
+    assert course_files.course_files_view(evidence(files=())) is None

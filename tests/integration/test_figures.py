@@ -5,7 +5,6 @@ import re
 from xml.etree import ElementTree
 
 import pandas as pd
-import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -21,31 +20,25 @@ def speedup(value, low, high, paired=True, verdict="faster"):
     return Speedup(Estimate(value, low, high, 10), paired, verdict)
 
 
-def test_spans_too_close_to_tell_apart_become_one():
-    assert intervals.merge([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
-    assert intervals.merge([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
+def test_an_interval_is_drawn_at_its_place_its_marker_hollow_where_it_is_not_paired():
+    svg = figures.ratio_plots.interval(speedup(2.0, 1.0, 4.0), (1.0, 4.0), 0.01)
+    assert 'cx="60.0"' in svg  # the middle of 120
+    assert "M0.0 5H120.0" in svg
 
-
-def test_an_interval_s_axis_holds_every_interval_and_1():
     low, high = figures.ratio_plots.interval_span([speedup(2.0, 1.8, 2.2), speedup(3.0, 2.9, 3.4)])
     assert low < 1 < 3.4 < high
     low, high = figures.ratio_plots.interval_span([speedup(0.5, float("nan"), float("nan"))])
     assert low < 0.5 < 1 < high
 
+    for paired, inside in [(True, "#1f7a4d"), (False, "white")]:
+        svg = figures.ratio_plots.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
+        assert re.search(r'<circle [^>]*fill="([^"]+)"', svg).group(1) == inside
 
-def test_an_interval_is_drawn_at_its_place_on_a_logarithmic_axis():
-    svg = figures.ratio_plots.interval(speedup(2.0, 1.0, 4.0), (1.0, 4.0), 0.01)
-    assert 'cx="60.0"' in svg  # the middle of 120
-    assert "M0.0 5H120.0" in svg
-
-
-@pytest.mark.parametrize(("paired", "inside"), [(True, "#1f7a4d"), (False, "white")])
-def test_the_marker_of_a_ratio_that_is_not_paired_is_hollow(paired, inside):
-    svg = figures.ratio_plots.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
-    assert re.search(r'<circle [^>]*fill="([^"]+)"', svg).group(1) == inside
+    assert intervals.merge([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
+    assert intervals.merge([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
 
 
-def test_words_of_a_chart_are_text_that_begins_where_it_was_measured_to():
+def test_a_chart_s_words_are_text_and_its_markers_stand_where_they_were_measured():
     figure = Figure(figsize=(2, 1))
     figure.text(0.5, 0.25, "µs < 1", size=8, weight=600, color="#0b5cad")
     figure.text(0.5, 0.5, "up", size=8, rotation=90, ha="right")
@@ -56,8 +49,6 @@ def test_words_of_a_chart_are_text_that_begins_where_it_was_measured_to():
     assert (words.attrib["transform"], words.attrib["font-size"]) == ("translate(72.00 54.00)", "8")
     assert up.attrib["transform"].endswith(" rotate(-90)") and "font-weight" not in up.attrib
 
-
-def test_a_chart_has_attributes_for_styles_and_each_marker_where_it_stands():
     figure = Figure(figsize=(1, 1))
     figure.add_axes((0, 0, 1, 1)).plot([0, 1, 2], [0, 1, 2], "s-", color="#0b5cad", linewidth=1.25)
     svg = svg_drawing.svg(figure)
@@ -78,8 +69,8 @@ def test_in_a_page_for_browsers_a_chart_is_an_element_with_its_words_and_ids_of_
     assert page.count("<img ") == 1  # a picture in a cell, which has no words, stays one
 
 
-def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, newest_archive):
-    ev = evidence_of(newest_archive)
+def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, small_archive):
+    ev = evidence_of(small_archive)
     frame = ev.profiles.events(ev.ranking.naive.name, ev.largest)
     kernel = frame[frame.kind == "kernel"].iloc[[0]]
     copies = kernel.loc[kernel.index.repeat(10_000)].reset_index(drop=True)

@@ -63,9 +63,9 @@ def program_by_nsys(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ev(folder, newest_archive, opened) -> Evidence:
+def ev(folder, small_archive, opened) -> Evidence:
     """A machine without a GPU that cites no archived run: nothing is there but what was imported."""
-    run = opened(newest_archive)
+    run = opened(small_archive)
     values = yaml.safe_load(settings.FILE.read_text()) | {"gpu": "none"}
     planned = plan.build(settings.load(values, list(variants.discover())))
     return Evidence(planned, "fa18", run, imported_tables.imported_for_study(folder))
@@ -76,7 +76,7 @@ def document(ev) -> str:
     return rendering.to_html(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
 
 
-def test_an_imported_profile_is_named_as_such_with_its_device_and_the_hashes_of_its_files(folder, ev):
+def test_an_imported_profile_is_named_as_such_and_makes_the_tables_that_our_own_make(folder, ev):
     of_100, of_10000 = view.imported_profiles_view(ev)
     assert of_100.title == "Imported: direct at 100 images"
     log = folder.parent / "student.log"
@@ -85,8 +85,6 @@ def test_an_imported_profile_is_named_as_such_with_its_device_and_the_hashes_of_
     assert all(one.caption.startswith("Imported: ") and DEVICE in one.caption for one in shown)
     assert len({one.id for one in shown}) == len(shown)
 
-
-def test_sums_of_an_nvprof_log_make_the_tables_that_our_own_profiles_make(ev):
     kernels, calls = view.imported_profiles_view(ev)[0].tables
     assert [column.label for column in kernels.head] == ["Name", "Share", "Time", "Calls", "Avg", "Min", "Max"]
     times = [f"{time}\u202fms" for time in ("980.0", "490.0", "330.0", "650.0")]
@@ -94,8 +92,6 @@ def test_sums_of_an_nvprof_log_make_the_tables_that_our_own_profiles_make(ev):
     assert kernels.caption.endswith("The first 1 of 2 take 98.0\u202f%.")
     assert [row[0] for row in calls.rows] == ["cudaDeviceSynchronize", "cudaStreamCreateWithFlags"]
 
-
-def test_events_make_tables_a_timeline_and_launches_and_counters_are_listed(ev):
     profile = view.imported_profiles_view(ev)[1]
     assert [table.id.rpartition("-")[2] for table in profile.tables] == ["gpu", "api"]
     assert "conv_forward" in [row[0] for row in profile.tables[0].rows]

@@ -17,14 +17,17 @@ REASON = "none of 15 samples is a figure: 15 were taken while a slowdown was act
 
 @pytest.fixture
 def changed(ev, evidence_of, few_variants) -> Callable[..., Evidence]:
-    """Make the evidence of few variants after a change of one table of the newest archive."""
+    """Make the evidence of few variants after a change of one table of the small run."""
+    few = few_variants["studies"]
+    names = ["direct", "shared_input", "unroll_gemm", "loop_nest"]
+    studies = few | {"fa18": few["fa18"] | {"variants": names, "deliverables": {}, "show_profile_of": []}}
 
     def make(table: tables.Table, change: Callable[[pd.DataFrame], None]) -> Evidence:
         run = ev.gpu_run
         read = {each.name: run.table(each) for each in tables.RUN_TABLES}
         read[table.name] = read[table.name].astype({"status": str, "reason": str})
         change(read[table.name])
-        found = evidence_of(run.path, **few_variants)
+        found = evidence_of(run.path, studies=studies)
         found.local = found.gpu_run = catalog.Run(run.path, run.record, read)
         return found
 
@@ -51,27 +54,22 @@ def told(ev: Evidence, variant: str) -> list[dict[str, str]]:
     return [dict(zip(labels, row, strict=True)) for row in table.rows if variant in row[0].split(", ")]
 
 
-@pytest.mark.parametrize(
-    ("where", "layers", "images", "times"),
-    [
+def test_a_row_says_which_layers_sizes_and_times_are_lacking_and_a_column_is_there_where_some_are(changed):
+    for where, layers, images, times in [
         ({}, None, "all", None),
         ({"layer": ["conv1"]}, "conv1", "all", None),
         ({"layer": ["conv2"], "size": [10, 100]}, "conv2", "10, 100", None),
         ({"kind": ["gpu"]}, None, "all", "gpu"),
         ({"kind": ["gpu"], "state": ["cold"], "size": [10]}, None, "10", "cold gpu"),
         ({"kind": ["op", "layer"], "size": [10000]}, None, "10\u202f000", "op, layer"),
-    ],
-)
-def test_a_row_says_which_layers_sizes_and_times_are_lacking_and_a_column_is_there_where_some_are(
-    changed, where, layers, images, times
-):
-    ev = changed(tables.OP_TIMES, failing("refused", REASON, variant=["direct"], **where))
-    (row,) = told(ev, "direct")
-    assert row["Reason"] == REASON and row["Status"] == "refused"
-    assert (row.get("Layers"), row["Images"], row.get("Times")) == (layers, images, times)
+    ]:
+        ev = changed(tables.OP_TIMES, failing("refused", REASON, variant=["direct"], **where))
+        (row,) = told(ev, "direct")
+        assert row["Reason"] == REASON and row["Status"] == "refused"
+        assert (row.get("Layers"), row["Images"], row.get("Times")) == (layers, images, times)
 
 
-def test_reasons_that_differ_in_numbers_alone_make_one_row(changed):
+def test_rows_tell_reasons_layers_and_sizes_apart_and_share_what_is_the_same(changed):
     def change(frame):
         for size in (10, 100, 1000):
             failing("refused", REASON.replace("15", str(size)), variant=["direct"], size=[size])(frame)
@@ -80,8 +78,6 @@ def test_reasons_that_differ_in_numbers_alone_make_one_row(changed):
     assert row["Images"] == "10, 100, 1000"
     assert row["Reason"] == f"{REASON.replace('15', '10')}; likewise, with other numbers, elsewhere"
 
-
-def test_layers_whose_sizes_differ_have_rows_of_their_own(changed):
     def change(frame):
         failing("refused", REASON, variant=["direct"], layer=["conv1"], size=[10])(frame)
         failing("refused", REASON, variant=["direct"], layer=["conv2"], size=[10, 100])(frame)
@@ -89,14 +85,16 @@ def test_layers_whose_sizes_differ_have_rows_of_their_own(changed):
     rows = told(changed(tables.OP_TIMES, change), "direct")
     assert [(row["Layers"], row["Images"]) for row in rows] == [("conv1", "10"), ("conv2", "10, 100")]
 
-
-def test_a_size_that_the_run_holds_no_times_of_is_told(changed):
     def change(frame):
         frame.loc[(frame.variant == "direct") & (frame["size"] == 1000), "size"] = 5000
 
     (row,) = told(changed(tables.OP_TIMES, change), "direct")
     assert (row["Images"], row["Status"]) == ("1000", "not measured")
     assert row["Reason"].endswith("holds no figure of it")
+
+    ev = changed(tables.OP_TIMES, failing("crashed", "its process died", variant=["direct", "shared_input"]))
+    assert told(ev, "direct") == told(ev, "shared_input")
+    assert told(ev, "direct")[0]["Variant"] == "direct, shared_input"
 
 
 def test_a_program_that_failed_is_told_and_its_kernel_s_section_keeps_its_outcome(changed):
@@ -107,12 +105,6 @@ def test_a_program_that_failed_is_told_and_its_kernel_s_section_keeps_its_outcom
     assert section.outcome and not section.problems
 
 
-def test_variants_that_lack_the_same_for_the_same_reason_share_a_row(changed):
-    ev = changed(tables.OP_TIMES, failing("crashed", "its process died", variant=["direct", "shared_input"]))
-    assert told(ev, "direct") == told(ev, "shared_input")
-    assert told(ev, "direct")[0]["Variant"] == "direct, shared_input"
-
-
 def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and_in_its_chapter_where_largest(changed):
     ev = changed(tables.NETWORK_CHECKS, failing("wrong_result", "off by 3", variant=["fused_mma"], size=[10, 10000]))
     (row,) = told(ev, "networks/fused_mma")
@@ -121,18 +113,19 @@ def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and
     assert not any("N = 10 " in problem for problem in whole_network.whole_network_view(ev).problems)
 
 
-@pytest.mark.parametrize("slowed", [False, True])
-def test_a_whole_network_without_one_kind_of_time_is_told(changed, slowed):
-    def change(frame):
-        if slowed:
-            chosen = (frame.network == "fa18") & (frame.variant == "fused_mma") & (frame.kind == "op")
-            frame.loc[chosen & (frame["size"] == 100), "throttled"] = True
-        else:
-            failing("timed_out", "more than 300 s", variant=["fused_mma"], kind=["op"], size=[100])(frame)
+def test_a_whole_network_without_one_kind_of_time_is_told(changed):
+    for slowed in [False, True]:
 
-    (row,) = told(changed(tables.NETWORK_SAMPLES, change), "networks/fused_mma")
-    assert (row["Images"], row["Times"]) == ("100", "op")
-    assert row["Status"] == ("refused" if slowed else "timed out")
+        def change(frame, slowed=slowed):
+            if slowed:
+                chosen = (frame.network == "fa18") & (frame.variant == "fused_mma") & (frame.kind == "op")
+                frame.loc[chosen & (frame["size"] == 100), "throttled"] = True
+            else:
+                failing("timed_out", "more than 300 s", variant=["fused_mma"], kind=["op"], size=[100])(frame)
+
+        (row,) = told(changed(tables.NETWORK_SAMPLES, change), "networks/fused_mma")
+        assert (row["Images"], row["Times"]) == ("100", "op")
+        assert row["Status"] == ("refused" if slowed else "timed out")
 
 
 def test_a_whole_network_that_is_stale_or_that_the_run_does_not_hold_is_told(changed, copied_networks):

@@ -22,21 +22,17 @@ def test_each_program_that_a_study_names_has_its_output_kernels_and_api_calls(ev
     assert "cudaDeviceSynchronize" in [row[0] for row in watched.calls.rows]
 
 
-def test_a_program_with_too_many_events_shows_the_largest_size_that_was_kept_and_says_so(view):
+def test_a_weight_set_is_shown_apart_and_what_was_not_watched_is_said(view, ev, evidence_of, small_archive):
     (watched,) = view.programs[1].watched
     assert "more than the 25000 that a run keeps" in watched.problem
     assert "at 1000 images" in watched.activities.caption
 
-
-def test_a_weight_set_that_was_not_watched_is_said_to_be_not_measured(ev):
     watched = watched_program(ev, ev.plan.variants["direct"], "trained", "m3")
     assert watched.problem == "it was not profiled with the weights trained in the run that the figures come from"
     assert watched.activities is watched.calls is None
     assert watched.places == ("m3-gpu-trained", "m3-api-trained")
 
-
-def test_a_weight_set_that_was_watched_is_shown_apart_from_the_first(evidence_of, newest_archive):
-    ev = evidence_of(newest_archive)
+    ev = evidence_of(small_archive)
     events = ev.profiles.events("direct", ev.largest)
     longer = events.assign(end_ns=events.end_ns + 7, weights="low")
     ev.profiles.by_weights["low"] = {(ev.profiles.tracer, "direct", ev.largest): longer}

@@ -91,19 +91,18 @@ SUPPLEMENT = """
 """
 
 
-@pytest.mark.parametrize(("part", "headings"), [("pages", REPORT), ("more_pages", SUPPLEMENT)])
-def test_report_and_supplement_have_the_parts_of_a_milestone_report_in_order(part, headings, request):
-    texts = request.getfixturevalue(part)
-    lines = [line for text in texts for line in text.splitlines() if ". . ." not in line]  # without the contents' own
-    whole = re.sub(r"\s+", " ", "\n".join(lines))
-    place = 0
-    for heading in headings.split("\n")[1:-1]:
-        if heading.strip() == "Contents":
-            assert any("Contents" in text[:400] for text in texts[:3])
-            continue
-        begin = whole.find(heading.strip(), place)
-        assert begin >= 0, heading
-        place = begin
+def test_report_and_supplement_have_the_parts_of_a_milestone_report_in_order(pages, more_pages):
+    for texts, headings in ((pages, REPORT), (more_pages, SUPPLEMENT)):
+        lines = [line for text in texts for line in text.splitlines() if ". . ." not in line]  # not the contents' own
+        whole = re.sub(r"\s+", " ", "\n".join(lines))
+        place = 0
+        for heading in headings.split("\n")[1:-1]:
+            if heading.strip() == "Contents":
+                assert any("Contents" in text[:400] for text in texts[:3])
+                continue
+            begin = whole.find(heading.strip(), place)
+            assert begin >= 0, heading
+            place = begin
 
 
 def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
@@ -115,24 +114,14 @@ def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
         assert re.sub(r"\s+", " ", title.strip()) in page, (title, number)
 
 
-def test_cover_names_title_authors_devices_and_commit(pages, newest_archive):
+def test_the_cover_names_title_authors_devices_commit_and_the_date_of_the_run(pages, newest_archive):
     chosen = settings.read(list(KNOWN))
     cover = re.sub(r"\s+", "", pages[0])  # a run's id may go over two lines
     for words in (chosen.report.title, *chosen.report.authors, "NVIDIA", newest_archive.stem, "commit"):
         assert words.replace(" ", "") in cover
 
-
-def test_cover_bears_the_date_of_the_run(pages, newest_archive):
     ended = datetime.fromisoformat(catalog.open_run(newest_archive).record["ended"])
     assert f"{ended:%-d %B %Y}" in pages[0]
-
-
-def test_pdf_is_tagged_titled_and_bookmarked(report):
-    reader = report.pdf
-    assert reader.root_object["/MarkInfo"]["/Marked"]
-    assert "Convolution kernels" in reader.metadata.title
-    assert reader.metadata.creator == f"Warpbook {version.VERSION}"
-    assert len(reader.outline) >= 10
 
 
 def broken_rules(pdf: PdfReader, profile: str) -> list[str]:
@@ -141,14 +130,16 @@ def broken_rules(pdf: PdfReader, profile: str) -> list[str]:
     return [f"{failure.rule_id}: {failure.message}" for failure in judged.failures]
 
 
-@pytest.mark.parametrize("profile", ["ua1", "3a"])
-def test_pdf_keeps_every_rule_of_pdf_ua_1_and_pdf_a_3a(report, profile):
-    assert broken_rules(report.pdf, profile) == []
-    assert broken_rules(report.supplement, profile) == []
+def test_pdf_is_tagged_titled_bookmarked_and_keeps_every_rule_of_pdf_ua_1_and_pdf_a_3a(report):
+    reader = report.pdf
+    assert reader.root_object["/MarkInfo"]["/Marked"]
+    assert "Convolution kernels" in reader.metadata.title
+    assert reader.metadata.creator == f"Warpbook {version.VERSION}"
+    assert len(reader.outline) >= 10
 
-
-def test_the_summary_is_the_second_page(pages):
-    assert "Summary" in pages[1][:400]
+    for profile in ["ua1", "3a"]:
+        assert broken_rules(report.pdf, profile) == []
+        assert broken_rules(report.supplement, profile) == []
 
 
 def test_every_link_between_report_and_supplement_leads_to_a_place_there(report):
@@ -206,21 +197,21 @@ def test_pdf_holds_its_run_s_record_and_plain_tables(report, newest_archive):
     assert list(held) == sorted(held)
 
 
-def test_every_figure_has_words_for_those_who_do_not_see_it(report):
+def test_html_has_words_for_its_figures_says_what_its_heads_head_and_can_be_sent_alone(report):
     images = Outline(report.html).images
     assert len(images) >= 8 and "<svg role=" in report.html
     assert all(len(words) > 20 for words in images)
 
-
-def test_every_table_head_says_what_it_heads(report):
     assert set(Outline(report.html).scopes) == {"col", "row"}
 
-
-def test_every_reference_within_the_report_leads_somewhere(report):
     outline = Outline(report.html)
     assert len(set(outline.ids)) == len(outline.ids)
     within = [link.removeprefix("#") for link in outline.links if link.startswith("#")]
     assert set(within) <= set(outline.ids)
+
+    assert 'url("../' not in report.html
+    assert "http-equiv" not in report.html
+    assert report.html.count("data:font/ttf;base64,") >= 5
 
 
 def test_a_link_that_leads_nowhere_fails_the_rendering(documents_with, monkeypatch):
@@ -246,70 +237,47 @@ def test_no_value_is_printed_that_nobody_formatted(pages, more_pages):
         assert not re.search(rf"(?<![A-Za-z_]){re.escape(bad)}(?![A-Za-z_])", whole.replace("filled with NaN", "")), bad
 
 
-def test_profile_tables_are_those_of_nvprof(more_pages):
+def test_profiles_and_times_are_printed_as_nvprof_and_the_course_s_programs_print_them(more_pages, pages):
     whole = "\n".join(more_pages)
     assert re.search(r"GPU activities:\s+\d+\.\d\d%\s+[\d.]+(ms|us|s)\s+\d+\s+[\d.]+(ms|us|s)", whole)
     assert "[CUDA memcpy HtoD]" in whole
     assert "cuLaunchKernel" in whole
 
-
-def test_course_s_time_line_is_printed_with_the_program_s_output(pages):
     whole = "\n".join(pages)
     assert re.search(r"\d+\.\d\duser \d+\.\d\dsystem \d:\d\d\.\d\delapsed \d+%CPU", whole)
     assert "Correctness: 0.897 Model: fa18" in whole
     assert "EvalMetric: {'accuracy': 0.897}" in whole
 
 
-def test_html_can_be_sent_alone(report):
-    assert 'url("../' not in report.html
-    assert "http-equiv" not in report.html
-    assert report.html.count("data:font/ttf;base64,") >= 5
+def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(document_without_gpu):
+    assert "Milestone 3: a first GPU kernel" in document_without_gpu
+    assert "the configuration asks for no GPU figures (gpu: none)" in document_without_gpu
+    front, _, supplement = document_without_gpu.partition('<h1 id="supplement-')
+    assert "Vectorised rows, all cores" in front
+    assert "conv_forward" in supplement  # builds need no GPU
 
 
-def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(report_without_gpu):
-    reader, supplement = report_without_gpu.pdf, report_without_gpu.supplement
-    whole = re.sub(r"\s+", " ", "\n".join(page.extract_text() for page in reader.pages))
-    assert "Milestone 3: a first GPU kernel" in whole
-    assert "Not measured: the configuration asks for no GPU figures (gpu: none)" in whole
-    assert "conv_forward" in "".join(page.extract_text() for page in supplement.pages)  # builds need no GPU
-    assert "Vectorised rows, all cores" in whole
-    assert broken_rules(reader, "ua1") == broken_rules(supplement, "ua1") == []
+def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it(evidence_of, rewritten, archive):
+    measured = [name for name, one in catalog.open_run(archive).record["variants"].items() if one["device"] == "gpu"]
+    cases = (["direct", "cudnn_fp32"], [name for name in measured if name != "shared_input"], measured)
+    for lost in cases:
 
+        def change(content, lost=lost):
+            record = json.loads(content)
+            for name in lost:
+                record["variants"][name]["source_sha256"] = "0" * 64
+            return json.dumps(record).encode()
 
-LOST = {
-    "the first": lambda names: ["direct"],
-    "one": lambda names: ["constant_weights"],
-    "a peer": lambda names: ["cudnn_fp32"],
-    "all but one": lambda names: [name for name in names if name != "shared_input"],
-    "all": lambda names: names,
-}
-
-
-@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
-def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it(
-    lost, few_variants, evidence_of, rewritten, archive
-):
-    recorded = catalog.open_run(archive).record["variants"]
-    few = few_variants["studies"]["fa18"]["variants"]
-    measured = lost([name for name in few if name in recorded and KNOWN[name].device == "gpu"])
-    assert measured and set(measured) <= set(recorded)
-
-    def change(content):
-        record = json.loads(content)
-        for name in measured:
-            record["variants"][name]["source_sha256"] = "0" * 64
-        return json.dumps(record).encode()
-
-    path = rewritten(archive, "run.json", change)
-    document = rendering.to_html(evidence_of(path, **few_variants), datetime.now(), "", None)
-    rows = re.findall(r"<th[^>]*>([^<]*)</th><td[^>]*>gpu</td>(?:<td[^>]*>all</td>)*<td[^>]*>stale</td>", document)
-    assert {name for row in rows for name in row.split(", ")} >= {*measured}
+        changed = rewritten(Path(shutil.copy(archive, archive.with_name("changed.zip"))), "run.json", change)
+        document = rendering.to_html(evidence_of(changed), datetime.now(), "", None)
+        rows = re.findall(r"<th[^>]*>([^<]*)</th><td[^>]*>gpu</td>(?:<td[^>]*>all</td>)*<td[^>]*>stale</td>", document)
+        assert {name for row in rows for name in row.split(", ")} >= {*lost}
 
 
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory, newest_archive) -> list[Path]:
+def copies(tmp_path_factory, small_archive) -> list[Path]:
     """Two copies of the project, each with the report of milestone 1 that another process rendered there."""
-    measuring = catalog.open_run(newest_archive).record["measuring"]
+    measuring = catalog.open_run(small_archive).record["measuring"]
     values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18-m1", "measuring": measuring}
 
     def started(copy: Path, seed: str) -> subprocess.Popen:
@@ -318,7 +286,7 @@ def copies(tmp_path_factory, newest_archive) -> list[Path]:
         for name in ("kernels", "reports", "scripts", "weights"):
             shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out", "__pycache__"))
         command = [sys.executable, copy / "scripts" / "render_report.py", "--study", "fa18-m1"]
-        command += ["--config", json.dumps(values), "--run", newest_archive, "--html", "a.html", "--pdf", "a.pdf"]
+        command += ["--config", json.dumps(values), "--run", small_archive, "--html", "a.html", "--pdf", "a.pdf"]
         (copy / "tmp").mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TMPDIR": str(copy / "tmp")}
         return subprocess.Popen(command, cwd=copy, env=environment)
@@ -329,16 +297,12 @@ def copies(tmp_path_factory, newest_archive) -> list[Path]:
     return copies
 
 
-def test_the_same_run_makes_the_same_bytes_in_every_process_and_copy_of_the_project(copies):
+def test_the_same_run_makes_the_same_bytes_in_every_process_and_leaves_no_temporary_file(copies):
     for name in ("a.html", "a.pdf", "a-supplement.pdf"):
         assert (copies[0] / name).read_bytes() == (copies[1] / name).read_bytes()
 
-
-def test_rendering_leaves_no_temporary_file(copies):
     assert [list((copy / "tmp").iterdir()) for copy in copies] == [[], []]
 
-
-def test_a_study_of_one_milestone_has_that_milestone_alone(copies):
     reader = PdfReader(copies[0] / "a.pdf")
     whole = "\n".join(page.extract_text() for page in reader.pages)
     assert "Milestone 1: the framework" in whole
@@ -346,28 +310,20 @@ def test_a_study_of_one_milestone_has_that_milestone_alone(copies):
     assert broken_rules(reader, "ua1") == []
 
 
-def test_a_name_that_the_templates_do_not_know_fails_the_rendering(newest_archive, opened):
+def test_a_name_that_the_templates_do_not_know_fails_the_rendering(small_archive, opened):
     values = yaml.safe_load(settings.FILE.read_text())
     made = plan.build(settings.load(values, list(KNOWN)))
-    env = rendering.environment(evidence.load(made, "fa18", opened(newest_archive)), rendering.Headings())
+    env = rendering.environment(evidence.load(made, "fa18", opened(small_archive)), rendering.Headings())
     with pytest.raises(Exception, match="'speedpu' is undefined"):
         env.from_string("{{ speedpu }}").render()
 
 
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
+def test_long_kernel_names_lose_their_arguments():
+    for name, short in [
         ("[CUDA memcpy HtoD]", "[CUDA memcpy HtoD]"),
         ("conv_forward", "conv_forward"),
         ("void cudnn::detail::f<float, int=3>(float const*, g<int>)", "cudnn::detail::f<…>"),
         ("void (anonymous namespace)::pool<float, (int)2>(const T1 *, T1 *, int)", "pool<…>"),
         ("void at::native::k<4, g<h(int)>>(int)", "at::native::k<…>"),
-    ],
-)
-def test_long_kernel_names_lose_their_arguments(name, short):
-    assert profile_tables.short_name(name) == short
-
-
-def test_the_chart_of_whole_networks_stands_before_its_table(report):
-    chart, table = (report.html.index(f'id="networks-{name}"') for name in ("by-size", "beside"))
-    assert chart < table
+    ]:
+        assert profile_tables.short_name(name) == short

@@ -24,9 +24,9 @@ from warpbook.runs import tables
 
 
 @pytest.fixture
-def other(evidence_of, newest_archive):
+def other(evidence_of, small_archive):
     """Evidence of the same run for a test that changes it."""
-    return evidence_of(newest_archive)
+    return evidence_of(small_archive)
 
 
 def cell(table, row, label):
@@ -34,7 +34,7 @@ def cell(table, row, label):
     return row[[column.label for column in table.head].index(label)]
 
 
-def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
+def test_every_counted_call_has_a_number_what_bounds_it_and_the_share_of_each_unit_named(ev):
     counts = analysis.full_analysis(ev)
     assert len(counts.kernels.rows) == len(counts.bounds.rows) == len(ev.counters.counted)
     first = ev.counters.counted[0]
@@ -43,8 +43,6 @@ def test_every_counted_call_has_a_number_and_what_bounds_it(ev):
     assert cell(counts.kernels, counts.kernels.rows[0], "SM") == share
     assert all(row[2] for row in counts.bounds.rows)
 
-
-def test_the_table_of_counters_has_the_share_of_each_unit_that_a_sentence_on_bounds_names(ev):
     counts = analysis.full_analysis(ev)
     columns = {
         "the L2 cache": "L2",
@@ -61,7 +59,9 @@ def test_the_table_of_counters_has_the_share_of_each_unit_that_a_sentence_on_bou
     assert named >= {"the L2 cache", "the L1 cache and shared memory", "instruction issue"}
 
 
-def test_a_launch_without_a_throughput_has_a_dash(ev, other):
+def test_a_launch_without_a_throughput_has_a_dash_and_without_counters_there_is_no_chapter(
+    ev, other, evidence_of, small_archive
+):
     variant, layer, call = ev.counters.counted[0]
     readings = {name: value for name, value in call.longest.values.items() if name != counters.SM}
     bare = counters.CountedCall(**(vars(call) | {"launches": (counters.CountedLaunch(call.longest.kernel, readings),)}))
@@ -69,14 +69,15 @@ def test_a_launch_without_a_throughput_has_a_dash(ev, other):
     table = analysis.full_analysis(other).kernels
     assert cell(table, table.rows[0], "SM") == "–"
 
-
-def test_without_counters_there_is_no_chapter_on_them(other):
+    other = evidence_of(small_archive)
     other.counters.table = tables.COUNTERS.empty()
     assert analysis.analysis_view(other) is None
     assert analysis.full_analysis(other) is None
 
 
-def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev):
+def test_builds_have_registers_for_each_architecture_and_a_failed_one_the_compiler_s_words(
+    ev, other, evidence_of, small_archive
+):
     table = build_tables.build_tables_view(ev).table
     (row,) = (row for row in table.rows if row[:2] == ("direct", "conv_forward"))
     built = ev.builds.table[(ev.builds.table.variant == "direct") & ev.builds.table.ok]
@@ -84,8 +85,6 @@ def test_builds_have_registers_for_each_architecture_and_the_most_of_the_rest(ev
         assert cell(table, row, arch) == str(registers)
     assert cell(table, row, "Shared, B") == str(built.shared_bytes.max())
 
-
-def test_cpp_for_the_processor_is_listed_with_its_compiler_and_options(ev, other):
     assert build_tables.build_tables_view(ev).host is None
     table = other.builds.table
     named = {"variant": "register_blocked", "arch": "x86_64", "compiler": "g++ 12.2.0", "options": "-O3"}
@@ -95,14 +94,13 @@ def test_cpp_for_the_processor_is_listed_with_its_compiler_and_options(ev, other
     assert [row[4] for row in view.host.rows] == ["yes", "no"]
     assert ("register_blocked", "x86_64", "error: expected a ;") in view.failed.rows
 
-
-def test_a_failed_build_is_listed_with_the_compiler_s_words_and_not_among_the_built(other):
+    other = evidence_of(small_archive)
     frame = other.builds.table.copy()
     frame.loc[frame.variant == "direct", ["ok", "log"]] = [False, "error: expected a ;" + "x" * 1000]
     other.builds.table = frame
     view = build_tables.build_tables_view(other)
-    assert {row[0] for row in view.failed.rows} == {"direct"}
-    assert view.failed.rows[0][2] == ("error: expected a ;" + "x" * 1000)[: build_tables.LOG_LENGTH]
+    of_direct = [row for row in view.failed.rows if row[0] == "direct"]
+    assert of_direct[0][2] == ("error: expected a ;" + "x" * 1000)[: build_tables.LOG_LENGTH]
     assert "direct" not in {row[0] for row in view.table.rows}
 
 
@@ -119,7 +117,7 @@ def test_a_failed_test_stands_in_the_verdict_and_lowers_the_count(ev, other):
     assert int(broken[3].split()[0]) == int(sound[3].split()[0]) - 1
 
 
-def test_every_series_has_a_row_and_those_that_are_quoted_their_interval(ev):
+def test_every_series_has_a_row_and_every_interval_its_samples(ev):
     table = all_times.all_times_view(ev).table
     (row,) = (row for row in table.rows if row[:3] == ("direct", "conv1", units.count(ev.sizes[0])))
     assert "±" in cell(table, row, "op, cold")
@@ -128,8 +126,12 @@ def test_every_series_has_a_row_and_those_that_are_quoted_their_interval(ev):
     places = len(ev.ranking.measured("gpu")) * len(ev.layers) + 1  # fp16x3_wgmma is for one of the layers
     assert len(table.rows) == places * len(ev.sizes)
 
+    cells_of = [cell for row in all_times.all_times_view(ev).table.rows for cell in row]
+    assert any("±" in one for one in cells_of)
+    assert all(("±" in one) == ("n\u202f" in one) for one in cells_of)
 
-def test_comparisons_with_a_copy_that_say_faster_or_slower_are_wrong(other):
+
+def test_what_the_harness_missed_or_could_not_run_is_said_in_its_place(other):
     columns = ["variant", "network", "layer", "size", "state", "kind", "value", "low", "high", "verdict"]
     rows = [
         ["direct", "fa18", "conv1", 10, "cold", "op", ratio, low, high, verdict]
@@ -143,16 +145,12 @@ def test_comparisons_with_a_copy_that_say_faster_or_slower_are_wrong(other):
     assert (found.comparisons, found.wrong, found.beyond, found.same, found.ambiguous) == (4, 2, 3, 1, 1)
     assert (found.wrong_share, found.beyond_share) == (units.percent(0.5), units.percent(0.75))
 
-
-def test_a_kernel_that_cheats_and_is_not_caught_is_called_missed(other):
     frame = other.trust.attacks.copy()
     frame.loc[frame.index[0], "caught"] = False
     other.trust.attacks = frame
     results = [row[1] for row in validity.validity_view(other).attacks.rows]
     assert results == ["MISSED"] + ["caught"] * (len(frame) - 1)
 
-
-def test_a_tool_that_could_not_run_says_so_in_the_place_of_its_errors(other):
     found = {"variant": "direct", "version": "2025.3", "errors": 0, "status": "ok", "reason": ""}
     rows = [{**found, "tool": tool} for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
     rows[1] |= {"errors": None, "status": "timed_out", "reason": "after 60 s"}
@@ -163,29 +161,20 @@ def test_a_tool_that_could_not_run_says_so_in_the_place_of_its_errors(other):
     assert row[-1] == "racecheck: after 60 s"
 
 
-def test_a_run_says_of_blocks_that_take_one_image_after_another_only_what_it_tried(other):
-    found = {"version": "2025.3", "tool": "racecheck", "errors": 0, "status": "ok", "reason": ""}
-    for names, said in ((["direct"], False), (["direct", "networks/fused"], True)):
-        other.trust.sanitizer = pd.DataFrame([{**found, "variant": name} for name in names]).astype({"errors": "Int64"})
-        table = validity.validity_view(other).sanitizer
-        assert ("one after another" in table.caption) is said
-        assert [row[0] for row in table.rows] == names
-
-
-def test_what_a_run_was_not_asked_for_has_no_table(other):
+def test_what_a_run_lacks_has_no_table_and_is_set_aside_with_its_names(other):
     other.gpu_run = None
     assert validity.validity_view(other) == validity.ValiditySection(None, None, None)
     assert validity.sweeps(other) == ()
 
+    other.gpu_run = None
+    view = last_page.last_page_view(other)
+    told = {name for row in view.aside.rows for name in row[0].split(", ")}
+    assert told >= {variant.name for variant in other.wanted("gpu")}
+    assert (profiler_tables.profiler_tables_view(other), profiler_tables.printed_profiles(other)) == (None, None)
+    assert view.archive == provenance.provenance_view(other).archive == ""
 
-def test_the_fastest_configuration_of_a_sweep_is_held_against_the_variant_s_declared_one(ev):
-    for sweep in validity.sweeps(ev):
-        rows = ev.trust.sweep[ev.trust.sweep.variant == sweep.variant]
-        assert sweep.best == rows.configuration[rows.time_ms.idxmin()]
-        assert sweep.declared_time == units.time(rows.time_ms[rows.configuration == sweep.declared].iloc[0])
 
-
-def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
+def test_profilers_are_compared_and_each_profile_in_full_is_as_nvprof_prints_it(ev):
     agreed = trace_layout.agreements(ev)
     found = profiler_tables.profiler_tables_view(ev).agreements
     assert (found.near, found.all) == (sum(one.apart <= trace_layout.AGREE_WITHIN for one in agreed), len(agreed))
@@ -194,8 +183,6 @@ def test_kernel_times_further_apart_than_the_tools_agree_are_counted_out(ev):
     assert found.tools == " and ".join([", ".join(tools[:-1]), tools[-1]])
     assert len(found.table.head) == 4 + len(tools) + 2
 
-
-def test_every_profile_in_full_is_as_nvprof_prints_it_the_api_s_for_few(ev):
     shown = profiler_tables.printed_profiles(ev).profiles
     assert all("GPU activities:" in profile.text for profile in shown)
     api = {profile.title.split(",")[0] for profile in shown if "API calls:" in profile.text}
@@ -203,22 +190,18 @@ def test_every_profile_in_full_is_as_nvprof_prints_it_the_api_s_for_few(ev):
     assert "constant_weights" not in api
 
 
-def test_a_run_is_told_with_its_gpu_and_where_its_figures_go(ev):
+def test_a_run_is_told_with_its_code_its_gpu_others_that_took_part_and_those_put_aside(ev, other):
     (run,) = provenance.provenance_view(ev).runs
     facts = dict(run.table.rows)
     assert facts["Cited for"] == "CPU and GPU figures"
     assert facts["GPU"].startswith(ev.gpu_run.gpu["name"])
     assert "FP32 multiply-adds" in facts["Measured ceilings"]
 
+    for gpus, told in [(1, False), (4, True)]:
+        other.gpu_run.record["machine"]["measured_on"] = [f"host/{number}" for number in range(gpus)]
+        (run,) = provenance.provenance_view(other).runs
+        assert ("; the one described of 4 that took part" in dict(run.table.rows)["GPU"]) == told
 
-@pytest.mark.parametrize(("gpus", "told"), [(1, False), (4, True)])
-def test_the_gpu_that_a_run_describes_is_told_as_one_of_several_where_others_took_part(gpus, told, other):
-    other.gpu_run.record["machine"]["measured_on"] = [f"host/{number}" for number in range(gpus)]
-    (run,) = provenance.provenance_view(other).runs
-    assert ("; the one described of 4 that took part" in dict(run.table.rows)["GPU"]) == told
-
-
-def test_a_gpu_that_was_put_aside_is_told_with_the_reason(other):
     (run,) = provenance.provenance_view(other).runs
     assert "GPUs put aside" not in dict(run.table.rows)
     sentences = [f"host/{number}, found by samples/gpu/fa18/direct at noon: it fails" for number in range(2)]
@@ -226,8 +209,6 @@ def test_a_gpu_that_was_put_aside_is_told_with_the_reason(other):
     (run,) = provenance.provenance_view(other).runs
     assert dict(run.table.rows)["GPUs put aside"] == "; ".join(sentences)
 
-
-def test_a_run_s_code_is_told_by_version_and_commit_and_by_commit_alone_where_no_version_is_recorded(other):
     def code():
         (run,) = provenance.provenance_view(other).runs
         return dict(run.table.rows)["Code"]
@@ -239,32 +220,15 @@ def test_a_run_s_code_is_told_by_version_and_commit_and_by_commit_alone_where_no
     assert code().startswith(f"Warpbook 7.8.9, commit {record['commit']}")
 
 
-def test_the_configuration_printed_is_of_this_study_alone(ev):
+def test_the_configuration_printed_is_of_this_study_and_every_column_is_explained_once(ev):
     text = provenance.provenance_view(ev).configuration
     assert f"\n  {ev.name}:\n" in text
     assert "\n  fa19:\n" not in text
 
-
-def test_every_column_of_a_run_is_explained_once(ev):
     dictionary = provenance.dictionary()
     shared = {row[0] for row in dictionary.shared.rows}
     for table, shown in zip(tables.RUN_TABLES, dictionary.tables, strict=True):
         assert {row[0] for row in shown.rows} == {*table.columns} - shared
-
-
-def test_what_was_set_aside_is_listed_whole(other):
-    other.gpu_run = None
-    view = last_page.last_page_view(other)
-    told = {name for row in view.aside.rows for name in row[0].split(", ")}
-    assert told >= {variant.name for variant in other.wanted("gpu")}
-    assert (profiler_tables.profiler_tables_view(other), profiler_tables.printed_profiles(other)) == (None, None)
-    assert view.archive == provenance.provenance_view(other).archive == ""
-
-
-def test_every_interval_among_the_times_in_full_stands_with_its_samples(ev):
-    cells_of = [cell for row in all_times.all_times_view(ev).table.rows for cell in row]
-    assert any("±" in one for one in cells_of)
-    assert all(("±" in one) == ("n\u202f" in one) for one in cells_of)
 
 
 OTHERS = "host/ffffffffffff"  # a GPU that takes half as long again
@@ -272,9 +236,9 @@ SLOWER = 1.5
 
 
 @pytest.fixture(scope="module")
-def of_two_gpus(newest_archive, opened, evidence_of):
+def of_two_gpus(small_archive, opened, evidence_of):
     """Evidence of the run as two GPUs would have made it: the other one every second A/A test, and more of the jobs."""
-    run = opened(newest_archive)
+    run = opened(small_archive)
     samples = run.table(tables.SAMPLES)
     theirs = samples.job.str.fullmatch(r"aa:.*:[24]") | (samples.job == "shared_input")
     tests = theirs & (samples.job != "shared_input")
@@ -292,29 +256,25 @@ def of_two_gpus(newest_archive, opened, evidence_of):
         }
         for name, began_s, ended_s in spans
     )  # fmt: skip
-    ev = evidence_of(newest_archive)
+    ev = evidence_of(small_archive)
     loaded = {**run.loaded, tables.SAMPLES.name: samples, tables.JOBS.name: jobs}
     ev.gpu_run = ev.local = replace(run, loaded=loaded)
     return ev
 
 
-def test_several_gpus_are_shown_with_how_busy_each_was(of_two_gpus):
+def test_several_gpus_are_shown_with_how_busy_each_was_what_it_timed_and_how_they_differ(of_two_gpus):
     table = several_gpus.several_gpus_view(of_two_gpus).shares
     assert "100 s, of which they were busy 75.0\u202f%" in table.caption
     assert [row[0] for row in table.rows] == ["000000000000", "ffffffffffff"]
     assert [cell(table, row, "Busy, s") for row in table.rows] == ["100", "50"]
     assert [cell(table, row, "Idle, s") for row in table.rows] == ["0", "50"]
 
-
-def test_each_variant_is_told_with_the_gpu_that_its_times_were_taken_on(of_two_gpus):
     table = several_gpus.several_gpus_view(of_two_gpus).timed
     ours, theirs = table.rows
     assert theirs == ("ffffffffffff", "shared_input")
     assert "direct" in ours[1].split(", ")
     assert "shared_input" not in ours[1].split(", ")
 
-
-def test_times_of_the_same_variant_on_several_gpus_are_held_against_each_other(of_two_gpus):
     view = several_gpus.several_gpus_view(of_two_gpus)
     ours, theirs = view.aa.rows
     longer = float(cell(view.aa, theirs, "Times")) / float(cell(view.aa, ours, "Times"))
@@ -339,21 +299,17 @@ def test_a_gpu_that_takes_longer_widens_what_two_jobs_may_differ_by_and_touches_
 
 
 @pytest.fixture
-def bare(newest_archive, opened, evidence_of):
+def bare(small_archive, opened, evidence_of):
     """Evidence of the run as though it held no streams, and nobody had noted what was busy when."""
-    ev = evidence_of(newest_archive)
-    run = opened(newest_archive)
+    ev = evidence_of(small_archive)
+    run = opened(small_archive)
     lacking = {table.name: table.empty() for table in (tables.STREAM_SHARDS, tables.JOBS)}
     ev.gpu_run = ev.local = replace(run, loaded={**run.loaded, **lacking})
     return ev
 
 
-def test_a_run_that_noted_no_jobs_says_nothing_of_how_busy_its_gpus_were(bare):
-    assert several_gpus.several_gpus_view(bare) is None
-
-
 @pytest.fixture
-def streamed(newest_archive, opened, evidence_of):
+def streamed(small_archive, opened, evidence_of):
     """Evidence of the run as though it held streams of one and ten million images, over 1 and 2 GPUs."""
     defaults = {"Int64": 1 << 30, "int64": 1 << 10, "float64": 0.5, "string": "fa18", "bool": True}
     columns = {name: defaults[column.dtype] for name, column in tables.STREAM_SHARDS.columns.items()}
@@ -367,14 +323,14 @@ def streamed(newest_archive, opened, evidence_of):
         for devices in (1, 2)
         for shard in range(1, devices + 1)
     ]  # fmt: skip
-    ev = evidence_of(newest_archive)
-    run = opened(newest_archive)
+    ev = evidence_of(small_archive)
+    run = opened(small_archive)
     loaded = {**run.loaded, tables.STREAM_SHARDS.name: pd.DataFrame(rows)}
     ev.gpu_run = ev.local = replace(run, loaded=loaded)
     return ev
 
 
-def test_streams_are_shown_with_their_rates_and_efficiency_where_the_run_holds_some(streamed, bare):
+def test_streams_are_shown_with_their_rates_where_the_run_holds_some_of_today_s_sources(streamed, bare):
     view = stream_tables.stream_tables_view(streamed)
     assert [row[1:3] for row in view.rates.rows] == [
         ("1\u202f000\u202f000", "1 GPU"),
@@ -389,8 +345,8 @@ def test_streams_are_shown_with_their_rates_and_efficiency_where_the_run_holds_s
     assert "direct, 2 GPUs" in view.figure.svg
     assert stream_tables.stream_tables_view(bare) is None
 
+    assert several_gpus.several_gpus_view(bare) is None
 
-def test_a_stream_of_a_variant_whose_source_changed_is_not_shown(streamed):
     assert streamed.streams.rows
     record = streamed.gpu_run.record
     direct = {**record["variants"]["direct"], "source_sha256": "another"}

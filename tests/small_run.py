@@ -1,0 +1,234 @@
+"""Fixtures: archived runs, whole, small and changed, and the evidence and the views that are made of them.
+
+The small run is the newest archived one without most of its networks, variants and samples, made once a session. Nearly
+every test of a report reads it; few read the whole.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
+from warpbook.harness import building, timing
+from warpbook.kernels import variants, whole_networks
+from warpbook.problems import networks
+from warpbook.report.evidence import Evidence
+from warpbook.runs import catalog, tables
+from warpbook.runs.catalog import Run
+from warpbook.runs.schema import Table
+from warpbook.workflow import plan
+from warpbook.workflow.plan import Plan
+
+NETWORK = "fa18"
+OTHER_NETWORK = "fa17"
+"""Kept for its two sets of weights and for what its whole network takes; of its variants, few."""
+OF_OTHER = ("direct", "fp16x3_mma", "cudnn_fp32")
+CHAIN = ("direct", "constant_weights", "shared_input", "constant_weights_shared_input")
+VARIANTS = (
+    *CHAIN, "global_accumulate", "coarsened", "unroll_gemm", "fused_unroll_gemm", "unroll_gemm_streams", "fft",
+    "layer_specialised", "fp16x3_mma", "fp16x3_wgmma", "cudnn_fp32", "cudnn_fp32_nhwc",
+)  # fmt: skip
+ON_CPU = ("loop_nest", "im2col_blas", "simd", "onnxruntime", "torch_cpu")
+ROUNDS = 30
+"""Samples kept of each series."""
+
+
+def _of(names: pd.Series) -> pd.Series:
+    """The variants that jobs and copies are of: `aa:direct:1` and `direct:aa` are of direct."""
+    return names.str.replace(r"^aa:(.*):\d+$", r"\1", regex=True).str.removesuffix(":aa")
+
+
+def _kept(frame: pd.DataFrame, known: set[str]) -> pd.DataFrame:
+    """The rows of a table that the small run holds. known: the variants of the whole run; other names are of whole
+    networks."""
+    keep = pd.Series(True, index=frame.index)
+    if "network" in frame:
+        keep &= frame.network.isin([NETWORK, OTHER_NETWORK, ""])
+    for column in {"variant", "job"} & {*frame}:
+        keep &= _of(frame[column]).isin(VARIANTS) | ~_of(frame[column]).isin(known)
+    if {"network", "layer", "variant"} <= {*frame}:
+        keep &= (frame.network != OTHER_NETWORK) | frame.variant.isin(OF_OTHER)
+    if "sample" in frame:
+        keep &= frame["sample"].isna() | (frame["sample"] < ROUNDS)
+    return frame[keep]
+
+
+def _of_today(rows: list[dict[str, Any]], table: Table) -> list[dict[str, Any]]:
+    """Rows as they would be of today's sources and compile options: a change of a kernel makes no test's run stale."""
+    here, whole = variants.discover(), whole_networks.discover()
+    for row in rows:
+        if table is tables.BUILDS and row["variant"] in here:
+            row["options"] = building.recorded_options(here[row["variant"]], row["arch"])
+        if table is tables.NETWORK_CHECKS and row["variant"] in whole:
+            row["source_sha256"] = whole[row["variant"]].source_sha256
+    return rows
+
+
+def _record_of_today(record: dict[str, Any]) -> dict[str, Any]:
+    """The same of a run's record, of few networks and variants."""
+    here, known = variants.discover(), networks.all_networks()
+    told = {name: record["variants"][name] for name in (*VARIANTS, *ON_CPU) if name in record["variants"]}
+    shapes = {name: record["networks"][name] for name in (NETWORK, OTHER_NETWORK)}
+    return record | {
+        "protocol": timing.PROTOCOL,
+        "networks": {name: one | {"shapes_sha256": known[name].shapes_sha256} for name, one in shapes.items()},
+        "variants": {name: one | {"source_sha256": here[name].source_sha256} for name, one in told.items()},
+    }
+
+
+def derived(whole: Path, folder: Path) -> Path:
+    """Write the small run of a whole one into a folder, under the same name."""
+    run = replace(catalog.open_run(whole), sound=True)  # that it is, another test checks
+    known, path = {*run.record["variants"]}, folder / whole.name
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("run.json", json.dumps(_record_of_today(run.record)))
+        for table in tables.RUN_TABLES:
+            rows = _kept(run.table(table), known).to_dict("records")
+            table.write(_of_today(rows, table), folder / table.name)
+            packed.write(folder / table.name, table.name)
+    return path
+
+
+@pytest.fixture(scope="session")
+def newest_archive() -> Path:
+    """The newest archived run with a GPU that holds every network measured so far, whole: committed, not to be changed.
+    It takes seconds to read: most tests want `small_archive`."""
+    archived = catalog.gpu_runs(PROJECT / catalog.ARCHIVES)
+    every = {network for run in archived for network in run.record["networks"]}
+    return [run for run in archived if every == set(run.record["networks"])][-1].path
+
+
+@pytest.fixture(scope="session")
+def small_archive(newest_archive, tmp_path_factory) -> Path:
+    """The small run of the newest archived one, not to be changed: made by the first worker that asks for it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "small_run"
+    with (base.parent / "small_run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = folder.with_name("small_run_in_the_making")
+            made.mkdir()
+            derived(newest_archive, made)
+            made.rename(folder)
+    return folder / newest_archive.name
+
+
+@pytest.fixture
+def archive(small_archive, tmp_path) -> Path:
+    """A copy of the small run."""
+    return Path(shutil.copy(small_archive, tmp_path / small_archive.name))
+
+
+@pytest.fixture(scope="session")
+def sharing_tables(newest_archive, small_archive) -> Callable[[], AbstractContextManager[None]]:
+    """Within the context, tables of runs that are the newest archive's, or the small run's, are read once for all
+    tests, which are not to change them."""
+
+    def checksums(path: Path) -> dict[str, int]:
+        if not path.is_file():
+            return {}
+        with zipfile.ZipFile(path) as packed:
+            return {entry.filename: entry.CRC for entry in packed.infolist() if ".csv" in entry.filename}
+
+    known = [(catalog.open_run(path), checksums(path)) for path in (small_archive, newest_archive)]
+
+    def sharing(run: Run) -> Run:
+        if run.loaded or run.record["format"] != known[0][0].record["format"]:
+            return run
+        held = checksums(run.path)
+        for one, its in known:
+            if held == its:
+                return replace(run, loaded=one.loaded)
+        small, its = known[0]
+        same = {name: read for name, read in small.loaded.items() if held.get(name) == its.get(name)}
+        return replace(run, loaded=same)
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        open_run = catalog.open_run
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(catalog, "open_run", lambda path: sharing(open_run(path)))
+            yield
+
+    return context
+
+
+@pytest.fixture(scope="session")
+def opened(sharing_tables) -> Callable[[Path], Run]:
+    """Open a run, its tables shared where they are the newest archive's or the small run's."""
+
+    def open_run(path: Path) -> Run:
+        with sharing_tables():
+            return catalog.open_run(path)
+
+    return open_run
+
+
+@pytest.fixture(scope="session")
+def few_variants() -> dict[str, Any]:
+    """A change of the configuration after which fa18 and fa17-final compare the small run's variants."""
+    studies = yaml.safe_load(settings.FILE.read_text())["studies"]
+    fa18 = studies["fa18"] | {"variants": [*VARIANTS, *ON_CPU]}
+    fa17 = studies["fa17-final"] | {"variants": [*OF_OTHER, *ON_CPU], "start": "direct", "show_profile_of": []}
+    return {"studies": studies | {"fa18": fa18, "fa17-final": fa17}}
+
+
+@pytest.fixture(scope="session")
+def planned() -> Callable[..., Plan]:
+    """Make the plan of the project's configuration with other values of some keys."""
+
+    def make(**changes) -> Plan:
+        content = yaml.safe_load(settings.FILE.read_text()) | changes
+        return plan.build(settings.load(content, list(variants.discover())))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def evidence_of(planned, opened, few_variants) -> Callable[..., Evidence]:
+    """Make the evidence whose CPU and GPU figures are those of one run, under the policy that it was measured with, of
+    few variants unless told otherwise."""
+
+    def make(run_path: Path, **changes) -> Evidence:
+        run = opened(run_path)
+        made = planned(**{"gpu": "auto", "measuring": run.record["measuring"], **few_variants, **changes})
+        made = plan.Plan(made.config, made.variants, "no device, for the test")
+        evidence = Evidence(made, "fa18", run)
+        evidence.gpu_run = run
+        return evidence
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def ev(evidence_of, small_archive) -> Evidence:
+    """The evidence of the small run, for tests that change nothing of it."""
+    return evidence_of(small_archive)
+
+
+@pytest.fixture(scope="session")
+def chapter(ev):
+    """Its chapter on optimizations."""
+    from warpbook.report.views import milestone_4
+
+    return milestone_4.milestone_4_view(ev)
+
+
+@pytest.fixture(scope="session")
+def sections(ev, chapter):
+    """The sections of all its optimizations: the chapter's, and those in the supplement."""
+    from warpbook.report.views import milestone_4
+
+    return [*chapter.optimizations, *milestone_4.remaining_optimizations(ev)]

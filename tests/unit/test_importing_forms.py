@@ -366,7 +366,7 @@ def test_a_profile_of_another_variants_kernels_is_noticed():
 def test_the_kernels_of_every_variant_with_a_source_are_read_there():
     for variant in KNOWN.values():
         if variant.cuda_source and not variant.problem:
-            assert variant.kernel in attribution.kernels_of(variant), variant.name
+            assert variant.kernel in attribution.expected_kernels(variant), variant.name
 
 
 def test_the_program_refuses_another_variants_profile_unless_told_to_import_it_anyway(tmp_path, monkeypatch, capsys):

@@ -21,14 +21,9 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([\w-][\w.-]*\.cuh?)"[^\n]*$
 _LINE = re.compile(r'#line (\d+) "([^"]+)"')
 
 _NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
-_BOUNDS = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n\\]|\\[\s\S])*", re.MULTILINE)
-_KERNEL = re.compile(
-    rf"(template\s*<[^;{{}}]*>\s*)?(?:\b(?:static|inline|extern)\s+)*"
-    rf"(?:\bvoid\s+__global__|__global__\s+{_BOUNDS}(?:(?:static|inline)\s+)*void)\s+{_BOUNDS}(\w+)\s*\("
-)
 _MANGLED = re.compile(r"_ZN?(\d.*)")
 _LENGTH = re.compile(r"\d+")
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 
 
 @dataclass(frozen=True)
@@ -146,20 +141,17 @@ def without_comments(code: str) -> str:
     return _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), code)
 
 
-def kernels(code: str) -> list[str]:
-    """Names of the kernels in CUDA C++, without those of templates and macros, in their order there."""
-    matches = _KERNEL.finditer(_MACRO.sub("", without_comments(code)))
-    return list(dict.fromkeys(match[2] for match in matches if not match[1]))
-
-
-def plain_name(symbol: str) -> str:
-    """A function's name in the source, from the name that the compiler gave it, without its namespaces; as it is where
-    it cannot be told."""
-    mangled = _MANGLED.match(symbol)
-    name, rest = symbol, mangled[1] if mangled else ""
+def plain_name(kernel: str) -> str:
+    """A kernel's name in the source, without type, namespaces, template arguments and parameters, from the name that
+    the compiler or a profiler gave it; a mangled name that cannot be read is returned as it is."""
+    mangled = _MANGLED.match(kernel)
+    if mangled is None:
+        words = re.split(r"[<(]", _UNNAMED.sub("", kernel), maxsplit=1)[0].split()
+        return words[-1].rpartition("::")[2] if words else ""
+    name, rest = kernel, mangled[1]
     while length := _LENGTH.match(rest):
         end = length.end() + int(length[0])
-        name, rest = rest[length.end() : end], rest[end:] if symbol.startswith("_ZN") else ""
+        name, rest = rest[length.end() : end], rest[end:] if kernel.startswith("_ZN") else ""
     return name
 
 
@@ -172,7 +164,7 @@ def find_variable_symbol(name: str) -> str:
 def find_symbol(kernel: str, symbols: Iterable[str]) -> str | None:
     """The one symbol that a kernel's name in the source, template arguments included, is of; None without just one."""
     known = list(dict.fromkeys(symbols))
-    plain = kernel.partition("<")[0].rpartition("::")[2]
+    plain = plain_name(kernel)
     named = [kernel] if kernel in known else [symbol for symbol in known if plain_name(symbol) == plain]
     return named[0] if len(named) == 1 else None
 

@@ -28,7 +28,7 @@ from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
 from warpbook.kernels import ece408, headers, launches, occupancy, sources
 from warpbook.kernels.headers import Header
-from warpbook.kernels.launch_inference import launch_reader
+from warpbook.kernels.launch_inference import launch_reader, launch_sites
 from warpbook.problems.networks import ConvLayer
 
 FOLDER = PROJECT / "kernels"
@@ -107,7 +107,7 @@ class Variant:
     @cached_property
     def kernel(self) -> str:
         """The name of its kernel in the source: as its header says, else `conv_forward`, else the only one there."""
-        there = sources.kernels(self.code)
+        there = launch_sites.kernel_names(self.code)
         return self.header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
 
     @cached_property
@@ -320,7 +320,7 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
 
 def _not_launched(name: str, header: Header, code: str) -> str:
     """What a header leaves unsaid of a kernel's launch that no launcher says either; empty where nothing."""
-    there = sources.kernels(code)
+    there = launch_sites.kernel_names(code)
     if not header.launched:
         return (
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "

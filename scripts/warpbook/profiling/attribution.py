@@ -1,32 +1,23 @@
 """Whether a profile's kernels are those of the variant that it is imported as."""
 
-import re
 from collections.abc import Mapping
 
 from warpbook.common import units
+from warpbook.kernels import sources
+from warpbook.kernels.launch_inference import cuda_ast, launch_sites
 from warpbook.kernels.variants import Variant
 from warpbook.profiling.profile_schema import Profile
 
-_KERNEL = re.compile(
-    r"\b__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?(?:void\s+)?(\w+)\s*\("
-)
 _SHOWN = 3
 
 
-def kernels_of(variant: Variant) -> set[str] | None:
+def expected_kernels(variant: Variant) -> set[str] | None:
     """Names of the kernels in a variant's source; None where they are not to be read there, as those of a library."""
     if variant.device == "cpu":
         return set()
-    if variant.cuda_source is None or re.search(r"#\s*define\b.*(?:\\\n.*)*__global__", variant.code):
+    if variant.cuda_source is None or launch_sites.defines_kernels_by_macro(variant.code):
         return None
-    return set(_KERNEL.findall(variant.code)) or None
-
-
-def plain_name(kernel: str) -> str:
-    """A kernel's name without type, namespaces, template arguments and parameters."""
-    name = re.sub(r"(?:\((?:anonymous namespace)\)|<unnamed>)::", "", kernel)
-    words = re.split(r"[<(]", name, maxsplit=1)[0].split()
-    return words[-1].rsplit("::", 1)[-1] if words else ""
+    return set(launch_sites.kernel_definitions(cuda_ast.parse(variant.code))) or None
 
 
 def wrong_variant_reason(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -> str:
@@ -35,11 +26,11 @@ def wrong_variant_reason(profile: Profile, variant: Variant, known: Mapping[str,
     Names tell; of kernels with the same name in several variants, the threads of a block where events have them.
     """
     rows = [row for row in [*profile.events, *profile.summaries] if row["kind"] == "kernel"]
-    names = {plain_name(row["name"]) for row in rows} | {plain_name(row["kernel"]) for row in profile.counters}
-    expected = kernels_of(variant)
+    names = set(map(sources.plain_name, [*(row["name"] for row in rows), *(row["kernel"] for row in profile.counters)]))
+    expected = expected_kernels(variant)
     if expected is None:
         return ""
-    named = {other.name: kernels_of(other) or set() for other in known.values()}
+    named = {other.name: expected_kernels(other) or set() for other in known.values()}
     claimed = names & set().union(*named.values())
     if not claimed <= expected:
         others = [name for name, kernels in named.items() if claimed <= kernels]
@@ -50,7 +41,8 @@ def wrong_variant_reason(profile: Profile, variant: Variant, known: Mapping[str,
             return (
                 f"its kernels ({strange}) are not in {variant.name}, but in {units.join_some(sorted(others), _SHOWN)}"
             )
-    blocks = {row["block"] for row in profile.events if plain_name(row["name"]) == "conv_forward" and row["block"]}
+    launched = [row for row in profile.events if sources.plain_name(row["name"]) == "conv_forward"]
+    blocks = {row["block"] for row in launched if row["block"]}
     threads = _threads(variant)
     if threads and blocks and threads not in blocks:
         others = [other.name for other in known.values() if _threads(other) in blocks]

@@ -30,7 +30,8 @@ from warpbook.common.files import atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import translation
-from warpbook.kernels import ece408, occupancy, sources
+from warpbook.kernels import ece408, occupancy
+from warpbook.kernels.launch_inference import launch_sites
 from warpbook.kernels.variants import Variant
 
 HEADER = Path(__file__).with_name("emulator_host.h")
@@ -119,7 +120,7 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     assert variant.cuda_source is not None
     path = folder / f"{variant.name}.cpp"
     # A launcher may want any of the kernels; without one the header's is enough.
-    there = sources.kernels(variant.code) if variant.launcher else []
+    there = launch_sites.kernel_names(variant.code) if variant.launcher else ()
     kernels = dict.fromkeys([*there, *([variant.kernel] if "<" in variant.kernel or not there else [])])
     product = folder / ece408.MATRIX_HEADER
     product.write_text(translation.to_host(nvcc.MATRIX_PRODUCT.read_text(), product.name, {}))

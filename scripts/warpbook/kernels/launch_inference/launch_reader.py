@@ -18,7 +18,7 @@ from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, Scope, 
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
     constant_array,
-    kernel_name,
+    kernel_definitions,
     launches_in,
     namespaces,
 )
@@ -64,7 +64,7 @@ def read(text: str, wanted: str = "") -> InferredLaunch | None:
         return None
     root = cuda_ast.parse(text)
     found = list(launches_in(root))
-    kernels = {name: node for node in cuda_ast.walk(root) if (name := kernel_name(node))}
+    kernels = kernel_definitions(root)
     if not found:
         raise UnreadableLaunch("its launch stands in a macro or in what could not be parsed")
     named = list(dict.fromkeys(launch.kernel for launch in found))

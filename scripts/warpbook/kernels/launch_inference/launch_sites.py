@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from warpbook.kernels.launch_inference import cuda_ast
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+_MACROS = ("preproc_def", "preproc_function_def")
 
 
 @dataclass
@@ -30,7 +33,27 @@ class LaunchSite:
         return self.kernel.partition("<")[0].rpartition("::")[2]
 
 
-def kernel_name(node: "Node") -> str:
+def kernel_definitions(root: "Node") -> "dict[str, Node]":
+    """The kernels that a file defines, by name, templates included, in their order there; not those of macros."""
+    return {name: node for node in cuda_ast.walk(root) if (name := _kernel_name(node))}
+
+
+@cache
+def kernel_names(code: str) -> tuple[str, ...]:
+    """Names of the kernels in CUDA C++, without templates and what macros define, in their order there."""
+    nodes = cuda_ast.walk(cuda_ast.parse(code)) if "__global__" in code else ()
+    plain = (node for node in nodes if not node.parent or node.parent.type != "template_declaration")
+    return tuple(dict.fromkeys(filter(None, map(_kernel_name, plain))))
+
+
+def defines_kernels_by_macro(code: str) -> bool:
+    """Whether a macro of CUDA C++ defines kernels, whose names are then not to be read."""
+    macros = (node for node in cuda_ast.walk(cuda_ast.parse(code)) if node.type in _MACROS)
+    return any("__global__" in cuda_ast.words(cuda_ast.field(node, "value")) for node in macros)
+
+
+def _kernel_name(node: "Node") -> str:
+    """The name of the kernel that a node defines; empty for others."""
     if node.type != "function_definition" or "__global__" not in cuda_ast.words(node).partition("{")[0]:
         return ""
     declared = cuda_ast.field(node, "declarator")
@@ -67,7 +90,7 @@ def launches_in(root: "Node") -> Iterator[LaunchSite]:
 def _in_its_namespace(kernel: str, root: "Node") -> str:
     """A kernel's name with those of the named namespaces that it is defined in."""
     plain = kernel.partition("<")[0].rpartition("::")[2]
-    found = next((node for node in cuda_ast.walk(root) if kernel_name(node) == plain), None)
+    found = kernel_definitions(root).get(plain)
     names = namespaces(found) if found else []
     return "::".join([*names, kernel.rpartition("::")[2] if names else kernel])
 

@@ -12,6 +12,7 @@ from warpbook.course import program_output
 from warpbook.course.program_output import ProgramOutput
 from warpbook.course.submissions import BASELINES, NAMES, WRITTEN
 from warpbook.kernels import lower_bounds, sources
+from warpbook.kernels.launch_inference import launch_sites
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.build_results import BuildResults
 from warpbook.report.evidence.scope import Scope
@@ -193,7 +194,7 @@ class SubmissionEvidence:
             return reason or variant.problem
         if variant.course:
             return ""
-        kernels = sources.kernels(variant.code)
+        kernels = launch_sites.kernel_names(variant.code)
         held = f"; it holds the kernels {', '.join(kernels)}" if kernels else ""
         return f"{variant.name}.cu defines no GPUInterface::conv_forward_gpu{held}"
 

@@ -1,6 +1,7 @@
 """From samples to estimates: which samples are sound, and each series' median beside the hardware's bounds; and from
 jobs to what each GPU was busy with."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 
 from warpbook.common import statistics
 from warpbook.common.intervals import covered_length
+from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds, variants
 from warpbook.problems import networks
 from warpbook.runs import tables
@@ -46,7 +48,20 @@ def by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], n
     return {key: times for key, times in series.items() if not np.isnan(times).all()}
 
 
-def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
+def finite(times_ms: np.ndarray) -> np.ndarray:
+    """A series' sound times, those that are NaN left out."""
+    sound: np.ndarray = times_ms[~np.isnan(times_ms)]
+    return sound
+
+
+def series_median(times_ms: np.ndarray) -> Estimate | None:
+    """The median of a series' sound times, with its interval: a run's table and every report hold this one. None where
+    no time is sound."""
+    sound = finite(times_ms)
+    return statistics.median(sound) if len(sound) else None
+
+
+def summarised(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
     """OP_TIMES from SAMPLES: one row for each series that a variant's own job took, the samples left out counted."""
     samples = samples[samples.job == samples.variant]
     samples = samples.assign(sound_ms=sound_ms(samples))
@@ -55,7 +70,7 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
     for key, series in samples.groupby(SERIES, sort=False):
         place: dict[str, Any] = dict(zip(SERIES, key, strict=True))
         first = series.iloc[0]
-        estimate = statistics.median(series.sound_ms.dropna().to_numpy())
+        estimate = series_median(series.sound_ms.to_numpy()) or Estimate(math.nan, math.nan, math.nan, 0)
         throttled = int(series.throttled.sum())
         status, reason = first.status, first.reason
         refused = len(series) - throttled - estimate.n if status == "ok" else 0

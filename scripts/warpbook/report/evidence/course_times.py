@@ -12,7 +12,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.check_results import CheckResults
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.runs import tables
+from warpbook.runs import summaries, tables
 
 OP, LAYER, COLD, HOT = ("op", ""), ("layer", ""), ("gpu", "cold"), ("gpu", "hot")
 """(kind, state) of the times of a file, as COURSE_SAMPLES has them."""
@@ -45,8 +45,7 @@ class CourseTimes:
 
     def time(self, variant: str, layer: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """Median in ms of one layer, with its interval; None where there is no sound figure."""
-        times = self._sound(variant, layer, size, which)
-        return statistics.median(times) if len(times) else None
+        return summaries.series_median(self._sound(variant, layer, size, which))
 
     def total(self, variant: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""

@@ -14,7 +14,7 @@ from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.runs import tables
+from warpbook.runs import summaries, tables
 
 _OUTCOME = ["state", "kind", "status", "reason"]
 
@@ -96,8 +96,7 @@ class NetworkTimes:
     @cached_method
     def time(self, name: str, size: int, kind: str = "gpu") -> Estimate | None:
         """Median in ms with its interval, the L2 cache overwritten before; None where there is no sound figure."""
-        times = self._series(name, name, size, kind)
-        return statistics.median(times.to_numpy()) if len(times) else None
+        return summaries.series_median(self._series(name, name, size, kind).to_numpy())
 
     def gain(self, one: Implementation, size: int) -> Estimate | None:
         """Times of what it builds on over its own, taken in turn in one process; None where they were not."""

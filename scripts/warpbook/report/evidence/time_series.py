@@ -94,7 +94,7 @@ class Times:
 
     def _sound(self, variant: str, layer: str, size: int, kind: str) -> Series:
         """Times in the state that figures are quoted in, throttled ones left out."""
-        return _finite(self._series(variant, layer, size, kind, self._state_of(variant)))
+        return summaries.finite(self._series(variant, layer, size, kind, self._state_of(variant)))
 
     def _sound_layers(self, variant: str, size: int, kind: str) -> list[Series] | None:
         """A series for each layer; None where one has no sound figure."""
@@ -104,8 +104,7 @@ class Times:
     @cached_method
     def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
         """Median time in ms of one layer, with its interval; None where there is no sound figure."""
-        times = _finite(self._series(variant, layer, size, kind, state or self._state_of(variant)))
-        return statistics.median(times) if len(times) else None
+        return summaries.series_median(self._series(variant, layer, size, kind, state or self._state_of(variant)))
 
     @cached_method
     def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
@@ -133,7 +132,7 @@ class Times:
         """Op time of what a variant builds on, from the samples taken in turn with it; its own where there are none."""
         over = self._baseline(variant)
         pairs = self._pairs(variant, over, layer, size, "op")
-        return statistics.median(pairs[0]) if pairs else self.op(over, layer, size)
+        return summaries.series_median(pairs[0]) if pairs else self.op(over, layer, size)
 
     @cached_method
     def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
@@ -205,8 +204,3 @@ class Times:
         """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
         assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
         return lower_bounds.bounding_resource(layer, size, self._scope.gpu_run.gpu)
-
-
-def _finite(times: Series) -> Series:
-    finite: Series = times[~np.isnan(times)]
-    return finite

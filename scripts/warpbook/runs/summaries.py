@@ -61,7 +61,7 @@ def series_median(times_ms: np.ndarray) -> Estimate | None:
     return statistics.median(sound) if len(sound) else None
 
 
-def summarised(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
+def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataFrame:
     """OP_TIMES from SAMPLES: one row for each series that a variant's own job took, the samples left out counted."""
     samples = samples[samples.job == samples.variant]
     samples = samples.assign(sound_ms=sound_ms(samples))

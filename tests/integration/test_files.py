@@ -26,7 +26,7 @@ def test_a_file_beyond_the_size_limit_of_the_process_is_not_left_half_written(tm
 def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     killed = (
         "import os; from warpbook.common.files import atomic_write\n"
-        f"with written_whole({str(tmp_path / 'out.csv')!r}) as temporary:\n"
+        f"with atomic_write({str(tmp_path / 'out.csv')!r}) as temporary:\n"
         "    temporary.write_text('half'); os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", killed], env={**os.environ, "PYTHONPATH": str(PROJECT / "scripts")})

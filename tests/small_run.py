@@ -181,7 +181,7 @@ def few_variants() -> dict[str, Any]:
     """A change of the configuration after which fa18 and fa17-final compare the small run's variants."""
     studies = yaml.safe_load(settings.FILE.read_text())["studies"]
     fa18 = studies["fa18"] | {"variants": [*VARIANTS, *ON_CPU]}
-    fa17 = studies["fa17-final"] | {"variants": [*OF_OTHER, *ON_CPU], "start": "direct", "show_profile_of": []}
+    fa17 = studies["fa17-final"] | {"variants": [*OF_OTHER, *ON_CPU], "first_kernel": "direct", "show_profile_of": []}
     return {"studies": studies | {"fa18": fa18, "fa17-final": fa17}}
 
 

@@ -162,7 +162,7 @@ def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
     return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
-def samples_deciding(speedup: Estimate, same_within: float, beyond: float) -> int | None:
+def samples_deciding(speedup: Estimate, equivalence_margin: float, beyond: float) -> int | None:
     """How many samples, where `speedup.n` gave its interval, would narrow that until `verdict` is not ambiguous.
 
     An interval narrows with the square root of their number. None where no number would do: the value itself lies
@@ -176,13 +176,13 @@ def samples_deciding(speedup: Estimate, same_within: float, beyond: float) -> in
     elif speedup.value > 1 + beyond:
         ends = [(below, speedup.value - 1 - beyond)]
     else:
-        ends = [(below, speedup.value - 1 + same_within), (above, 1 + same_within - speedup.value)]
+        ends = [(below, speedup.value - 1 + equivalence_margin), (above, 1 + equivalence_margin - speedup.value)]
     if any(room <= 0 for _, room in ends):
         return None
     return math.ceil(speedup.n * max(width / room for width, room in ends) ** 2)
 
 
-def verdict(speedup: Estimate, same_within: float, beyond: float = 0.0) -> str:
+def verdict(speedup: Estimate, equivalence_margin: float, beyond: float = 0.0) -> str:
     """The verdict on a speedup (baseline's time over the variant's): faster, slower, same or ambiguous.
 
     same: the whole interval lies within `equivalence_margin` of 1. faster, slower: it lies further than `beyond` from 1. Else
@@ -190,7 +190,7 @@ def verdict(speedup: Estimate, same_within: float, beyond: float = 0.0) -> str:
     """
     if not math.isfinite(speedup.low):
         return "ambiguous"
-    if 1 - same_within <= speedup.low and speedup.high <= 1 + same_within:
+    if 1 - equivalence_margin <= speedup.low and speedup.high <= 1 + equivalence_margin:
         return "same"
     if speedup.low > 1 + beyond:
         return "faster"

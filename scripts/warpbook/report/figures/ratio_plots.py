@@ -31,7 +31,7 @@ def interval_span(speedups: list[Speedup]) -> tuple[float, float]:
     return low / margin, high * margin
 
 
-def interval(speedup: Speedup, span: tuple[float, float], same_within: float) -> str:
+def interval(speedup: Speedup, span: tuple[float, float], equivalence_margin: float) -> str:
     """One speedup with its interval on a logarithmic axis from `span`, small enough for a cell of a table.
 
     Grey: within `equivalence_margin` of 1. A hollow marker: not paired.
@@ -43,7 +43,7 @@ def interval(speedup: Speedup, span: tuple[float, float], same_within: float) ->
         return round((math.log(value) - low) / (high - low) * width, 2)
 
     ratio, colour = speedup.ratio, VERDICTS[speedup.verdict]
-    left, right = at(1 - same_within), at(1 + same_within)
+    left, right = at(1 - equivalence_margin), at(1 + equivalence_margin)
     parts = [
         f'<rect x="{left}" y="0" width="{max(0.4, right - left):.2f}" height="{height}" fill="{RULE}"/>',
         f'<path d="M{at(1)} 0V{height}" stroke="{INK}" stroke-width="0.7"/>',

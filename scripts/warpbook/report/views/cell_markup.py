@@ -87,12 +87,12 @@ def verdict_cell(speedup: Speedup | None) -> str:
     return _JUDGED.format(speedup.verdict, speedup.verdict) if speedup else MISSING
 
 
-def interval_cell(speedup: Speedup | None, span: tuple[float, float], same_within: float) -> str:
+def interval_cell(speedup: Speedup | None, span: tuple[float, float], equivalence_margin: float) -> str:
     """A speedup and its interval drawn on an axis from span[0] to span[1]; empty where there is none."""
     if speedup is None:
         return ""
     alt = f"Speedup {units.ratio_beside_interval(speedup.ratio)}, interval {units.ratio_interval(speedup.ratio)}"
-    return picture("interval", figures.ratio_plots.interval(speedup, span, same_within), alt)
+    return picture("interval", figures.ratio_plots.interval(speedup, span, equivalence_margin), alt)
 
 
 def picture(kind: str, svg: str, alt: str) -> Markup:

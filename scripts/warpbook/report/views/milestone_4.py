@@ -183,7 +183,7 @@ def _axis(span: tuple[float, float]) -> TableColumn:
 
 
 def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> HtmlTable:
-    span, same_within = (
+    span, equivalence_margin = (
         figures.ratio_plots.interval_span(list(at_largest.values())),
         ev.config.measuring.equivalence_margin,
     )
@@ -205,7 +205,7 @@ def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest:
                 *(cell_markup.ratio_cell(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
                 cell_markup.ratio_cell(at_largest[variant.name]),
                 str(at_largest[variant.name].ratio.n),
-                cell_markup.interval_cell(at_largest[variant.name], span, same_within),
+                cell_markup.interval_cell(at_largest[variant.name], span, equivalence_margin),
                 cell_markup.verdict_cell(at_largest[variant.name]),
             )
             for variant in shown

@@ -85,7 +85,7 @@ def _aa_tests(ev: Evidence) -> AaTests:
     tests = ev.trust.aa_tests
     wrong = int(tests.verdict.isin(["faster", "slower"]).sum())
     beyond = int(((tests.low > 1) | (tests.high < 1)).sum())
-    same_within = units.percent(ev.config.measuring.equivalence_margin, 0)
+    equivalence_margin = units.percent(ev.config.measuring.equivalence_margin, 0)
     return AaTests(
         variants=", ".join(tests.variant.unique()),
         networks=", ".join(tests.network.unique()),
@@ -97,13 +97,13 @@ def _aa_tests(ev: Evidence) -> AaTests:
         beyond_share=units.percent(beyond / len(tests)),
         same=int((tests.verdict == "same").sum()),
         ambiguous=int((tests.verdict == "ambiguous").sum()),
-        equivalence_margin=same_within,
+        equivalence_margin=equivalence_margin,
         figure=Figure(
             "trust-again-figure",
             figures.ratio_plots.aa_tests(ev),
             "Ratios of a variant's time to that of its own copy with their intervals, in ascending order around 1.",
             "A variant against its own copy: paired ratios with 95 % intervals, every layer, size, kind and state. "
-            f"Grey: within {same_within} of 1.",
+            f"Grey: within {equivalence_margin} of 1.",
         ),
     )
 

@@ -37,7 +37,7 @@ OTHER_NETWORK = "fa17"
 OF_OTHER = ("direct", "fp16x3_mma", "cudnn_fp32")
 CHAIN = ("direct", "constant_weights", "shared_input", "constant_weights_shared_input")
 VARIANTS = (
-    *CHAIN, "global_accumulate", "coarsened", "unroll_gemm", "fused_unroll_gemm", "unroll_gemm_streams", "fft",
+    *CHAIN, "global_accumulate", "coarsened", "channel_tree", "channel_atomics", "unroll_gemm", "fused_unroll_gemm", "unroll_gemm_streams", "fft",
     "layer_specialised", "fp16x3_mma", "fp16x3_wgmma", "cudnn_fp32", "cudnn_fp32_nhwc",
 )  # fmt: skip
 ON_CPU = ("loop_nest", "im2col_blas", "simd", "onnxruntime", "torch_cpu")

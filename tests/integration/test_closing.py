@@ -100,7 +100,9 @@ def test_where_a_library_leads_the_headline_says_so_and_what_is_next_is_to_beat_
     assert said[2].startswith("  best of ours: direct, ")
     library = units.time(ev.times.total("cudnn_fp32", ev.largest).value)
     assert f"; the library cudnn_fp32 takes {library}" in said[2]
-    assert said[-1].startswith(f"  next: a kernel that beats cudnn_fp32's {library}: kernels/<name>.cu (README, Add")
+    assert said[-1].startswith(
+        f"  next: a kernel that beats cudnn_fp32's {library}: kernels/<name>.cu (docs/guides/kernels.md)"
+    )
     wide = {**few_variants["studies"], "all": {**few_variants["studies"]["fa18"], "variants": []}}
     ev.config = ev.config.model_copy(update={"studies": evidence_of(small_archive, studies=wide).config.studies})
     assert console_summary.summary_lines(ev, PDF, HTML)[-1].endswith(

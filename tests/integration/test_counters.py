@@ -474,13 +474,13 @@ def test_a_whole_network_s_kernels_are_rows_without_a_layer_or_one_row_says_why(
     assert len(frame) == 4 * len(METRICS)
     assert (set(frame.layer), set(frame["size"]), set(frame.launches)) == ({""}, {10000}, {4})
     (call,) = calls.read_text().splitlines()
-    assert "count_network.py --implementation fused --network fa17 --weights high --images 10000 --arch" in call
+    assert "count_network.py --implementation fused_mma --network fa17 --weights high --images 10000 --arch" in call
 
     calls = ncu(prints=" ", logs="==ERROR== ERR_NVGPUCTRPERM - no permission")
     frame, printed = count_network(tmp_path)
     (row,) = frame.itertuples()
     assert (row.status, row.reason) == ("refused", counting.NO_PERMISSION)
-    assert printed.startswith("no counters of fused on fa17: refused: ERR_NVGPUCTRPERM")
+    assert printed.startswith("no counters of fused_mma on fa17: refused: ERR_NVGPUCTRPERM")
     assert len(calls.read_text().splitlines()) == 1
 
     calls = ncu(of_network=["first"])

@@ -69,7 +69,13 @@ class Study:
         found += (self.folder / "reports" / "out").rglob(".*")
         found += (self.folder / "tmp").iterdir()
         # Two libraries leave folders of their own in TMPDIR when they are killed.
-        found = [path for path in found if not path.match("tmp/snakemake*") and not path.match("tmp/weasyprint-*")]
+        found = [
+            path
+            for path in found
+            if not path.match("tmp/snakemake*")
+            and not path.match("tmp/*-pulp.*")
+            and not path.match("tmp/weasyprint-*")
+        ]
         return [str(path.relative_to(self.folder)) for path in found if not path.name.endswith(kept)]
 
     def results(self) -> dict[str, object]:

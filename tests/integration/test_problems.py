@@ -109,7 +109,7 @@ def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and
     ev = changed(tables.NETWORK_CHECKS, failing("wrong_result", "off by 3", variant=["fused_mma"], size=[10, 10000]))
     (row,) = told(ev, "networks/fused_mma")
     assert (row["Device"], row["Images"], row["Reason"]) == ("gpu", "10, 10\u202f000", "off by 3")
-    assert "fused: off by 3" in whole_network.whole_network_view(ev).problems
+    assert "fused_mma: off by 3" in whole_network.whole_network_view(ev).problems
     assert not any("N = 10 " in problem for problem in whole_network.whole_network_view(ev).problems)
 
 

@@ -13,7 +13,7 @@ def view(ev):
 
 
 def test_each_program_that_a_study_names_has_its_output_kernels_and_api_calls(ev, view):
-    assert [program.name for program in view.programs] == ev.study.profiled
+    assert [program.name for program in view.programs] == ev.study.show_profile_of
     (program, *_) = view.programs
     assert program.outputs[0].splitlines()[0].endswith(f"--variant {program.name} --device gpu 10000")
     (watched,) = program.watched
@@ -57,7 +57,9 @@ def test_a_layer_that_was_not_watched_at_the_size_named_is_drawn_at_one_that_was
 
 
 def test_a_layer_s_timeline_holds_its_calls_copies_and_kernels_of_both_variants(ev):
-    study = ev.study.model_copy(update={"drawn": TimelineSpec(variant="constant_weights", layer="conv1", size=10_000)})
+    study = ev.study.model_copy(
+        update={"timeline": TimelineSpec(variant="constant_weights", layer="conv1", size=10_000)}
+    )
     ev.study, kept = study, ev.study
     layer = profiled_programs.profiled_programs_view(ev).layer
     ev.study = kept

@@ -135,7 +135,7 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
         f" to {units.time(slowest * 1e3, 3)} (1 to 3 runs each), of which the convolutions' op times are " in top.spread
     )
     assert top.programs[0].elapsed.endswith("(one run)</span></span>")
-    tests = ev.checks.of(best)
+    tests = ev.checks.for_variant(best)
     assert (top.tests.passed, top.tests.tests) == (tests.passed, tests.tests)
     assert top.cause.startswith(f"{naive} is bound ") and f". {best} takes " in top.cause
     assert all(f"{layer} " in end for end in top.cause.split(f" {best} takes ") for layer in ev.layer_names)
@@ -143,10 +143,12 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
     assert any("two machines" in caveat for caveat in top.caveats)
     apart = [one for one in ev.times.drift.differences if (one.variant, one.size) == (peer, ev.largest)]
     most = max(apart, key=lambda one: abs(one.change))
-    assert abs(most.change) > max(ev.times.drift.of("gpu", ev.largest))  # another algorithm in another process
+    assert abs(most.change) > max(
+        ev.times.drift.between_jobs("gpu", ev.largest)
+    )  # another algorithm in another process
     said = f"widened by the drift seen between jobs ({peer}: {units.percent(abs(most.change), 0)} on {most.layer})"
     assert any(said in caveat for caveat in top.caveats)
-    assert top.idea == "FP32 products from halves on tensor cores"
+    assert top.idea == ev.plan.variants[best].title
     example = summary.summary_view(ev).kernels.claims.example
     refuted = [one for one in ev.claims.refuted if example.startswith(f"{one.variant}, “{one.claim.says}”")]
     assert refuted
@@ -493,7 +495,7 @@ def test_the_whole_network_s_times_are_in_order_and_their_ratios_hold_what_jobs_
     job = job[(job.kind == "gpu") & (job.state == "cold")].pivot(index="sample", columns="variant", values="time_ms")
     gain = ev.networks.gain(whole_networks.read("fused_conv_fc_algebra"), ev.largest)
     assert gain.n == len(job)
-    assert gain.value == pytest.approx((job.fused / job.folded).median())
+    assert gain.value == pytest.approx((job.fused_mma / job.fused_conv_fc_algebra).median())
 
     view = whole_network.whole_network_view(ev)
     sizes = {one.name: [size for size in ev.sizes if ev.networks.time(one.name, size)] for one in ev.networks.recorded}
@@ -561,7 +563,7 @@ def test_implementations_that_were_wrong_changed_or_are_not_held_are_told_and_co
     view = whole_network.whole_network_view(study())
     assert (view.beside, view.chart, view.headline, view.ideas) == (None, None, "", ())
     assert any(
-        re.fullmatch(r"fused: recorded in \S+, but its sources changed after it was measured", reason)
+        re.fullmatch(r"fused_mma: recorded in \S+, but its sources changed after it was measured", reason)
         for reason in view.problems
     )
 

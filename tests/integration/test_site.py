@@ -106,14 +106,14 @@ def test_runs_stand_in_order_of_time_and_steps_are_between_runs_of_one_device(hi
     assert [run.record["ended"] for run in history.runs] == sorted(run.record["ended"] for run in history.runs)
     other, ours = history.models
     assert ours.name == "NVIDIA H200"
-    assert len(history.of("fa18", ours)) == 2
+    assert len(history.for_network("fa18", ours)) == 2
     mine, theirs = history.newest("fa18", ours), history.newest("fa18", other)
     assert mine.best == theirs.best == "layer_specialised"
     assert theirs.time.value == pytest.approx(2 * mine.time.value)
     assert theirs.over[1].ratio.value == pytest.approx(mine.over[1].ratio.value)  # both are twice as slow
 
     other, ours = history.models
-    first, second = history.of("fa18", ours)
+    first, second = history.for_network("fa18", ours)
     assert first.step is None
     assert second.step.speedup.ratio.value == pytest.approx(1.016, abs=0.002)
     assert history.newest("fa18", other).step is None
@@ -137,7 +137,7 @@ def test_a_faster_kernel_is_a_step_and_what_cannot_be_compared_says_why(changed)
     half = changed("half", faster, lambda row: 0.5 if row["variant"] == "layer_specialised" else 1)
     apart = changed("apart", of_other_protocol, lambda row: 1)
     told = History([catalog.open_run(path) for path in (older_and_newer()[-1], half, apart)], 0.02)
-    _, second, third = told.of("fa18")
+    _, second, third = told.for_network("fa18")
     assert second.step.speedup.verdict == "faster"
     assert second.step.speedup.ratio.value == pytest.approx(2, rel=0.01)
     assert third.step.speedup is None
@@ -194,7 +194,7 @@ def test_constants_that_are_best_here_are_told_with_what_they_cost_on_another_gp
     held = catalog.Run(elsewhere.path, elsewhere.record, {**elsewhere.loaded, tables.SWEEP.name: there})
     (row,) = other_gpus.best_constants(ev, [held]).rows  # fft is of another source there
     assert row == ("coarsened", "conv2, 10\u202f000 images", "NVIDIA Other", "X=2", "X=1", "4.000\u202fms", "1.25×")
-    monkeypatch.setattr(other_gpus.catalog, "of_other_models", lambda run, network: [held])
+    monkeypatch.setattr(other_gpus.catalog, "runs_of_other_models", lambda run, network: [held])
     page = rendering.environment(ev, rendering.Headings()).get_template("sections/devices.html.j2").render()
     assert "times as long with ours" in page
 
@@ -208,9 +208,9 @@ def test_the_section_on_devices_stands_where_there_are_two_models_and_nowhere_el
     def body() -> str:
         return rendering.environment(ev, rendering.Headings()).get_template("report.html.j2").render()
 
-    monkeypatch.setattr(other_gpus.catalog, "of_other_models", lambda run, network: [])
+    monkeypatch.setattr(other_gpus.catalog, "runs_of_other_models", lambda run, network: [])
     assert 'id="devices"' not in body()
-    monkeypatch.setattr(other_gpus.catalog, "of_other_models", lambda run, network: [elsewhere])
+    monkeypatch.setattr(other_gpus.catalog, "runs_of_other_models", lambda run, network: [elsewhere])
     assert 'id="devices"' in body()
     assert "NVIDIA Other: op time" in body()
 
@@ -262,10 +262,10 @@ def test_lines_of_code_are_those_of_sources_that_still_are_what_was_measured(cud
     kernel = cuda_variant('extern "C" __global__ void conv_forward() {\n// why\nint a = 1;\n\nint b = 2;\n}\n')
     (run,) = (catalog.open_run(path) for path in older_and_newer()[-1:])
     told = History([run], 0.02)
-    measured = {row.name: row for row in told.variants(told.of("fa18")[0])}["fft"]
+    measured = {row.name: row for row in told.variants(told.for_network("fa18")[0])}["fft"]
     assert run_archive.code_lines(measured, kernel) is None
     run.record["variants"]["fft"]["source_sha256"] = kernel.source_sha256
-    measured = {row.name: row for row in told.variants(told.of("fa18")[0])}["fft"]
+    measured = {row.name: row for row in told.variants(told.for_network("fa18")[0])}["fft"]
     assert run_archive.code_lines(measured, kernel) == 3
 
 

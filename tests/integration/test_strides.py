@@ -69,7 +69,7 @@ def test_a_right_kernel_passes_on_all_ragged_layers(judged):
 
 @needs_compiler
 def test_a_kernel_that_gets_no_padding_passes_where_there_is_none(judged):
-    rows = judged(KERNEL.replace(", int P)", ")\n#define P 0"), FACTS.replace(", P]", "]"))
+    rows = judged("#define P 0\n" + KERNEL.replace(", int P)", ")"), FACTS.replace(", P]", "]"))
     assert tables.first_failure(rows) is None
     passed = {row["layer"] for row in rows if row["ok"]}
     assert {PLAIN.name, STRIDED.name} <= passed

@@ -259,7 +259,9 @@ def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev, evi
         agreed = trace_layout.agreements(shown)
         assert {tool for one in agreed for tool in one.ms} >= {"cupti", "ncu", watcher}
         assert all({"cupti", "ncu"} <= set(one.ms) for one in agreed)
-        assert {one.variant for one in agreed} == {one.name for one in shown.ranking.measured("gpu", peers=False)}
+        measured = {one.name for one in shown.ranking.measured("gpu", peers=False)}
+        # Its kernels were renamed after Nsight Systems watched them.
+        assert {one.variant for one in agreed} == measured - ({"fp16x3_mma"} if watcher == "nsys" else set())
         assert all(one.apart <= trace_layout.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 

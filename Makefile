@@ -36,8 +36,8 @@ lint: .venv/installed-test
 
 # GPU tests run in one process: a measurement is refused where another process computes on its GPU.
 test-all: test
-	.venv/bin/python -m pytest $(workers) tests/integration
 	.venv/bin/python -m pytest tests/gpu
+	.venv/bin/python -m pytest $(workers) tests/integration
 
 # 20,000 damaged and hostile inputs to every reader (the suite draws 300), a disk that fails at every one of a program's
 # first 200 writes (the suite takes 2), 40 kills of a study's commands (the suite: 2), and 2,000 calls timed inside the

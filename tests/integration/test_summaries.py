@@ -1,30 +1,6 @@
-"""From samples to estimates: one rule for the run's own summary, the report and comparisons."""
+"""The medians that the report shows are those of the run's own summary."""
 
-import pandas as pd
-import pytest
-
-from warpbook.kernels import lower_bounds, variants
-from warpbook.problems import networks
 from warpbook.runs import catalog, summaries, tables
-
-SERIES = {"job": "direct", "variant": "direct", "network": "fa18", "layer": "conv2", "device": "gpu", "size": 10_000}
-
-
-def samples(kinds: dict[str, list[float]], throttled: tuple[int, ...] = (), **changed: str) -> pd.DataFrame:
-    """SAMPLES of one call, its times by kind; the rounds named were throttled."""
-    return pd.DataFrame(
-        {
-            **SERIES, "state": "cold", "kind": kind, "sample": number, "time_ms": time_ms, "sm_clock_mhz": 1980.0,
-            "throttled": number in throttled, "stop_reason": "precise", "status": "ok", "reason": "", **changed,
-        }
-        for kind, times in kinds.items()
-        for number, time_ms in enumerate(times)
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def machine(small_archive) -> dict:
-    return catalog.open_run(small_archive).record["machine"]
 
 
 def test_the_report_shows_every_median_that_the_run_s_own_summary_holds(archive, evidence_of):
@@ -40,67 +16,3 @@ def test_the_report_shows_every_median_that_the_run_s_own_summary_holds(archive,
     taken = evidence.times.samples
     assert summaries.refused_count(taken[taken.job == taken.variant]) == rows.refused_count.sum()
     assert evidence.times.refused_samples >= rows.refused_count.sum()  # those of baselines and copies too
-
-
-def test_a_kernel_time_of_more_than_twice_its_call_is_left_out_unless_a_slowdown_made_the_call_long(machine):
-    taken = samples({"gpu": [1.0, 1.1, 2.1, 2.3], "op": [1.1, 1.1, 1.2, 1.1]})
-    times = summaries.summarize_series(taken, machine).set_index("kind")
-    assert times.n.to_dict() == {"gpu": 3, "op": 4}
-    assert times.median_ms["gpu"] == 1.1
-    assert times.refused_count.to_dict() == {"gpu": 1, "op": 0}
-    assert summaries.refused_count(taken) == 1
-
-    taken = samples({"gpu": [1.0, 1.1, 3.0], "op": [1.1, 9.0, 9.0]}, throttled=(1, 2))
-    times = summaries.summarize_series(taken, machine).set_index("kind")
-    assert times.n.to_dict() == {"gpu": 1, "op": 1}
-    assert times.throttled_count.to_dict() == {"gpu": 2, "op": 2}
-    assert times.refused_count.to_dict() == {"gpu": 0, "op": 0}
-
-
-def test_pairs_stay_in_step_and_a_series_without_a_sound_sample_is_refused(machine):
-    taken = pd.concat([samples({"op": [1.0, 2.0, 3.0]}, throttled=(1,)), samples({"op": [4.0, 5.0, 6.0]}, job="tiled")])
-    series = summaries.by_series(taken, ["job", "kind"])
-    assert [str(time) for time in series["direct", "op"]] == ["1.0", "nan", "3.0"]
-    assert series["tiled", "op"].tolist() == [4.0, 5.0, 6.0]
-
-    (row,) = summaries.summarize_series(samples({"op": [1.0, 1.0]}, throttled=(0, 1)), machine).to_dict("records")
-    assert row["status"] == "refused"
-    assert row["reason"].startswith("none of 2 samples is a figure: 2 were taken while a slowdown was active")
-
-
-def test_each_bound_is_called_what_it_bounds_and_products_of_several_are_the_tensor_cores(machine):
-    fft, gpu = variants.read("fft").header, machine["gpu"] | {"copy_gb_per_s": 4150.0}
-    taken = samples({"op": [1.0]}, job="fft", variant="fft")
-    (row,) = summaries.summarize_series(taken, machine | {"gpu": gpu}).to_dict("records")
-    layer = networks.find("fa18").convs[1]
-    assert (
-        row["method_bound_ms"]
-        == lower_bounds.method_bound_ms(layer, 10_000, fft, gpu)
-        == pytest.approx(0.155, rel=0.03)
-    )
-    assert row["fp32_bound_ms"] == lower_bounds.fp32_bound_ms(layer, 10_000, gpu) == pytest.approx(0.485, rel=0.01)
-
-    layer, gpu = networks.find("fa19").convs[1], machine["gpu"]
-    split = variants.read("fp16x3_mma").header
-    tensor_cores_ms = 3 * layer.flops(10_000) / (gpu["peak_gflop_per_s"]["fp16"] * 1e9) * 1e3
-    bound = lower_bounds.method_bound_ms(layer, 10_000, split, gpu)
-    assert bound == pytest.approx(tensor_cores_ms) == pytest.approx(0.59, rel=0.05)
-    assert bound < 1.5 < lower_bounds.fp32_bound_ms(layer, 10_000, gpu)
-
-
-def job(measured_on: str, began_s: float, ended_s: float, alone: bool = True) -> dict:
-    part = f"samples/gpu/fa18/at_{began_s}"
-    span = {"waited_s": 0.0, "began_s": began_s, "ended_s": ended_s}
-    return {"part": part, "measured_on": measured_on, "alone": alone, "cores": "0-3", **span}
-
-
-def test_a_gpu_is_busy_while_any_job_holds_it_between_the_first_and_the_last_measurement_of_all():
-    checks = [job("node/1", 0, 12, alone=False), job("node/1", 11, 13, alone=False), job("node/2", 0, 9, alone=False)]
-    jobs = pd.DataFrame([*checks, job("node/1", 13, 18), job("node/1", 20, 30), job("node/2", 10, 14)])
-    shares = summaries.gpu_shares(jobs).set_index("measured_on")
-    assert shares.jobs.to_dict() == {"node/1": 4, "node/2": 2}
-    assert shares.busy_s.to_dict() == {"node/1": 18, "node/2": 4}  # 10 to 18 and 20 to 30; 10 to 14
-    assert shares.idle_s.to_dict() == {"node/1": 2, "node/2": 16}
-    assert set(shares.wall_s) == {20}
-
-    assert summaries.gpu_shares(tables.JOBS.empty()).empty

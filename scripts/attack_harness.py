@@ -20,7 +20,7 @@ BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 def attack_row(name: str, device: str) -> dict[str, Any]:
     """A row of ATTACKS."""
     with tempfile.TemporaryDirectory() as folder:
-        failure = catalog.first_failure(catalog.ATTACKS[name], device, Path(folder))
+        failure = catalog.try_attack(catalog.ATTACKS[name], device, Path(folder))
     outcome = failure or {"status": "ok", "reason": ""}
     caught_by = catalog.check_behind(outcome["reason"])
     return {"attack": name, "device": device, "caught": failure is not None, **outcome, "caught_by": caught_by}

@@ -317,7 +317,7 @@ def timing_rows(folder: Path, name: str, device: str, network: str = "fa17") -> 
     return tables.SAMPLES.rows(out)
 
 
-def first_failure(attack: Attack, device: str, folder: Path) -> dict[str, str] | None:
+def try_attack(attack: Attack, device: str, folder: Path) -> dict[str, str] | None:
     """status and reason with which an attack fails its checks or its timing; None where it passes them."""
     forge(attack, folder, device)
     for _ in range(attack.processes):

@@ -24,7 +24,7 @@ include: "rules/common.smk"
 rule report:
     """The report of the chosen study."""
     input:
-        expand("reports/out/{study}{ending}", study=CONFIG.chosen, ending=[".pdf", "-supplement.pdf", ".html"]),
+        expand("reports/out/{study}{ending}", study=CONFIG.chosen_studies, ending=[".pdf", "-supplement.pdf", ".html"]),
 
 
 rule measure:
@@ -67,7 +67,7 @@ for each in workflow.rules:  # for --software-deployment-method conda; else they
 # Snakemake's would stay behind a killed one and stop the next.
 onstart:
     try:
-        locks.folder(Path("results/.lock"))
+        locks.lock_folder(Path("results/.lock"))
     except UserError as error:
         sys.exit(f"error: {error}")
     if GPUS > 1:

@@ -31,7 +31,7 @@ if workflow.is_main_process:
     console.install(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
 
 # The programs read the networks of config.yaml, or what the command line set over them.
-os.environ[networks.GIVEN] = json.dumps({"networks": config.get("networks", {})})
+os.environ[networks.NETWORKS_VARIABLE] = json.dumps({"networks": config.get("networks", {})})
 try:
     PLAN = plan.from_config(config)
     CONFIG = PLAN.config
@@ -47,9 +47,9 @@ TARGETS, WHOLE = Targets(PLAN), WholeNetworks(PLAN)
 # The jobs' `python3` is that of this Snakemake, whether or not its environment is activated, and they end with it.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
 os.environ[parent_process.SNAKEMAKE] = str(os.getpid())
-os.environ[host.TARGET] = json.dumps(PLAN.promised and asdict(PLAN.promised))
+os.environ[host.TARGET] = json.dumps(PLAN.remote_target and asdict(PLAN.remote_target))
 os.environ[gpu_pool.GPUS] = str(GPUS)
-host.tell_jobs([] if PLAN.promised or not PLAN.device else [PLAN.device, *PLAN.beside])
+host.share_with_jobs([] if PLAN.remote_target or not PLAN.device else [PLAN.device, *PLAN.other_devices])
 
 # A measurement holds the machine's measuring lock, or that of one of several GPUs. On a GPU, and with cores to spare, the
 # next job may start and load meanwhile, two where there are eight cores: loading takes as long as measuring. They wait at the
@@ -85,7 +85,7 @@ wildcard_constraints:
     numbered=r"gpu(-\d+)?",
     size=r"\d+",
     tool="|".join(available_profilers.TRACERS),
-    variant=variants.SHOWN,
+    variant=variants.DISPLAYABLE_NAME,
     implementation=r"\w+",
     study="|".join(CONFIG.studies),
     submission="[A-Za-z0-9_.-]+",

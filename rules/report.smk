@@ -9,7 +9,7 @@ rule render_report:
         templates=TARGETS.templates,
         run="results/run",
         archived=[str(path) for path in catalog.archived_paths()],  # those cited, and the one before
-        imported=lambda wildcards: TARGETS.imported(wildcards.study),
+        imported=lambda wildcards: TARGETS.imported_files(wildcards.study),
     output:
         html="reports/out/{study}.html",
         pdf="reports/out/{study}.pdf",
@@ -20,7 +20,7 @@ rule render_report:
     group:
         "report"
     params:
-        config=CONFIG.recorded,
+        config=CONFIG.recorded_json,
     message:
         "Rendering the report of {wildcards.study}"
     shell:
@@ -44,7 +44,7 @@ rule site:
     log:
         "logs/render_site.log",
     params:
-        config=CONFIG.recorded,
+        config=CONFIG.recorded_json,
         rerun_on_reports=rendered_reports(),
     message:
         "Rendering pages over the archived runs"

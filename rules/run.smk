@@ -17,7 +17,7 @@ rule assemble_run:
     group:
         "report"
     params:
-        config=CONFIG.recorded,
+        config=CONFIG.recorded_json,
         sizes=json.dumps({network: PLAN.sizes(network) for network in PLAN.networks}),
         rerun_on_columns=code_dependencies.column_types(*tables.RUN_TABLES),
     message:

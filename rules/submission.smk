@@ -15,7 +15,7 @@ rule render_submission:
     group:
         "report"
     params:
-        config=CONFIG.recorded,
+        config=CONFIG.recorded_json,
     message:
         "Rendering the report of the submission"
     shell:
@@ -49,7 +49,7 @@ rule report_submission:
 rule submission:
     """The report of the submission at `path`."""
     input:
-        lambda _: submissions.reports(CONFIG.study, SUBMITTED),
+        lambda _: submissions.report_folders(CONFIG.study, SUBMITTED),
 
 
 rule grade_submissions:
@@ -58,7 +58,7 @@ rule grade_submissions:
         program="scripts/grade_submissions.py",
         modules=code_dependencies.inputs_for("grade_submissions.py", presenting=True),
         templates=TARGETS.templates,
-        reports=lambda _: submissions.reports(CONFIG.study, SUBMITTED),
+        reports=lambda _: submissions.report_folders(CONFIG.study, SUBMITTED),
     output:
         grades=directory("reports/out/{study}-grades"),
     log:

@@ -37,7 +37,7 @@ ENTRY_BYTES = 200
 IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}
 """Parts that are rows of a table of another name."""
 
-MEASURED = (tables.SAMPLES, tables.COURSE_SAMPLES, tables.PROGRAMS, tables.JOBS)
+MEASURED_TABLES = (tables.SAMPLES, tables.COURSE_SAMPLES, tables.PROGRAMS, tables.JOBS)
 """Tables whose rows say where they were made."""
 
 
@@ -47,7 +47,7 @@ def gather(table: Table, paths: list[Path]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else table.empty()
 
 
-def by_table(paths: Iterable[Path]) -> dict[Table, list[Path]]:
+def group_by_table(paths: Iterable[Path]) -> dict[Table, list[Path]]:
     """Parts by the table whose rows they hold: that which their folder, or the file itself, is called like."""
     known = {table.name.split(".")[0]: table for table in tables.RUN_TABLES} | IN_ANOTHER_TABLE
     parts: dict[Table, list[Path]] = {table: [] for table in tables.RUN_TABLES if table is not tables.OP_TIMES}
@@ -80,12 +80,12 @@ def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
     }
 
 
-def took_part(tables_of_figures: Iterable[pd.DataFrame]) -> list[str]:
+def measuring_nodes(tables_of_figures: Iterable[pd.DataFrame]) -> list[str]:
     """Every node that a figure was measured on, with its GPU: those that checked or profiled among them."""
     return sorted({name for frame in tables_of_figures for name in frame.measured_on.unique() if name})
 
 
-def run_id_of(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
+def make_run_id(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
     """An id that sorts by date and names the machine: 20261120-nvidia-h200-3f2a1c."""
     name = (machine["gpu"] or {}).get("name") or machine["cpu"]["model"].split("@")[0]
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "")).strip("-")[:24].strip("-")
@@ -154,7 +154,7 @@ def assemble(
             print(f"put aside: {sentence}")
         record = {
             "format": FORMAT,
-            "run_id": run_id_of(machine, ended, run / tables.SAMPLES.name),
+            "run_id": make_run_id(machine, ended, run / tables.SAMPLES.name),
             "studies": named_studies(config["study"], config["studies"]),
             "networks": {name: describe_network(name, sizes[name]) for name in sizes},
             "variants": describe_variants(),
@@ -167,7 +167,7 @@ def assemble(
             "measuring": config["measuring"],
             "machine": {
                 **machine,
-                "measured_on": took_part(frames[table] for table in MEASURED),
+                "measured_on": measuring_nodes(frames[table] for table in MEASURED_TABLES),
                 "put_aside": put_aside,
             },
             "config": config,
@@ -196,7 +196,7 @@ def main() -> None:
     notes = [note for part in arguments.inputs if (note := gpu_pool.note_path(part)) and note.exists()]
     assemble(
         machine=json.loads(arguments.machine.read_text()),
-        parts=by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.inputs, *notes]),
+        parts=group_by_table([*(folder / "builds.csv" for folder in arguments.builds), *arguments.inputs, *notes]),
         config=arguments.config,
         sizes=arguments.sizes,
         reports=sorted(path for folder in arguments.reports for path in folder.glob("[!.]*")),

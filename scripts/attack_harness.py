@@ -13,7 +13,7 @@ from warpbook.harness.attacks import catalog
 from warpbook.machine.host import require_target
 from warpbook.runs import tables
 
-AT_ONCE = 4
+PARALLEL_ATTACKS = 4
 BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 
 
@@ -26,7 +26,7 @@ def attack_row(name: str, device: str) -> dict[str, Any]:
     return {"attack": name, "device": device, "caught": failure is not None, **outcome, "caught_by": caught_by}
 
 
-def with_table(text: str) -> str:
+def insert_table(text: str) -> str:
     """A page with the table of attacks between its two marks."""
     before, rest = text.split(BEGIN)
     return before + BEGIN + catalog.document() + END + rest.split(END)[1]
@@ -43,14 +43,14 @@ def main() -> int | None:
         (name, device)
         for device in arguments.device
         for name, attack in catalog.ATTACKS.items()
-        if attack.words(device) is not None
+        if attack.expected_words(device) is not None
     ]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(PARALLEL_ATTACKS) as pool:
         rows = list(pool.map(lambda place: attack_row(*place), tried))
     tables.ATTACKS.write(rows, arguments.out)
     wrong = 0
     for row in rows:
-        expected = catalog.ATTACKS[row["attack"]].words(row["device"]) or ""
+        expected = catalog.ATTACKS[row["attack"]].expected_words(row["device"]) or ""
         if not row["caught"]:
             print(f"MISSED: a kernel that {row['attack']} ({row['device']})")
         elif row["caught_by"] != catalog.check_behind(expected):
@@ -59,7 +59,7 @@ def main() -> int | None:
     if not arguments.update_doc:
         return None
     with atomic_write(arguments.update_doc) as temporary:
-        temporary.write_text(with_table(arguments.update_doc.read_text()))
+        temporary.write_text(insert_table(arguments.update_doc.read_text()))
     return int(wrong > 0 or not all(row["caught"] for row in rows))
 
 

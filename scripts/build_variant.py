@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     variant, sandboxed = variants.read(arguments.variant, arguments.kernels), sandbox.is_chosen(arguments.sandbox)
-    with locks.machine(shared=True):
+    with locks.lock_machine(shared=True):
         builds = building.build_all(variant, arguments.architectures, arguments.out, sandboxed)
     for made in builds:
         if not made.ok:

@@ -55,7 +55,7 @@ def check_in_sandbox(arguments: argparse.Namespace, shared: Row) -> Iterator[lis
         yield rows
 
 
-def row_of(layer: str, size: int, test: str, **columns: Any) -> Row:
+def correctness_row(layer: str, size: int, test: str, **columns: Any) -> Row:
     """Columns of CORRECTNESS from `layer` on, those of a comparison empty where none was made."""
     return {"layer": layer, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
 
@@ -73,17 +73,17 @@ def check_labels(
             else:
                 predicted, _ = inference.load(variant, network, parameters)(images[: max(sizes)])
     except VariantFailure as failure:
-        return [row_of("", size, "labels", ok=False, **failure.columns) for size in sizes]
+        return [correctness_row("", size, "labels", ok=False, **failure.columns) for size in sizes]
     rows = []
     for size in sizes:
         mismatched = int((predicted[:size] != expected[:size]).sum())
-        allowed = reference.labels_allowed_to_differ(variant.header.precision, size)
+        allowed = reference.max_label_differences(variant.header.precision, size)
         reason = ""
         if mismatched > allowed:
             reason = f"{variant.name} labels {mismatched} of {size} images unlike the reference; {allowed} may differ"
         compared = {"reference": "NumPy float64", "tolerance": float(allowed), "mismatched_labels": mismatched}
         judged = {"ok": not reason, "status": "wrong_result" if reason else "ok", "reason": reason}
-        rows.append(row_of("", size, "labels", **compared, **judged))
+        rows.append(correctness_row("", size, "labels", **compared, **judged))
     return rows
 
 
@@ -104,7 +104,7 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
     """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
     the threads reversed."""
     if reason := emulation.unsupported_reason(variant):
-        yield [row_of("", 1, "integers", ok=False, status="unsupported", reason=reason)]
+        yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
     if variant.course and not variant.problem:
         yield from ece408_check.check(variant, sandboxed, folder)
@@ -178,10 +178,10 @@ def main() -> None:
             for checked in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
                 rows += checked
     except VariantFailure as failure:
-        rows.append(row_of("", max(arguments.sizes), "labels", ok=False, **failure.columns))
+        rows.append(correctness_row("", max(arguments.sizes), "labels", ok=False, **failure.columns))
     tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
-    if variant.written:
-        print(f"{variant.name}: {variant.written.sentence}")
+    if variant.inferred_launch:
+        print(f"{variant.name}: {variant.inferred_launch.sentence}")
     for row in rows:
         if not row["ok"]:
             print(f"{row['status']}: {row['reason']}")

@@ -33,7 +33,7 @@ def call_network(implementation: Implementation, network: Network, weight_set: s
 
     from warpbook.harness import gpu_bench, network_bench
 
-    arch = arch or gpu_bench.require().arch  # which says why there is none
+    arch = arch or gpu_bench.require_device().arch  # which says why there is none
     network_bench.compile_cubin(implementation, arch)  # compiled, and kept
     loaded = weights.load(network, weight_set)
     entering = fashion_mnist.normalize(fashion_mnist.load(network)[0][:images], network, np.float32)
@@ -54,7 +54,7 @@ def call_network(implementation: Implementation, network: Network, weight_set: s
 
 
 def count(
-    run: counting.Run,
+    run: counting.RunCommand,
     implementation: Implementation,
     network: Network,
     weight_set: str,
@@ -77,7 +77,7 @@ def count(
         inside += ["--weights", weight_set, "--images", str(images), "--arch", arch, "--under-tool"]
         with tempfile.TemporaryDirectory() as scratch:
             report = Path(scratch) / "counted.ncu-rep"
-            counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
+            counted, failure = counting.run_under_ncu(run, inside, metrics, timeout_s, report)
         if counted and not failure:
             return counting.counter_rows(place, counted, metrics, len({row["launch"] for row in counted}))
     assert failure

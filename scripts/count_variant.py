@@ -1,8 +1,8 @@
 """Read hardware counters of one variant with Nsight Compute: a row for each counter of each launch of one call a layer.
 
-The program starts itself again under ncu, with --under-tool, and calls the variant twice on each layer: once to warm up,
-unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none. A marker kernel,
-launched before each layer, tells in ncu's list where it begins.
+The program starts itself again under ncu, with --under-tool, and calls the variant twice on each layer: once to warm
+up, unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none. A marker
+kernel, launched before each layer, tells in ncu's list where it begins.
 """
 
 import argparse
@@ -31,7 +31,7 @@ RANGE = "layer"
 """The NVTX range around what is counted: this and the layer's name."""
 
 
-class Counting:
+class LaunchCounter:
     """A variant's kernels, which count a call's launches and make the first `at_most`.
 
     Under ncu a launch takes a third of a millisecond where nothing is counted of it, and there may be 20,000.
@@ -71,14 +71,14 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
 
     from warpbook.harness import gpu_bench
 
-    arch = arch or gpu_bench.require().arch  # which says why there is none
+    arch = arch or gpu_bench.require_device().arch  # which says why there is none
     generator = np.random.default_rng(408)
     shapes = [(layer.x_shape(images), layer.w_shape) for layer in layers]
     drawn = [[generator.random(shape, np.float32) for shape in of_layer] for of_layer in shapes]
 
     gpu_wait.wait()
     loaded = gpu_bench.load_kernels(variant, arch)
-    kernels = Counting(loaded) if loaded else None
+    kernels = LaunchCounter(loaded) if loaded else None
     launches: dict[str, int] = {}
     for layer, arrays in zip(layers, drawn, strict=True):
         x, w = map(cupy.asarray, arrays)
@@ -100,7 +100,7 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
         profiler.stop()
 
 
-def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list[dict[str, Any]]]:
+def group_by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list[dict[str, Any]]]:
     """ncu's rows by the layer whose range they are in, launches numbered from 0."""
     readings: dict[str, list[dict[str, Any]]] = {}
     for layer in layers:
@@ -111,8 +111,8 @@ def by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str, list
     return readings
 
 
-def counted_by_ncu(
-    run: counting.Run, calling: list[str], layers: list[str], metrics: list[str], timeout_s: float, report: Path
+def count_with_ncu(
+    run: counting.RunCommand, calling: list[str], layers: list[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], VariantFailure | None]:
     """(ncu's rows by layer, launches of each layer's call where known, the failure if any); `calling` is what this
     program is started with to call the variant.
@@ -122,13 +122,13 @@ def counted_by_ncu(
     with tempfile.TemporaryDirectory() as scratch:
         launches_file = Path(scratch) / "launches.json"
         inside = [sys.executable, __file__, *calling, "--launches", str(launches_file), "--under-tool", *layers]
-        counted, failure = counting.under_ncu(run, inside, metrics, timeout_s, report)
+        counted, failure = counting.run_under_ncu(run, inside, metrics, timeout_s, report)
         launches = json.loads(launches_file.read_text()) if launches_file.exists() else {}
-    return by_layer(counted, layers), launches, VariantFailure(*failure) if failure else None
+    return group_by_layer(counted, layers), launches, VariantFailure(*failure) if failure else None
 
 
 def count(
-    run: counting.Run,
+    run: counting.RunCommand,
     variant: Variant,
     network: str,
     images: int,
@@ -160,7 +160,7 @@ def count(
         final = any(failures[name].status != "launch_failed" for name in left if name in failures)
         if left and not final:
             report = folder / f"{network}-{variant.name}{'' if left == names else f'-{left[0]}'}.ncu-rep"
-            counted, made, failure = counted_by_ncu(run, calling, left, metrics, timeout_s, report)
+            counted, made, failure = count_with_ncu(run, calling, left, metrics, timeout_s, report)
             readings |= counted
             launches |= made
             failures |= {

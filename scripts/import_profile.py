@@ -68,11 +68,11 @@ def main() -> None:
     files = [imported_tables.describe_file(Path(path), profile) for path, profile in read.items()]
     device = arguments.device or ", ".join(dict.fromkeys(file.device for file in files if file.device))
     place = {"variant": variant.name, "network": network.name, "size": arguments.size}
-    imported_tables.write(folder, imported_tables.Record(**place, device=device, files=files), rows_of)
+    imported_tables.write(folder, imported_tables.ImportRecord(**place, device=device, files=files), rows_of)
     for path, profile in read.items():
         kinds = {"events": profile.events, "summary rows": profile.summaries, "counters": profile.counters}
         counts = ", ".join(f"{len(rows):,} {kind}" for kind, rows in kinds.items() if rows)
-        left_out = f" (left out: {', '.join(profile.left_out)})" if profile.left_out else ""
+        left_out = f" (left out: {', '.join(profile.omissions)})" if profile.omissions else ""
         print(f"{path}: {profile.what}: {counts}{left_out}")
     print(f"{folder}: {', '.join(table.name for table in rows_of)}")
 

@@ -55,7 +55,7 @@ def main() -> None:
         from warpbook.harness import gpu_bench
 
         gpu_wait.wait()
-        gpu_bench.require()
+        gpu_bench.require_device()
         marked = gpu_bench.nvtx_range
 
     weight_set = weights.choose_set(network, arguments.weights)

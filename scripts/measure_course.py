@@ -21,7 +21,7 @@ from warpbook.problems import networks
 from warpbook.problems.networks import ConvLayer
 from warpbook.runs import tables
 
-Place = tuple[ConvLayer, int]
+LayerAndSize = tuple[ConvLayer, int]
 MEMORY_BYTES = 24 << 30  # host memory of a timing: a layer of 10,000 images is 1.3 GB, held several times
 
 
@@ -30,9 +30,9 @@ def failed_row(layer: ConvLayer, images: int, failure: VariantFailure) -> Row:
     return {"layer": layer.name, "size": images, **timing.NOT_TIMED, **failure.columns}
 
 
-def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[tuple[Place, list[Row]]]:
-    """The samples of each layer and size in turn, or a row that says why there are none. Raises VariantFailure where the file
-    does not compile."""
+def measure(variant: Variant, places: list[LayerAndSize], sandboxed: bool) -> Iterator[tuple[LayerAndSize, list[Row]]]:
+    """The samples of each layer and size in turn, or a row that says why there are none. Raises VariantFailure where
+    the file does not compile."""
     clock = Clock(ece408_gpu.device())
     built = ece408_gpu.link(variant, sandboxed)
     elsewhere: dict[str, str] = {}
@@ -51,7 +51,7 @@ def measure(variant: Variant, places: list[Place], sandboxed: bool) -> Iterator[
 
 
 def time_all(
-    variant: Variant, places: list[Place], failure: dict[str, str] | None, sandboxed: bool, timeout_s: float
+    variant: Variant, places: list[LayerAndSize], failure: dict[str, str] | None, sandboxed: bool, timeout_s: float
 ) -> list[Row]:
     """The rows of all places, those that nothing was heard of with the reason."""
     remaining = [place for place in places if not variant.unsupported(*place)]

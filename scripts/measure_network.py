@@ -28,11 +28,11 @@ from warpbook.runs import tables
 NOT_CHECKED: Row = {"rel_l2_err": None, "tolerance": None, "mismatched_labels": None, "ok": False}
 """Columns of NETWORK_CHECKS for a test that did not come to a comparison."""
 
-Measured = tuple[int, list[Row], Row]
+SizeResult = tuple[int, list[Row], Row]
 """Images, rows of NETWORK_SAMPLES from `variant` on, and the columns of NETWORK_CHECKS from `rel_l2_err` on."""
 
 
-def failure_rows(implementation: Implementation, images: int, failure: VariantFailure) -> Measured:
+def failure_rows(implementation: Implementation, images: int, failure: VariantFailure) -> SizeResult:
     """What stands for the samples and the check that there are not."""
     row = {"variant": implementation.name, **timing.failure_columns(failure)}
     return images, [row], {**NOT_CHECKED, **failure.columns}
@@ -64,7 +64,7 @@ def measure(
     sizes: list[int],
     measuring: Measuring,
     machine: dict[str, Any],
-) -> Iterator[Measured]:
+) -> Iterator[SizeResult]:
     """Each size in turn. Raises VariantFailure where nothing can be measured."""
     import cupy
 
@@ -74,7 +74,7 @@ def measure(
     bench = open_bench(implementation)
     on_host, images, expected = compilable_network(network.name, weight_set, scores)
     parameters = {name: cupy.asarray(array) for name, array in on_host.items()}
-    held = network_bench.NetworkBench(bench, network_bench.Data(network, images, expected, parameters))
+    held = network_bench.NetworkBench(bench, network_bench.NetworkData(network, images, expected, parameters))
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     for size in sizes:
         with checking.fault_context(implementation, "imported"):
@@ -97,7 +97,7 @@ def measure(
             yield failure_rows(implementation, size, failure)
 
 
-def compile_ahead(every: list[Implementation], machine: dict[str, Any]) -> None:
+def compile_all(every: list[Implementation], machine: dict[str, Any]) -> None:
     """Compile what is not compiled yet: tens of seconds for some, in which the GPU would stand idle."""
     from warpbook.harness import network_bench
 
@@ -106,7 +106,7 @@ def compile_ahead(every: list[Implementation], machine: dict[str, Any]) -> None:
             network_bench.compile_cubin(one, machine["gpu"]["arch"])
 
 
-def measure_in_sandbox(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[Measured]:
+def measure_in_sandbox(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[SizeResult]:
     """What `measure` yields in the sandbox. A stranger may have said it: what does not fit is refused."""
     readable = [
         whole_networks.FOLDER.parent,
@@ -148,7 +148,7 @@ def main() -> None:
     sandboxed = not arguments.in_sandbox and sandbox.is_chosen(arguments.sandbox, "gpu")
     sizes = list(arguments.sizes)
 
-    def produce() -> Iterator[Measured]:
+    def produce() -> Iterator[SizeResult]:
         if sandboxed:
             return measure_in_sandbox(arguments, sizes)
         given = (network, arguments.weights, arguments.scores)
@@ -159,11 +159,11 @@ def main() -> None:
     require_target("gpu")
     if not sandboxed:
         preload.import_packages(implementation.header.requires, baseline.header.requires if baseline else "")
-        compile_ahead([implementation, *([baseline] if baseline else [])], machine)
+        compile_all([implementation, *([baseline] if baseline else [])], machine)
         compilable_network(network.name, arguments.weights, arguments.scores)
     with gpu_pool.acquire("gpu", arguments.samples) as rows:
         require_same(machine, "gpu")
-        measured: list[Measured] = []
+        measured: list[SizeResult] = []
         try:
             if implementation.problem:
                 raise VariantFailure("compile_failed", f"{implementation.name}: {implementation.problem}")

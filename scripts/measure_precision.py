@@ -21,7 +21,8 @@ MEMORY_BYTES = 8 << 30  # host memory, as of a check
 
 
 def bench_for(variant: Variant) -> Bench:
-    """The bench of the GPU. Raises VariantFailure where the device does not answer, or a peer's library does not load."""
+    """The bench of the GPU. Raises VariantFailure where the device does not answer, or a peer's library does not
+    load."""
     from warpbook.harness.gpu_bench import ExplainedKernels, open_bench
 
     if variant.cuda_source is None and not (variant.problem or variant.missing):

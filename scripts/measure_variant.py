@@ -23,10 +23,10 @@ from warpbook.problems import networks
 from warpbook.problems.networks import ConvLayer, Network
 from warpbook.runs import tables
 
-Place = tuple[ConvLayer, int]
+LayerAndSize = tuple[ConvLayer, int]
 
 
-def below_bound(
+def bound_violation(
     rows: list[timing.Row], variant: Variant, layer: ConvLayer, images: int, machine: dict[str, Any]
 ) -> str:
     """Why a layer's samples cannot be true: one is below the hardware's lower bound. Empty when none is.
@@ -48,10 +48,10 @@ def measure(
     device: str,
     variant: Variant,
     baseline: Variant | None,
-    places: list[Place],
+    places: list[LayerAndSize],
     measuring: Measuring,
     machine: dict[str, Any],
-) -> Iterator[tuple[Place, list[timing.Row]]]:
+) -> Iterator[tuple[LayerAndSize, list[timing.Row]]]:
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
     bench: Bench
     if device == "gpu":
@@ -68,8 +68,8 @@ def measure(
             yield (layer, images), [failed_row(variant, layer, images, VariantFailure("unsupported", reason))]
             continue
         paired = []
-        # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would have too few
-        # samples as well: such a baseline is timed in its own job alone.
+        # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
+        # have too few samples as well: such a baseline is timed in its own job alone.
         expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
         if (
             baseline
@@ -80,7 +80,7 @@ def measure(
         try:
             with checking.device_fault_context(variant):
                 rows = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
-            if device == "gpu" and (reason := below_bound(rows, variant, layer, images, machine)):
+            if device == "gpu" and (reason := bound_violation(rows, variant, layer, images, machine)):
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
             rows = [failed_row(variant, layer, images, failure)]
@@ -91,8 +91,8 @@ def measure(
 
 
 def measure_in_sandbox(
-    arguments: argparse.Namespace, timed: list[Variant], places: list[Place], shared: dict[str, str]
-) -> Iterator[tuple[Place, list[timing.Row]]]:
+    arguments: argparse.Namespace, timed: list[Variant], places: list[LayerAndSize], shared: dict[str, str]
+) -> Iterator[tuple[LayerAndSize, list[timing.Row]]]:
     """What `measure` yields for these places in the sandbox. A stranger may have said it: what does not fit is refused.
 
     Raises VariantFailure where the process inside dies or says what no measurement does.
@@ -128,16 +128,16 @@ def time_all(
     network: Network,
     variant: Variant,
     baseline: Variant | None,
-    remaining: list[Place],
+    remaining: list[LayerAndSize],
     machine: dict[str, Any],
 ) -> list[timing.Row]:
     """The rows of SAMPLES of all `remaining` places: those that nothing was heard of have the reason."""
     measuring = Measuring.model_validate_json(arguments.measuring)
-    times_at: Counter[Place] = Counter()
+    times_at: Counter[LayerAndSize] = Counter()
     rows: list[timing.Row] = []
     shared = {"network": network.name, "device": arguments.device, "measured_on": node_and_gpu(arguments.device)}
 
-    def keep(place: Place, samples: list[timing.Row]) -> None:
+    def keep(place: LayerAndSize, samples: list[timing.Row]) -> None:
         remaining.remove(place)
         times_at[place] += 1
         number = (arguments.gpu or 0) * arguments.aa + times_at[place]
@@ -146,7 +146,7 @@ def time_all(
 
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 
-    def produce() -> Iterator[tuple[Place, list[timing.Row]]]:
+    def produce() -> Iterator[tuple[LayerAndSize, list[timing.Row]]]:
         if sandboxed:
             return measure_in_sandbox(arguments, [variant, *([baseline] if baseline else [])], list(remaining), shared)
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
@@ -191,7 +191,7 @@ def main() -> None:
     elif tables.first_failure(checked):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
-    remaining: list[Place] = [(layer, size) for layer in network.convs for size in arguments.sizes]
+    remaining: list[LayerAndSize] = [(layer, size) for layer in network.convs for size in arguments.sizes]
     if arguments.aa:
         remaining *= arguments.aa
     if arguments.in_sandbox:

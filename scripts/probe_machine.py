@@ -110,11 +110,11 @@ def main() -> None:
         "profilers": {},
     }
     if arguments.gpu == "yes":
-        from warpbook.harness.gpu_bench import require
+        from warpbook.harness.gpu_bench import require_device
 
         with gpu_pool.acquire("gpu", arguments.out, whole=True):
-            described["gpu"] = gpu(require())
-        described["profilers"] = available_profilers.describe(require())
+            described["gpu"] = gpu(require_device())
+        described["profilers"] = available_profilers.describe(require_device())
     with atomic_write(arguments.out) as temporary:
         temporary.write_text(json.dumps(described, indent=1) + "\n")
 

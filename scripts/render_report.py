@@ -51,8 +51,8 @@ def render(
         atomic_write(supplement) as temporary_supplement,
         run_in_background(write_pdf, documents.supplement, temporary_supplement),
     ):
-        temporary_html.write_text(rendering.standalone(documents.whole))
-        write_pdf(documents.report, temporary_pdf, ev.cited)
+        temporary_html.write_text(rendering.embed_assets(documents.whole))
+        write_pdf(documents.report, temporary_pdf, ev.cited_runs)
     words = "\n".join(console_summary.summary_lines(ev, pdf, html))
     if said:
         with atomic_write(said) as temporary:

@@ -13,7 +13,7 @@ from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write
 from warpbook.course.grades_table import GRADES
 from warpbook.report import class_report, evidence, rendering
-from warpbook.report.pdf import add_page_numbers, write_strangers_pdf
+from warpbook.report.pdf import add_page_numbers, write_untrusted_pdf
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 
@@ -27,8 +27,8 @@ def render(values: dict[str, Any], run: Path, out: Path) -> None:
     document = add_page_numbers(rendering.submission_html(ev, ended, commit, dirty))
     with atomic_write(out) as folder:
         folder.mkdir()
-        (folder / "report.html").write_text(rendering.standalone(document))
-        write_strangers_pdf(document, folder / "report.pdf", ev.cited)
+        (folder / "report.html").write_text(rendering.embed_assets(document))
+        write_untrusted_pdf(document, folder / "report.pdf", ev.cited_runs)
         GRADES.write(class_report.rows(ev, document), folder / "report.csv")
 
 

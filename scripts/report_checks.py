@@ -31,7 +31,7 @@ def main() -> int:
     frames = [tables.CORRECTNESS.read(path) for path in arguments.correctness]
     correctness = pd.concat(frames) if frames else tables.CORRECTNESS.empty()
     for name in correctness.variant.unique():
-        if written := variants.read(name).written:
+        if written := variants.read(name).inferred_launch:
             print(f"called  {name:24} {written.sentence}")
     for (variant, network), tests in correctness.groupby(["variant", "network"], sort=False):
         failure = tables.first_failure(tests.to_dict("records"))

@@ -20,15 +20,15 @@ REPORT = Path("results/report")
 """What the project's Snakemake makes, from its folder."""
 
 TIMEOUTS = 4  # of `timeout_s` that a file may take: to be built, then for each layer
-BESIDE_S = 600  # all else
+OVERHEAD_S = 600  # all else
 
 
 def limit_s(room: Path, timeout_s: float) -> float:
     """What the Snakemake of a submission may take."""
-    return BESIDE_S + TIMEOUTS * timeout_s * len(list((room / "kernels").glob("*.cu")))
+    return OVERHEAD_S + TIMEOUTS * timeout_s * len(list((room / "kernels").glob("*.cu")))
 
 
-def work(room: Path, cores: int) -> None:
+def run_project(room: Path, cores: int) -> None:
     """Have the project's own Snakemake make the report. Raises UserError where it fails."""
     parent = os.getpid()
     done = subprocess.run(command(cores), cwd=room, env=environment(room), preexec_fn=lambda: end_with_parent(parent))
@@ -55,7 +55,7 @@ def command(cores: int) -> list[str]:
 
 
 def environment(room: Path) -> dict[str, str]:
-    return {**os.environ, files.GIVEN: str(room.absolute())}
+    return {**os.environ, files.PROJECT_VARIABLE: str(room.absolute())}
 
 
 def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def main() -> None:
         if arguments.untrusted:
             work_with_limit(room, limit_s(room, timeout_s))
         else:
-            work(room, arguments.cores)
+            run_project(room, arguments.cores)
     except (UserError, OSError, ValueError) as error:  # a file that went away, a name that is no text
         if not arguments.untrusted:
             raise

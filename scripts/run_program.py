@@ -42,7 +42,7 @@ def run_once(command: list[str], timeout_s: float) -> dict[str, Any]:
     """Columns of PROGRAMS for one run of a command: its times and peak memory, as the system accounts them."""
     # In memory: a full disk must not look like a failure of the program.
     with open(os.memfd_create("stdout"), "w+") as out, open(os.memfd_create("stderr"), "w+") as err:
-        with supervision.ending_descendants():
+        with supervision.kill_descendants():
             began = time.perf_counter()
             leave = partial(supervision.end_with_parent, os.getpid())
             process = subprocess.Popen(command, stdout=out, stderr=err, preexec_fn=leave)

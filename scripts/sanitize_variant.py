@@ -1,10 +1,10 @@
 """Run one variant, or networks/<name>, an implementation of whole networks, under each tool of NVIDIA's
 compute-sanitizer: a row for each tool.
 
-The program starts itself again under the tool, with --under-tool, and calls the variant on every network's layers and on
-ragged shapes, an implementation on every network. Each array is allocated separately there, which shows the tools its
-bounds. Where a launcher asks how many multiprocessors there are, so as to let a block take one image after another, it
-is called again with more images than blocks: what one image leaves in shared memory is in the next one's way.
+The program starts itself again under the tool, with --under-tool, and calls the variant on every network's layers and
+on ragged shapes, an implementation on every network. Each array is allocated separately there, which shows the tools
+its bounds. Where a launcher asks how many multiprocessors there are, so as to let a block take one image after another,
+it is called again with more images than blocks: what one image leaves in shared memory is in the next one's way.
 
 What an implementation of networks has cuBLAS multiply is left out, its result being zeros: the tools are to see our own
 kernels. In cuBLAS's, racecheck fails, and initcheck finds what a bulk copy wrote uninitialised (seen with 2025.3).
@@ -34,7 +34,7 @@ from warpbook.runs.run_parts import WHOLE
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 IMAGES = 1
-IN_TURN = 11
+INTERLEAVED_CALLS = 11
 """Images for the blocks of one multiprocessor: some take three, others two."""
 # racecheck needs a microsecond an access: layers with more products than this are left to the other tools, unless
 # tensor cores multiply, for which an access serves many products.
@@ -72,12 +72,12 @@ def call_everywhere(variant: Variant, tool: str) -> None:
     from warpbook.harness import gpu_bench
 
     cupy.cuda.set_allocator(None)
-    kernels = gpu_bench.load_kernels(variant, gpu_bench.require().arch)
+    kernels = gpu_bench.load_kernels(variant, gpu_bench.require_device().arch)
     device = device_under_tool()
     layers = [conv for network in networks.all_networks().values() for conv in network.convs]
     for layer in [*(layer for layer, _ in checking.ragged_cases(variant)), *layers]:
         device.asked = False
-        for images, device.processors in ((IMAGES, None), (IN_TURN, 1)):
+        for images, device.processors in ((IMAGES, None), (INTERLEAVED_CALLS, 1)):
             if variant.unsupported(layer, images) or (images > IMAGES and not device.asked):
                 continue
             if tool == "racecheck" and not variant.header.split and layer.flops(images) / 2 > RACECHECK_PRODUCTS:
@@ -100,13 +100,13 @@ def call_networks(implementation: Implementation, tool: str) -> None:
     from warpbook.harness import gpu_bench, network_bench
 
     cupy.cuda.set_allocator(None)
-    kernels = network_bench.load_kernels(implementation, gpu_bench.require().arch)
+    kernels = network_bench.load_kernels(implementation, gpu_bench.require_device().arch)
     device = device_under_tool()
     for network in networks.all_networks().values():
         if not (here := weights.available_sets(network)):
             continue
         parameters = {name: cupy.asarray(array) for name, array in weights.load(network, here[0]).items()}
-        for images, device.processors in ((IMAGES, None), (IN_TURN, 1)):
+        for images, device.processors in ((IMAGES, None), (INTERLEAVED_CALLS, 1)):
             if implementation.unsupported(network, images) or (tool == "racecheck" and images == IMAGES):
                 continue
             x = cupy.empty((images, network.input.channels, *network.image), "f4")

@@ -73,7 +73,7 @@ class TracedProgram:
         return out
 
 
-def by_cupti(program: TracedProgram) -> ProfilerCapture:
+def trace_by_cupti(program: TracedProgram) -> ProfilerCapture:
     out, count = program.scratch / "events.csv", program.scratch / "count.txt"
     place = ["--variant", program.variant, "--network", program.network, "--size", str(program.size)]
     limits: list[str | Path] = ["--at-most", str(EVENTS_MAX), "--out", out, "--count", count]
@@ -81,18 +81,18 @@ def by_cupti(program: TracedProgram) -> ProfilerCapture:
     return ProfilerCapture(tables.ACTIVITIES.rows(out), int(count.read_text()), output, [])
 
 
-def by_nsys(program: TracedProgram) -> ProfilerCapture:
+def trace_by_nsys(program: TracedProgram) -> ProfilerCapture:
     report, exported = program.scratch / "report.nsys-rep", program.scratch / "exported.sqlite"
     options = ["--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true"]
     output = program.run("nsys", "profile", *options, "--output", report.with_suffix(""), *program.command)
     nsight.export(report, exported)
     profile = cupti_sqlite.read(exported, report.name)
     kept = program.scratch / f"{program.name}.nsys.sqlite"
-    nsight.keep_events(exported, kept)
+    nsight.copy_events(exported, kept)
     return read_capture(program, profile, output, [kept])
 
 
-def by_nvprof(program: TracedProgram) -> ProfilerCapture:
+def trace_by_nvprof(program: TracedProgram) -> ProfilerCapture:
     """A trace, and the analysis metrics of the variant's own kernel that takes longest, as the visual profiler reads
     them."""
     kept = [program.scratch / f"{program.name}.nvvp", program.scratch / f"{program.name}-analysis.nvvp"]
@@ -129,12 +129,16 @@ def program_output(text: str) -> str:
     return "".join(f"{line}\n" for line in lines[first : last + 1])
 
 
-BY: dict[str, Callable[[TracedProgram], ProfilerCapture]] = {"cupti": by_cupti, "nsys": by_nsys, "nvprof": by_nvprof}
+TRACERS: dict[str, Callable[[TracedProgram], ProfilerCapture]] = {
+    "cupti": trace_by_cupti,
+    "nsys": trace_by_nsys,
+    "nvprof": trace_by_nvprof,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tool", choices=BY, required=True)
+    parser.add_argument("--tool", choices=TRACERS, required=True)
     parser.add_argument("--network", required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
@@ -165,7 +169,7 @@ def main() -> None:
                     raise VariantFailure(**failure)
                 of = (arguments.network, arguments.variant, size, weights)
                 program = TracedProgram(*of, arguments.timeout, Path(scratch), turn)
-                seen = BY[arguments.tool](program)
+                seen = TRACERS[arguments.tool](program)
                 if seen.count > EVENTS_MAX:
                     reason = f"{seen.count} events, more than the {EVENTS_MAX} that a run keeps"
                     raise VariantFailure("refused", f"{reason}; see {reduce_events(size)} images")

@@ -23,8 +23,8 @@ from warpbook.runs.catalog import Run
 EXPERIMENT = "warpbook"
 ID = "warpbook.run_id"
 STORE = Path("results/mlflow.db")
-LONGEST = 200
-AT_A_TIME = 500
+MAX_VALUE_CHARACTERS = 200
+METRICS_PER_BATCH = 500
 """Metrics of one request: MLflow takes a thousand."""
 
 
@@ -51,10 +51,10 @@ def track(run: Run, tolerance: float, store: Any) -> bool:
     at = int(datetime.fromisoformat(run.record["ended"]).timestamp() * 1000)
     began = int(datetime.fromisoformat(run.record["started"]).timestamp() * 1000)
     logged = store.create_run(experiment, start_time=began, run_name=run.run_id).info.run_id
-    store.log_batch(logged, params=[Param(key, value[:LONGEST]) for key, value in facts(run)])
+    store.log_batch(logged, params=[Param(key, value[:MAX_VALUE_CHARACTERS]) for key, value in facts(run)])
     metrics = [Metric(name, value, at, 0) for name, value in figures(run, tolerance)]
-    for first in range(0, len(metrics), AT_A_TIME):
-        store.log_batch(logged, metrics=metrics[first : first + AT_A_TIME])
+    for first in range(0, len(metrics), METRICS_PER_BATCH):
+        store.log_batch(logged, metrics=metrics[first : first + METRICS_PER_BATCH])
     store.set_tag(logged, ID, run.run_id)  # last: what was broken off is logged again
     store.set_terminated(logged, end_time=at)
     return True
@@ -76,19 +76,19 @@ def figures(run: Run, tolerance: float) -> Iterator[tuple[str, float]]:
     history = History([run], tolerance)
     for line in history.headlines:
         place = f"{line.network}/{line.model.device}"
-        yield from _with_ends(f"{place}/best_ms", line.time)
+        yield from _with_interval(f"{place}/best_ms", line.time)
         if line.over:
-            yield from _with_ends(f"{place}/best_speedup", line.over[1].ratio)
+            yield from _with_interval(f"{place}/best_speedup", line.over[1].ratio)
         yield from _variants(history, line, place)
 
 
 def _variants(history: History, line: Headline, place: str) -> Iterator[tuple[str, float]]:
     for row in history.variants(line):
-        yield from _with_ends(f"{place}/{row.name}_ms", row.time)
+        yield from _with_interval(f"{place}/{row.name}_ms", row.time)
 
 
-def _with_ends(name: str, estimate: Any) -> Iterator[tuple[str, float]]:
-    plain = re.sub(r"[^\w/. -]", "_", name)[:LONGEST]  # MLflow takes no other characters
+def _with_interval(name: str, estimate: Any) -> Iterator[tuple[str, float]]:
+    plain = re.sub(r"[^\w/. -]", "_", name)[:MAX_VALUE_CHARACTERS]  # MLflow takes no other characters
     ends = {"": estimate.value, "_low": estimate.low, "_high": estimate.high}
     yield from ((plain + end, value) for end, value in ends.items() if value == value)
 

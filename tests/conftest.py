@@ -51,7 +51,7 @@ def measuring_lock(tmp_path_factory):
         return
     folder = tmp_path_factory.mktemp("locks")
     folder.chmod(0o1777)
-    os.environ[locks.GIVEN] = str(folder)
+    os.environ[locks.LOCKS_VARIABLE] = str(folder)
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ class Workspace:
     @property
     def environment(self) -> dict[str, str]:
         """With a measuring lock of the workspace's own: its figures are looked at by nobody, and need not wait."""
-        return {**os.environ, locks.GIVEN: str(self.folder / "lock")}
+        return {**os.environ, locks.LOCKS_VARIABLE: str(self.folder / "lock")}
 
     def start(self, *arguments, cores=2, **environment: str) -> subprocess.Popen:
         """Snakemake, begun; what it says comes through a pipe."""
@@ -217,10 +217,10 @@ def run_emulated(tmp_path):
     def call(script, library, *arguments, **arrays):
         np.savez(tmp_path / "given.npz", **arrays)
         places = [library, tmp_path / "given.npz", tmp_path / "made.npz", *map(str, arguments)]
-        environment = {**os.environ, **emulation.sanitizing(), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = {**os.environ, **emulation.sanitizer_environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", _EMULATING + script, *places]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert ended.returncode == 0, emulation.sanitizer_words(ended.stderr) or ended.stderr
+        assert ended.returncode == 0, emulation.sanitizer_message(ended.stderr) or ended.stderr
         return np.load(tmp_path / "made.npz")
 
     return call

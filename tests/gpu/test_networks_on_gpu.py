@@ -44,7 +44,7 @@ def bench_of():
             scores = reference.scores(network, parameters, images)
             on_device = {key: cupy.asarray(array) for key, array in parameters.items()}
             made[name] = network_bench.NetworkBench(
-                gpu_bench.GpuBench(), network_bench.Data(network, images[:, 0], scores, on_device)
+                gpu_bench.GpuBench(), network_bench.NetworkData(network, images[:, 0], scores, on_device)
             )
         return made[name]
 

@@ -11,9 +11,9 @@ from warpbook.runs import tables
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
+@pytest.mark.skipif(bool(sandbox.unavailable_reason()), reason=sandbox.unavailable_reason())
 def test_a_gpu_variant_is_checked_in_the_sandbox(tmp_path):
-    if reason := sandbox.gpu_unavailable():
+    if reason := sandbox.gpu_unavailable_reason():
         pytest.skip(reason)
     out = tmp_path / "checked.csv"
     command = [sys.executable, catalog.CHECK, "--device", "gpu", "--variant", "direct", "--network", "fa17"]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import sanitize_variant
-from warpbook.common.files import GIVEN, PROJECT
+from warpbook.common.files import PROJECT, PROJECT_VARIABLE
 from warpbook.config import settings
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
@@ -55,7 +55,7 @@ def found(monkeypatch, pytestconfig):
 
     def run(variant, tool, network, kernels=PROJECT / "kernels"):
         described = yaml.safe_load(settings.FILE.read_text())["networks"][network]
-        monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {network: described}}))
+        monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": {network: described}}))
         row = sanitize_variant.sanitize(variant, kernels, tool, TIMEOUT_S)
         return row["status"], row["errors"]
 
@@ -104,6 +104,6 @@ def test_a_fault_in_our_kernels_beside_a_library_s_is_found(found, tmp_path, mon
         (copy / name).symlink_to(PROJECT / name)
     broken = source.replace(write, write.replace("+ lane]", "+ lane + 1]"))
     (copy / "kernels/networks/fused_mma.cu").write_text(broken)
-    monkeypatch.setenv(GIVEN, str(copy))
+    monkeypatch.setenv(PROJECT_VARIABLE, str(copy))
     status, errors = found("networks/fused_cublas", "memcheck", "fa18")
     assert status == "wrong_result" and errors > 0

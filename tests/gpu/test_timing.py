@@ -2,7 +2,7 @@
 
 import pytest
 
-from warpbook.config.settings import Measuring, Programs, SeriesPolicy
+from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
 from warpbook.harness import timing
 from warpbook.problems import networks
 
@@ -15,7 +15,7 @@ MEASURING = Measuring(
     equivalence_margin=0.01,
     gpu=QUICK,
     cpu=QUICK,
-    programs=Programs(runs=1, min_samples_timeout_s=1),
+    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
     timeout_s=10,
 )
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from warpbook.common.files import PROJECT
-from warpbook.report.evidence import within_layer
+from warpbook.report.evidence import layer_events
 from warpbook.runs import tables
 
 
@@ -29,5 +29,5 @@ def test_cupti_sees_the_program_s_ranges_and_the_kernels_in_them(tmp_path):
     frame = pd.DataFrame(tables.ACTIVITIES.rows(tmp_path / "a.csv"))
     ranges = set(frame[frame.kind == "range"].name)
     assert {"load data", "load model", "inference of 10 images", "conv1 direct"} <= ranges
-    within = within_layer(frame, "conv1", "direct")
+    within = layer_events(frame, "conv1", "direct")
     assert list(within[within.kind == "kernel"].name) == ["conv_forward"]

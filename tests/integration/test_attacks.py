@@ -16,7 +16,7 @@ from warpbook.runs import tables
 
 
 def shown(device):
-    return [name for name, attack in ATTACKS.items() if attack.words(device) is not None]
+    return [name for name, attack in ATTACKS.items() if attack.expected_words(device) is not None]
 
 
 def rows_of(attack, device, folder):
@@ -43,7 +43,7 @@ def missed(device, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         failure = tables.first_failure(rows_of(ATTACKS[name], device, folder)) or {"reason": "it passed"}
-        words, reason = ATTACKS[name].words(device), failure["reason"]
+        words, reason = ATTACKS[name].expected_words(device), failure["reason"]
         if (
             words not in reason
             or catalog.check_behind(reason) != catalog.check_behind(words)

@@ -128,6 +128,6 @@ def test_the_page_holds_what_zooms_its_timelines_with_its_licence_and_without_a_
     assert upstream.decode() in report.html
     assert "Permission is hereby granted, free of charge" in report.html
     assert 'class="credits"' in report.html
-    assert "Panzoom" not in rendering.standalone("<html><body><p>Text</p>\n</body>\n</html>")
+    assert "Panzoom" not in rendering.embed_assets("<html><body><p>Text</p>\n</body>\n</html>")
     unscripted = re.sub(r"<script.*?</script>", "", report.html, flags=re.DOTALL)
     assert '<figure id="m3-timeline-figure" class="timeline"><svg ' in unscripted and "<button" not in unscripted

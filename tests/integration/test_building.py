@@ -326,7 +326,7 @@ def test_what_the_emulator_lacks_in_an_included_file_is_told_with_that_file_and_
 
 
 def test_an_included_file_can_be_read_in_the_sandbox(cuda_variant, tmp_path):
-    if reason := sandbox.unavailable():
+    if reason := sandbox.unavailable_reason():
         pytest.skip(reason)
     (tmp_path / "twice.cuh").write_text(TWICE)
     (made,) = building.build_all(cuda_variant(INCLUDING), ["sm_90"], tmp_path / "builds", sandboxed=True)

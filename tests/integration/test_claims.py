@@ -30,7 +30,7 @@ def test_expectations_that_failed_are_refuted_with_their_figures(ev):
     }.items():
         judged = said_of(ev, variant, words)
         assert judged.verdict == "refuted", variant
-        assert judged.figures and claims_view.figures(judged)
+        assert judged.figures and claims_view.verdict_values(judged)
         told = claims_view.claims_by_verdict(ev, variant)
         assert any("refuted" in each.verdict and words in " ".join(each.words) for each in told), variant
         for table in tables_of_claims:
@@ -94,7 +94,7 @@ def test_without_counters_claims_about_them_are_not_testable(archive, rewritten,
 def test_a_comparison_not_taken_in_turn_concludes_nothing_that_drift_between_jobs_could_make(ev):
     apart = {
         variant.name: speedup.ratio
-        for variant in ev.ranking.measured("gpu")
+        for variant in ev.ranking.measured_variants("gpu")
         if variant.header.builds_on and (speedup := ev.times.total_speedup(variant.name, ev.largest)).paired is False
     }
     assert apart
@@ -124,7 +124,7 @@ def test_drift_is_of_a_variant_in_its_own_job_and_in_another_s(ev):
 def test_the_summary_has_the_tally_and_a_refuted_claim_with_its_figures(ev):
     told = summary.summary_view(ev).kernels.claims
     assert told == claims_view.tally_claims(ev)
-    assert any(told.example.endswith(claims_view.figures(one)) for one in ev.claims.refuted)
+    assert any(told.example.endswith(claims_view.verdict_values(one)) for one in ev.claims.refuted)
 
 
 def test_the_chapter_counts_every_claim_once(ev):
@@ -163,7 +163,9 @@ def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_say
     ev = Evidence(planned(study="ece408", measuring=record["measuring"]), "ece408", faster)
     ev.gpu_run = faster
     layer, size = ev.layers[0], ev.largest
-    assert ev.times.bound_by(layer, size) == "FP32 arithmetic"  # the larger of the two, which is none of traffic
+    assert (
+        ev.times.limiting_resource(layer, size) == "FP32 arithmetic"
+    )  # the larger of the two, which is none of traffic
     judged = said_of(ev, "fp16x3_mma", "First layers come near the time of their memory traffic")
     (figure,) = judged.figures
     gpu = ev.gpu_run.gpu
@@ -171,12 +173,12 @@ def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_say
     assert figure.after == pytest.approx(ev.times.op("fp16x3_mma", layer.name, size, "gpu").value / bound_ms)
     assert judged.verdict == "refuted"  # over the other bound it would have held
     assert figure.after > 1.5 > figure.after * bound_ms / ev.times.fp32_bound_ms(layer, size)
-    assert claims_view.figures(judged) == f"conv1 {units.ratio(figure.after)} the bound of memory bandwidth"
+    assert claims_view.verdict_values(judged) == f"conv1 {units.ratio(figure.after)} the bound of memory bandwidth"
     assert claims_view.claim_words(judged.claim).startswith("GPU time over the memory bound: at most 1.50×")
 
 
 def test_a_time_over_the_fp32_bound_says_what_makes_the_bound_on_each_layer(ev):
     judged = said_of(ev, "layer_specialised", "near the larger of two bounds")
     conv1, conv2 = (units.ratio(figure.after) for figure in judged.figures)
-    told = claims_view.figures(judged)
+    told = claims_view.verdict_values(judged)
     assert f"conv1 {conv1} the bound of memory bandwidth; conv2 {conv2} the bound of FP32 arithmetic" in told

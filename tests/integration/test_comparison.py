@@ -47,24 +47,24 @@ def changed(
 def test_equal_runs_are_no_regression_and_nothing_of_them_differs(base):
     compared = Comparison(base, base, TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
-    assert compared.changed == {} and compared.moved == [] and compared.differences == [] and compared.strays == []
+    assert compared.changes == {} and compared.movements == [] and compared.differences == [] and compared.strays == []
     assert {drift.ratio.value for drift in compared.drifts.values()} == {1.0}
 
 
 def test_a_changed_variant_is_a_regression_where_it_is_slower_and_not_where_the_machine_is(base):
     compared = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 1.1}), TOLERANCE)
     assert compared.outcome == comparison.REGRESSION
-    assert compared.changed == {"coarsened": "sources"}
-    assert {(row.place.variant, row.verdict) for row in compared.moved} == {("coarsened", "slower")}
-    assert [row.speedup.value for row in compared.moved] == pytest.approx([1 / 1.1] * len(compared.moved))
+    assert compared.changes == {"coarsened": "sources"}
+    assert {(row.place.variant, row.verdict) for row in compared.movements} == {("coarsened", "slower")}
+    assert [row.speedup.value for row in compared.movements] == pytest.approx([1 / 1.1] * len(compared.movements))
 
     compared = Comparison(base, changed(base, sources=("coarsened",), slower={"coarsened": 0.8}), TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
-    assert {row.verdict for row in compared.moved} == {"faster"}
+    assert {row.verdict for row in compared.movements} == {"faster"}
 
     compared = Comparison(base, changed(base, sources=("coarsened",), by=1.3), TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
-    assert {row.verdict for row in compared.moved} == {"same"}
+    assert {row.verdict for row in compared.movements} == {"same"}
     assert all(drift.ratio.value == pytest.approx(1 / 1.3) for drift in compared.drifts.values())
 
     assert Comparison(base, changed(base, by=1.05), TOLERANCE).outcome == comparison.REGRESSION
@@ -80,7 +80,7 @@ def test_a_change_as_large_as_an_unchanged_variant_s_is_ambiguous(base):
     ]:
         slower = {"constant_weights": slowdown, "unroll_gemm": 1.08}
         compared = Comparison(base, changed(base, sources=("constant_weights",), slower=slower), TOLERANCE)
-        assert {row.verdict for row in compared.moved} == {verdict}
+        assert {row.verdict for row in compared.movements} == {verdict}
         assert compared.outcome == outcome
         assert {place.variant for place, *_ in compared.strays} == {"unroll_gemm"}
 
@@ -119,7 +119,7 @@ def test_a_variant_that_is_no_longer_right_is_a_regression_however_fast(base):
     head = catalog.Run(head.path, head.record, {**head.loaded, tables.CORRECTNESS.name: wrong})
     compared = Comparison(base, head, TOLERANCE)
     assert compared.outcome == comparison.REGRESSION
-    assert compared.lost == [("fft", "fa18", "gpu", "wrong_result: largest error 3 exceeds what fp32 allows")]
+    assert compared.losses == [("fft", "fa18", "gpu", "wrong_result: largest error 3 exceeds what fp32 allows")]
     assert "largest error 3 exceeds" in rendering.comparison_text(compared)
 
 
@@ -131,8 +131,8 @@ def test_another_compiler_and_another_library_are_changes_and_a_kernel_s_resourc
     record = copy.deepcopy(base.record)
     record["machine"]["packages"]["torch"] = "99.0"
     compared = Comparison(base, catalog.Run(base.path, record, {**base.loaded, tables.BUILDS.name: builds}), TOLERANCE)
-    assert compared.changed.keys() == {"fp16", "cudnn_fp32", "cudnn_tf32", "torch_cpu"}
-    assert compared.changed["fp16"].endswith("→ NVRTC 99.0") and compared.changed["cudnn_fp32"].endswith("→ 99.0")
+    assert compared.changes.keys() == {"fp16", "cudnn_fp32", "cudnn_tf32", "torch_cpu"}
+    assert compared.changes["fp16"].endswith("→ NVRTC 99.0") and compared.changes["cudnn_fp32"].endswith("→ 99.0")
     (row,) = compared.resources
     assert row[:3] == ("fp16", "conv_forward", "registers") and row[4] == row[3] + 8
     assert ("torch", base.record["machine"]["packages"]["torch"], "99.0") in compared.differences
@@ -145,7 +145,7 @@ def test_variants_of_one_run_alone_are_named_and_not_judged(base):
     read = {**base.loaded, tables.SAMPLES.name: samples[samples.variant != "fft"]}
     compared = Comparison(base, catalog.Run(base.path, record, read), TOLERANCE)
     assert compared.outcome == comparison.NO_REGRESSION
-    assert compared.left_out == ["variants of base alone: fft"]
+    assert compared.omissions == ["variants of base alone: fft"]
     assert ComparedPlace("fft", "fa18", "gpu", 10_000) not in compared.places
 
 
@@ -159,7 +159,7 @@ def test_without_a_gpu_a_changed_kernel_s_resources_are_compared_on_every_archit
     one = catalog.Run(base.path, record, {**times, tables.BUILDS.name: pd.concat([builds, older])})
     read = {**times, tables.BUILDS.name: pd.concat([builds, newer, builds.assign(arch="sm_75")])}
     compared = Comparison(one, changed(catalog.Run(base.path, record, read), sources=("fp16",)), TOLERANCE)
-    assert compared.changed == {"fp16": "sources"}
+    assert compared.changes == {"fp16": "sources"}
     ((*place, before, after, arch),) = compared.resources
     assert place == ["fp16", "conv_forward", "registers"] and after == before + 8 and arch == "sm_80"
     assert "sm_80" in rendering.comparison_text(compared)
@@ -175,13 +175,13 @@ def test_the_view_counts_verdicts_by_device_shows_what_lost_most_first_and_draws
 
     head = changed(base, sources=("coarsened", "fft"), slower={"coarsened": 1.1})
     view = runs_compared.runs_compared_view(Comparison(base, head, TOLERANCE))
-    assert view.changed == (("coarsened", "sources"), ("fft", "sources"))
-    assert view.moved.rows[0][0] == "`coarsened`" and view.moved.rows[0][-1] == "**slower**"
-    assert view.moved.rows[-1][0] == "`fft`" and view.moved.rows[-1][-1] == "same"
+    assert view.changes == (("coarsened", "sources"), ("fft", "sources"))
+    assert view.movements.rows[0][0] == "`coarsened`" and view.movements.rows[0][-1] == "**slower**"
+    assert view.movements.rows[-1][0] == "`fft`" and view.movements.rows[-1][-1] == "same"
     assert [column.label for column in view.drifts.head][-2:] == ["Same within", "Changed beyond"]
 
     view = runs_compared.runs_compared_view(Comparison(base, base, TOLERANCE))
-    assert view.moved is None and view.lost is None and view.resources is None and view.changed == ()
+    assert view.movements is None and view.losses is None and view.resources is None and view.changes == ()
     assert {row[3] for row in view.drifts.rows} == {"1.000×"}
     assert [row[0] for row in view.differences.rows] == ["run", "measured"]
 

@@ -62,28 +62,28 @@ def launch(**values: float) -> CountedLaunch:
 
 
 def test_sums_are_of_all_launches_scaled_where_a_call_was_cut_and_the_rest_of_the_longest():
-    call = CountedCall(1000, (launch(duration=5, sum=10, pct=20), launch(duration=50, sum=1, pct=70)), made=2)
+    call = CountedCall(1000, (launch(duration=5, sum=10, pct=20), launch(duration=50, sum=1, pct=70)), total_launches=2)
     assert call.value("x__y.sum") == 11
     assert call.value("x__y.avg.pct_of_peak_sustained_active") == 70
-    assert not call.cut
+    assert not call.is_truncated
 
-    call = CountedCall(1000, (launch(sum=10), launch(sum=2)), made=2000)
-    assert call.cut
+    call = CountedCall(1000, (launch(sum=10), launch(sum=2)), total_launches=2000)
+    assert call.is_truncated
     assert call.value("x__y.sum") == 12_000
 
-    assert CountedCall(1000, (launch(sum=10), launch(duration=1)), made=2).value("x__y.sum") is None
+    assert CountedCall(1000, (launch(sum=10), launch(duration=1)), total_launches=2).value("x__y.sum") is None
 
 
 def test_operations_rates_and_shares_of_a_call_are_those_of_its_launches():
     assert CountedLaunch("k", {counters.FFMA: 4e9, counters.FADD: 1e9, counters.FMUL: 1e9}).fp32_flop == 10e9
 
     launch = CountedLaunch("k", {counters.FFMA: 9e9, counters.DURATION: 1e6, counters.DRAM_BYTES: 2e9})
-    assert CountedCall(10, (launch,), 1).on_roofline(10e9) == (5, 10_000)
+    assert CountedCall(10, (launch,), 1).roofline_point(10e9) == (5, 10_000)
 
     times = (("a", 2.0), ("b", 3.0), ("a", 5.0))
     call = CountedCall(10, tuple(CountedLaunch(name, {counters.DURATION: ns}) for name, ns in times), 3)
-    assert call.share_of_longest == 0.7
-    assert CountedCall(10, (CountedLaunch("a", {}),), 1).share_of_longest is None
+    assert call.longest_share == 0.7
+    assert CountedCall(10, (CountedLaunch("a", {}),), 1).longest_share is None
 
 
 def test_the_largest_stall_has_its_share_of_the_time_and_a_warp_that_could_issue_waits_for_nothing():
@@ -101,7 +101,7 @@ def test_the_largest_stall_has_its_share_of_the_time_and_a_warp_that_could_issue
     launch = CountedLaunch("k", values)
     assert launch.stall == ("long_scoreboard", 0.3)
     assert launch.ready == 0.6
-    assert analysis.stall(launch) == "long\u00a0scoreboard\u00a030\u202f%, not\u00a0selected\u00a060\u202f%"
+    assert analysis.stall_text(launch) == "long\u00a0scoreboard\u00a030\u202f%, not\u00a0selected\u00a060\u202f%"
     assert set(values) <= set(counters.ALWAYS)
 
 
@@ -156,9 +156,9 @@ def test_what_bounds_a_kernel_follows_from_its_counters():
             counters.ISSUE: issue,
         }
         values |= {counters.INSTRUCTIONS: 1e6, counters.FFMA: 16e6, **STALLED}
-        assert counters.bound(CountedLaunch("k", values)).replace("\u202f", " ") == sentence
+        assert counters.bound_sentence(CountedLaunch("k", values)).replace("\u202f", " ") == sentence
 
-    assert counters.bound(CountedLaunch("k", {counters.DRAM: 91.0})) == ""
+    assert counters.bound_sentence(CountedLaunch("k", {counters.DRAM: 91.0})) == ""
 
     busy = {
         counters.SM: 20.0,
@@ -167,9 +167,9 @@ def test_what_bounds_a_kernel_follows_from_its_counters():
         counters.L2: 40.0,
     }
     small, large = (CountedLaunch(name, {**busy, counters.DURATION: ns}) for name, ns in (("pad", 1.0), ("conv", 3.0)))
-    words = analysis.bound(CountedCall(10, (small, large), 2))
+    words = analysis.bound_text(CountedCall(10, (small, large), 2))
     assert words.startswith("conv, 75\u202f% of the call's kernel time: Bound by DRAM")
-    assert analysis.bound(CountedCall(10, (large,), 1)).startswith("Bound by DRAM")
+    assert analysis.bound_text(CountedCall(10, (large,), 1)).startswith("Bound by DRAM")
 
 
 def test_readings_are_printed_short():
@@ -317,7 +317,7 @@ def test_counters_without_a_reading_or_unknown_to_ncu_are_left_out_and_the_rest_
     assert len(frame) == 2 * len(METRICS)
 
     for words in ["metric x__y.sum", "metric regex:^x__y(\\.(sum|min|max|avg|pct|ratio))?$"]:
-        assert counting.without_unknown(["x__y.sum", "x__z.sum"], f"==ERROR== Failed to find {words}\n") == ["x__z.sum"]
+        assert counting.drop_unknown(["x__y.sum", "x__z.sum"], f"==ERROR== Failed to find {words}\n") == ["x__z.sum"]
 
 
 def test_a_call_of_many_launches_says_how_many_it_makes(tmp_path, ncu):
@@ -327,7 +327,7 @@ def test_a_call_of_many_launches_says_how_many_it_makes(tmp_path, ncu):
     assert first.launch.tolist() == [0, 1, 2, 3]
     assert first.kernel.tolist() == ["unroll", "conv_forward"] * 2
     assert set(first.launches) == {2000}
-    call = counters.calls(frame)["unroll_gemm", "conv1"]
+    call = counters.counted_calls(frame)["unroll_gemm", "conv1"]
     assert call.value("smsp__inst_executed.sum") == (1000 + 2000 + 3000 + 4000) * 500
 
 
@@ -430,7 +430,7 @@ def test_of_a_long_call_the_first_launches_are_made_and_all_are_counted():
     kernels = SimpleNamespace(
         function=lambda name, shared_bytes: lambda *arguments, **options: made.append(arguments), empty=len
     )
-    counting = count_variant.Counting(kernels)
+    counting = count_variant.LaunchCounter(kernels)
     conv_forward = counting.function("conv_forward")
     for at_most in (8, 2):
         counting.restart(at_most)

@@ -58,7 +58,7 @@ def test_files_of_the_course_are_variants_as_they_are():
     ):
         variant = variants.read(name, FILES)
         assert variant.problem == ""
-        assert (variant.course.in_one_call, variant.course.has_stride) == (term == "fa20", term == "fa23"), name
+        assert (variant.course.is_one_call, variant.course.has_stride) == (term == "fa20", term == "fa23"), name
         assert (variant.header.precision, variant.header.builds_on) == (precision, ""), name
         assert [variant.unsupported(layer, 100) for layer in ece408.LAYERS] == ["", ""]
         assert f"{name}: a file of the course, which may assume its layers" in variant.unsupported(other, 1)

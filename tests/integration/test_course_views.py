@@ -43,7 +43,9 @@ def evidence(small_archive):
         values = yaml.safe_load(settings.FILE.read_text()) | {"study": "ece408", "measuring": run.record["measuring"]}
         planned = plan.build(settings.load(values, list(variants.discover())))
         dropped = {name: variants.read(name, FILES) for name in files}
-        planned = replace(planned, variants=planned.variants | dropped, probed=Device("a GPU", "sm_90", "", ""))
+        planned = replace(
+            planned, variants=planned.variants | dropped, device_or_reason=Device("a GPU", "sm_90", "", "")
+        )
         timed = run.table(tables.SAMPLES)
         frame = pd.DataFrame([row for each in rows for row in each], columns=list(tables.COURSE_SAMPLES.columns))
         stand_in = {
@@ -67,10 +69,10 @@ def every(variant: str, scale: float = 1.0, **columns) -> list[dict]:
 def test_files_stand_beside_the_built_in_variants_by_the_sum_of_their_op_times(evidence):
     ev = evidence(every("fused_wmma"), every("one_call", 1000))
     view = course_files.course_files_view(ev)
-    names = [row[0] for row in view.beside.rows]
+    names = [row[0] for row in view.comparison.rows]
     assert {"fused_wmma", "one_call", "direct", "cudnn_fp32"} <= set(names)
     assert names[-1] == "one_call"
-    ours = next(row for row in view.beside.rows if row[0] == "fused_wmma")
+    ours = next(row for row in view.comparison.rows if row[0] == "fused_wmma")
     assert "1.045\u202fms" in ours[2] and "n\u202f10" in ours[2]
     assert "2.090\u202fms" in ours[-2] and "20.90\u202fms" in ours[-1]
     totals = [ev.times.total(name, 10_000).value for name in names if name not in ("fused_wmma", "one_call")]
@@ -86,8 +88,8 @@ def test_where_op_times_are_refused_the_layer_time_stands(evidence):
     ]
     ev = evidence(rows, files=("fused_wmma",))
     view = course_files.course_files_view(ev)
-    *_, ops, layers = view.beside.rows[-1]
-    assert (view.beside.rows[-1][0], ops) == ("fused_wmma", "–")
+    *_, ops, layers = view.comparison.rows[-1]
+    assert (view.comparison.rows[-1][0], ops) == ("fused_wmma", "–")
     assert "20.90\u202fms" in layers
     assert view.problems == (("fused_wmma", "its work is done in the prolog"),)
 

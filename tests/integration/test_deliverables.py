@@ -76,7 +76,7 @@ def test_a_place_without_content_gives_the_words_of_the_note_that_says_why():
     body = """<h1 id="one">One</h1><p>Text.</p><div class="note" id="no-a" data-lacks="a b"><p>No <em>GPU</em>
         <br>here.</p></div><p id="c">After.</p><h2 id="two">Two</h2><img id="d" alt="Bars.">"""
     places = deliverables.Places(body, ["one", "two"])
-    assert (places.target("a"), places.target("b"), places.lacking("b")) == ("no-a", "no-a", "No GPU here.")
-    assert (places.target("c"), places.lacking("c"), places.heading_of["c"]) == ("c", "", "one")
+    assert (places.target("a"), places.target("b"), places.emptiness_reason("b")) == ("no-a", "no-a", "No GPU here.")
+    assert (places.target("c"), places.emptiness_reason("c"), places.heading_of["c"]) == ("c", "", "one")
     assert (places.target("d"), places.heading_of["d"]) == ("d", "two")
     assert places.target("e") == ""

@@ -27,8 +27,8 @@ STARTS = {
     "render_report.py": [],
 }
 
-# Imports each program in a fork, then what functions of the modules loaded so would import, until nothing new is loaded:
-# their byte code says so. Prints the files of this project that were loaded, for each program. What is not this
+# Imports each program in a fork, then what functions of the modules loaded so would import, until nothing new is
+# loaded: their byte code says so. Prints the files of this project that were loaded, for each program. What is not this
 # project's is loaded once, before the forks.
 IMPORTER = """
 import contextlib, dis, importlib, json, os, sys, types

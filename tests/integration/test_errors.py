@@ -91,7 +91,7 @@ def test_the_largest_ratio_to_direct_stands_by_range_and_what_is_no_number_has_n
 
 
 def test_the_chart_has_a_line_and_a_name_for_each_variant_and_the_limit(with_errors, frame):
-    drawn = figures.error_plots.over_length(with_errors(frame))
+    drawn = figures.error_plots.error_by_length(with_errors(frame))
     assert set(re.findall(r">(\w+)</text>", drawn)) >= {*RATIOS}
     assert "2 × direct</text>" in drawn
     assert "register_tiled_gemm" not in drawn
@@ -102,7 +102,7 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
     frame.loc[exact, ["rel_l2_err", "direct_rel_l2_err"]] = 0.0
     errors = with_errors(frame).checks.errors
     assert (errors.ratio[errors.products == 1] == 1).all()
-    assert "Relative L2 error</text>" in figures.error_plots.over_length(with_errors(frame))
+    assert "Relative L2 error</text>" in figures.error_plots.error_by_length(with_errors(frame))
 
 
 def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):

@@ -27,9 +27,9 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
     monkeypatch.setattr(
         executive, "Comparison", lambda base, head, _: compared if base is earlier and head is ev.gpu_run else None
     )
-    assert executive.executive_view(ev).since == f"against run {small_archive.stem}: direct 2.00×, faster"
+    assert executive.executive_view(ev).changes_since == f"against run {small_archive.stem}: direct 2.00×, faster"
     moved.pop(0)
-    assert executive.executive_view(ev).since == ""
+    assert executive.executive_view(ev).changes_since == ""
 
 
 def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkeypatch, opened):
@@ -60,13 +60,13 @@ def with_samples_of(variant, layer, factor, ev):
 def test_a_kernel_or_library_that_is_ahead_on_one_layer_is_named_with_it_where_the_gain_is_real(
     ev, evidence_of, small_archive
 ):
-    (ahead,) = executive.executive_view(ev).ahead
+    (ahead,) = executive.executive_view(ev).faster_variants
     assert (ahead.layer, ahead.name, ev.ranking.best.name) == ("conv2", "fp16x3_wgmma", "fp16x3_mma")
     assert units.time(ev.times.op("fp16x3_wgmma", "conv2", ev.largest).value) in str(ahead.time)
     assert "fp16x3_wgmma" in figures.time_plots.op_times(ev)
     changed = evidence_of(small_archive)
-    changed.ranking.ahead = {}
-    assert executive.executive_view(changed).ahead == ()
+    changed.ranking.faster_variants = {}
+    assert executive.executive_view(changed).faster_variants == ()
     assert "fp16x3_wgmma" not in figures.time_plots.op_times(changed)
 
     ev = with_samples_of("cudnn_fp32_nhwc", "conv1", 0.9, ev)

@@ -57,7 +57,7 @@ CHECKED = f"{PARTS}/correctness/cpu/fa17/im2col_blas.csv"
 TIMED = f"{PARTS}/samples/cpu/fa17/im2col_blas.csv.gz"
 RUN_AS_A_WHOLE = f"{PARTS}/programs/cpu/fa17/im2col_blas.csv"
 ON_THE_CPU = ["--network", "fa17", "--variant", "im2col_blas"]
-RECORDED = settings.load(STUDY, list(variants.discover())).recorded
+RECORDED = settings.load(STUDY, list(variants.discover())).recorded_json
 POLICY = json.dumps(STUDY["measuring"])
 
 OUTPUTS = ("--out", "--html", "--pdf", "--markdown")

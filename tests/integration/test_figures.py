@@ -63,7 +63,7 @@ def test_a_chart_s_words_are_text_and_its_markers_stand_where_they_were_measured
 def test_in_a_page_for_browsers_a_chart_is_an_element_with_its_words_and_ids_of_its_own():
     svg = '<svg width="1pt"><path id="p1"/><use xlink:href="#p1" clip-path="url(#p1)"/><text>10</text></svg>'
     picture = f'<img src="{cell_markup.data_uri(svg)}" alt="Bars &amp; lines">'
-    page = rendering.standalone(f'<figure id="one">{picture}</figure><td>{picture}</td>')
+    page = rendering.embed_assets(f'<figure id="one">{picture}</figure><td>{picture}</td>')
     assert '<figure id="one"><svg role="img" aria-label="Bars &amp; lines" width="1pt"><path id="one-p1"/>' in page
     assert '<use xlink:href="#one-p1" clip-path="url(#one-p1)"/><text>10</text></svg></figure>' in page
     assert page.count("<img ") == 1  # a picture in a cell, which has no words, stays one
@@ -101,7 +101,7 @@ def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
 
 
 def test_the_names_at_the_ends_of_lines_lie_within_their_chart_and_apart(ev):
-    for variant in ev.ranking.measured("gpu", peers=False):
+    for variant in ev.ranking.measured_variants("gpu", peers=False):
         svg = figures.speedup_plots.speedup_by_layer(ev, variant) if variant.header.builds_on else ""
         heights = [
             float(re.search(rf"translate\([\d.]+ ([\d.]+)\)[^>]*>{name}<", svg)[1])

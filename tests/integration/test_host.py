@@ -58,7 +58,7 @@ def cpp_variant(tmp_path):
 
 def failure(variant) -> tuple[str, str]:
     """(status, reason) of checking a variant that fails, in a sandbox where there is one."""
-    rows = checking.check_layer(IsolatedBench(variant, not sandbox.unavailable()), variant, LAYER, 2)
+    rows = checking.check_layer(IsolatedBench(variant, not sandbox.unavailable_reason()), variant, LAYER, 2)
     assert not rows[-1]["ok"], "it passed"
     return rows[-1]["status"], rows[-1]["reason"]
 
@@ -72,7 +72,7 @@ def test_cpp_without_a_word_of_its_own_is_a_cpu_variant_compared_with_the_loops(
 
 def test_right_cpp_passes_where_it_is_isolated_and_where_it_is_timed(cpp_variant):
     variant = cpp_variant()
-    for bench in (IsolatedBench(variant, not sandbox.unavailable()), CpuBench()):
+    for bench in (IsolatedBench(variant, not sandbox.unavailable_reason()), CpuBench()):
         integers, reals = checking.check_layer(bench, variant, LAYER, 2)
         assert integers["ok"] and integers["max_abs_err"] == 0
         assert reals["ok"] and reals["max_abs_err"] > 0
@@ -138,7 +138,7 @@ def test_a_library_is_kept_until_source_constants_options_or_compiler_change(
     assert len(list(libraries.iterdir())) == 5
 
 
-@pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
+@pytest.mark.skipif(bool(sandbox.unavailable_reason()), reason=sandbox.unavailable_reason())
 @pytest.mark.parametrize("sandboxed", [True, False])
 def test_cpp_reads_and_writes_nothing_outside_its_sandbox(sandboxed, cpp_variant, tmp_path):
     letter, mark = tmp_path / "letter.h", tmp_path / "mark"
@@ -209,6 +209,6 @@ def test_a_network_is_inferred_with_cpp(cpp_variant):
     expected, _ = inference.load(variants.read("im2col_blas"), network, parameters)(images)
     assert labels.tolist() == expected.tolist()
     assert len(op_s) == 1
-    sandboxed = not sandbox.unavailable()
+    sandboxed = not sandbox.unavailable_reason()
     isolated = IsolatedBench(cpp_variant(), sandboxed).labels(network, parameters, images)
     assert isolated.tolist() == expected.tolist()

@@ -14,7 +14,7 @@ from warpbook.problems.layers import ConvLayer
 @pytest.mark.parametrize("name", ["unfused", "fused_wgmma"])
 def test_kernels_of_an_implementation_compile_with_what_they_include(name):
     one = whole_networks.read(name)
-    arch = one.header.compiled_for("sm_90")
+    arch = one.header.compile_target("sm_90")
     options = building.compiler_options(arch, [f"-D{key}={value}" for key, value in one.constants.items()])
     cubin, log = building.compile_source(one.text, one.cuda_source.name, options)
     assert cubin, log

@@ -102,7 +102,7 @@ def emulated(tmp_path_factory):
     out = folder / "results.npz"
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     command = [sys.executable, "-c", EMULATED, *libraries, out]
-    subprocess.run(command, check=True, env={**os.environ, **emulation.sanitizing(), "PYTHONPATH": paths})
+    subprocess.run(command, check=True, env={**os.environ, **emulation.sanitizer_environment(), "PYTHONPATH": paths})
     return np.load(out)
 
 

@@ -54,7 +54,7 @@ def test_the_summary_and_its_chart_are_one_page(pages_of, documents_with, few_va
 def test_contents_are_split_where_their_columns_are_about_as_high():
     short = [{"level": 2, "title": "Op times"}] * 6
     long = [{"level": 2, "title": "Kernels that together take more than 90 % of the GPU time"}] * 3
-    left, right = rendering.in_columns((rendering.Part("", "", [*long, *short]),))
+    left, right = rendering.split_columns((rendering.Part("", "", [*long, *short]),))
     assert (len(left), len(right)) == (3, 6)
 
 

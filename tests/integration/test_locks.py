@@ -12,10 +12,10 @@ from warpbook.machine import locks
 
 
 def test_tmpdir_does_not_make_a_second_lock(tmp_path):
-    program = "from warpbook.machine import locks; print(locks.place())"
+    program = "from warpbook.machine import locks; print(locks.lock_path())"
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(locks.place())
+    assert done.stdout.strip() == str(locks.lock_path())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
@@ -36,7 +36,7 @@ def test_another_user_s_lock_serves_where_it_may_be_read_and_is_named_where_not(
         "from warpbook.common import errors; from warpbook.machine import locks\n"
         "os.setuid(int(sys.argv[2]))\n"
         "def main():\n"
-        "    with locks.machine(path=Path(sys.argv[1])):\n"
+        "    with locks.lock_machine(path=Path(sys.argv[1])):\n"
         "        print('held')\n"
         "sys.exit(errors.exit_status(main))\n"
     )

@@ -37,20 +37,20 @@ def on(monkeypatch):
     """Let a job run on a node with a device, under a target."""
 
     def put(device, promised=PROMISED):
-        host.visible.cache_clear()
+        host.visible_devices.cache_clear()
         monkeypatch.setattr(
-            "warpbook.machine.cuda_devices.visible", lambda: device if isinstance(device, str) else [device]
+            "warpbook.machine.cuda_devices.visible_devices", lambda: device if isinstance(device, str) else [device]
         )
         monkeypatch.setenv(host.TARGET, json.dumps(promised))
 
     yield put
-    host.visible.cache_clear()
+    host.visible_devices.cache_clear()
 
 
 def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, monkeypatch):
     """CUDA that a process has touched answers none of its forks: error 3 of cuInit."""
     on(H200)
-    monkeypatch.setattr("warpbook.machine.cuda_devices.visible", lambda: f"asked in {os.getpid()}")
+    monkeypatch.setattr("warpbook.machine.cuda_devices.visible_devices", lambda: f"asked in {os.getpid()}")
     assert host.gpu().startswith("asked in ")
     assert host.gpu() != f"asked in {os.getpid()}"
     with pytest.raises(
@@ -62,27 +62,27 @@ def test_a_process_that_asked_for_the_gpu_can_still_fork_one_that_uses_it(on, mo
 
 def test_a_job_asks_no_driver_for_the_gpus_that_its_snakemake_found(on, monkeypatch):
     on("asked")
-    monkeypatch.setenv(host.FOUND, "")
-    host.tell_jobs([H200, H200])
-    assert host.visible() == [H200, H200]
+    monkeypatch.setenv(host.DEVICES_VARIABLE, "")
+    host.share_with_jobs([H200, H200])
+    assert host.visible_devices() == [H200, H200]
 
 
 def test_a_job_asks_the_driver_where_its_snakemake_found_gpus_elsewhere(on, monkeypatch, tmp_path):
     boot = tmp_path / "boot_id"
     boot.write_text("another\n")
     on("asked")
-    monkeypatch.setenv(host.FOUND, "")
-    host.tell_jobs([])
-    assert host.visible() == "asked"
+    monkeypatch.setenv(host.DEVICES_VARIABLE, "")
+    host.share_with_jobs([])
+    assert host.visible_devices() == "asked"
     for change in [(host, "BOOT", boot), None]:
         with monkeypatch.context() as patch:
             on("asked")
-            host.tell_jobs([H200])
+            host.share_with_jobs([H200])
             if change:
                 patch.setattr(*change)
             else:
                 patch.setenv(host.VISIBLE, "1")
-            assert host.visible() == "asked"
+            assert host.visible_devices() == "asked"
 
 
 def test_a_node_with_what_was_promised_measures(on):

@@ -111,7 +111,8 @@ def emulated(compiled, run_emulated):
 
 
 def written_out(text):
-    """fused_mma's source with each use of its macro CONV_POOL written out, for the emulator finds no kernels in macros."""
+    """fused_mma's source with each use of its macro CONV_POOL written out, for the emulator finds no kernels in
+    macros."""
     macro = re.search(r"#define CONV_POOL\((.*)\) *\\\n((?:.*\\\n)*.*\n)", text)
 
     def use(found):

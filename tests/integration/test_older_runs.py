@@ -11,7 +11,7 @@ import pytest
 
 from warpbook.kernels import whole_networks
 from warpbook.report import narrative, trace_layout
-from warpbook.report.evidence.run_selection import BORROWED
+from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
 from warpbook.report.views import analysis, claim_table, executive, header_counter, whole_network
 from warpbook.report.views.supplement import correctness, profiler_tables, provenance, validity
 from warpbook.runs import catalog, tables
@@ -54,7 +54,7 @@ def made(small_archive, tmp_path_factory):
     tables.NETWORK_CHECKS.write(checks.to_dict("records"), folder / "network_checks.csv")
     files["network_checks.csv"] = (folder / "network_checks.csv").read_bytes()
     kept = {table.name for table in (*ASKED_FOR, tables.BUILDS, tables.NETWORK_CHECKS)}
-    own = heads_alone(files, {table.name for table in BORROWED})
+    own = heads_alone(files, {table.name for table in OLDER_RUN_TABLES})
     return (
         packed_as(folder, own, OWN, LATER),
         packed_as(folder, heads_alone(files, {table.name for table in tables.RUN_TABLES} - kept), OLDER, EARLIER),
@@ -110,8 +110,8 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     told = [counts.few, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
     for one in [*told, errors.figure, errors.ranges]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
-    assert f"They are of the run {OLDER} and the network fa18" in counts.of
-    assert f"The run {OWN}, which the times are of, holds none." in counts.of
+    assert f"They are of the run {OLDER} and the network fa18" in counts.coverage
+    assert f"The run {OWN}, which the times are of, holds none." in counts.coverage
     assert f"Counters are of the older run {OLDER}." in claim_table.full_claim_table(shown).caption
     assert f" in the run {OLDER}: " in header_counter.counter_sentence(shown, shown.plan.variants["shared_input"])
     page = executive.executive_view(shown)
@@ -122,7 +122,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     (counted,) = (row for row in profiler_tables.profiler_tables_view(shown).table.rows if row[0] == "Nsight Compute")
     assert counted[-1].endswith(f"; {len(shown.counters.counted)} calls in the run {OLDER}")
 
-    assert [run.run_id for run in shown.cited] == [OWN, OLDER]
+    assert [run.run_id for run in shown.cited_runs] == [OWN, OLDER]
     facts = dict(provenance.provenance_view(shown).runs[1].table.rows)
     assert facts["Cited for"].startswith("What the run of the GPU figures holds none of: hardware counters, ")
 
@@ -172,7 +172,7 @@ def test_a_variant_whose_sources_changed_since_has_no_counters_of_the_older_run(
     assert said.verdict == "not testable"
     assert said.reason == f"counters are of the older run {OLDER}, but its sources changed after it was measured"
     assert "none are of shared_input, whose programs were not watched on this network there, or whose sources are" in (
-        analysis.analysis_view(shown).counts.of
+        analysis.analysis_view(shown).counts.coverage
     )
     assert f"not among those watched in the run {OLDER}, or of other sources there" in header_counter.counter_sentence(
         shown, shown.plan.variants["shared_input"]
@@ -196,7 +196,7 @@ def test_an_implementation_whose_sources_changed_since_has_no_counts_of_the_olde
     assert "fused_cublas" in shown.networks.calls
     sanitized = {*shown.trust.sanitizer.variant}
     assert "networks/fused_conv_fc_algebra" in sanitized and "networks/fused_mma" not in sanitized
-    assert "fused_mma" in [one.name for one in shown.networks.recorded]
+    assert "fused_mma" in [one.name for one in shown.networks.recorded_implementations]
 
 
 def test_nothing_comes_from_a_run(evidence, older, rewritten):
@@ -211,7 +211,7 @@ def test_nothing_comes_from_a_run(evidence, older, rewritten):
         assert shown.selection.from_older_run == {}
         assert shown.counters.table.empty
         assert shown.trust.attacks.empty
-        assert [run.run_id for run in shown.cited] == [OWN]
+        assert [run.run_id for run in shown.cited_runs] == [OWN]
         assert analysis.analysis_view(shown) is None
 
 
@@ -246,7 +246,7 @@ def test_a_run_whose_figures_are_all_of_other_sources_is_passed_over_for_one_bef
 def test_where_the_newest_run_holds_a_table_nothing_comes_from_an_older_one(ev, older, evidence_of, small_archive):
     shown = evidence_of(small_archive)
     assert shown.selection.from_older_run == {}
-    assert [run.run_id for run in shown.cited] == [small_archive.stem]
+    assert [run.run_id for run in shown.cited_runs] == [small_archive.stem]
     assert {*shown.counters.table.run_id} == {small_archive.stem}
     assert analysis.analysis_view(shown) == analysis.analysis_view(ev)
 
@@ -255,7 +255,7 @@ def test_times_and_checks_are_never_an_older_run_s_and_a_submission_draws_on_non
     shown = evidence()
     shown.gpu_run.loaded[tables.NETWORK_CHECKS.name] = tables.NETWORK_CHECKS.empty()  # of which the older holds some
     for table in tables.RUN_TABLES:
-        if table not in BORROWED:
+        if table not in OLDER_RUN_TABLES:
             assert shown.selection.run_with(table) is shown.gpu_run
 
     shown = evidence()

@@ -35,14 +35,14 @@ def without(names):
 @pytest.fixture(scope="module")
 def measured(ev, sections) -> list:
     """Sections of the optimizations that have figures: the archived run may be older than the newest variant."""
-    names = [variant.name for variant in ev.ranking.measured("gpu")]
+    names = [variant.name for variant in ev.ranking.measured_variants("gpu")]
     return [one for one in sections if one.name in names]
 
 
 def test_every_measured_optimization_has_a_line_an_outcome_a_chart_and_its_change_of_code(
     ev, chapter, sections, measured
 ):
-    tried = [one.name for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer]
+    tried = [one.name for one in ev.compared_variants("gpu") if one.header.builds_on and not one.header.peer]
     assert sorted(one.name for one in sections) == sorted(tried)
     assert len(chapter.glance.rows) == len(measured) > 5
     assert chapter.glance.head[-2].kind == "picture"
@@ -67,7 +67,7 @@ def test_every_measured_optimization_has_a_line_an_outcome_a_chart_and_its_chang
         assert {"+", "\N{MINUS SIGN}"} & {line.sign for line in one.change.lines}
 
     table = time_kinds.time_kinds_view(ev)
-    assert [row[0] for row in table.rows] == sorted(variant.name for variant in ev.ranking.measured("gpu"))
+    assert [row[0] for row in table.rows] == sorted(variant.name for variant in ev.ranking.measured_variants("gpu"))
     assert len(table.head) == 1 + 3 * len(ev.layers) + 1
 
 
@@ -160,7 +160,7 @@ def test_chains_are_waterfalls_with_every_step_s_time_and_the_marks_that_its_spe
                 ev.times.total_speedup(step.name, ev.largest, over=over.name) for over in (last, chain[0])
             )
             told = f"{units.ratio_and_interval(stepped.ratio, '' if stepped.paired else '†')} n\u202f{stepped.ratio.n}"
-            told += "" if stepped.settled else " (not settled)"
+            told += "" if stepped.is_conclusive else " (not settled)"
             if last != chain[0]:
                 told += f"; in all {units.ratio(whole.ratio.value)}{'' if whole.paired else '†'}"
             assert f"; {told}<" in words
@@ -213,7 +213,13 @@ def test_an_optimization_whose_figures_are_stale_says_so_and_without_a_gpu_the_i
     ev.gpu_run = None
     found = milestone_4.milestone_4_view(ev)
     assert found.optimizations
-    assert (found.glance, found.chains, found.pairs, found.left_out, found.hardware) == (None, (), None, None, None)
+    assert (found.glance, found.chains, found.pairs, found.omission_table, found.hardware) == (
+        None,
+        (),
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(small_archive, evidence_of):
@@ -221,11 +227,11 @@ def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(small_archiv
     samples = ev.times.samples
     around = (samples.variant == "direct") & (samples.layer == "conv1") & (samples.kind == "layer")
     samples.loc[around, "time_ms"] = 1e-6
-    assert "broken for direct on conv1" in time_kinds.order_of_kinds(ev)
+    assert "broken for direct on conv1" in time_kinds.kind_order(ev)
 
 
 def test_kernels_before_and_after_share_one_axis_a_key_and_a_colour_in_every_chart(ev):
-    for variant in ev.ranking.measured("gpu", peers=False):
+    for variant in ev.ranking.measured_variants("gpu", peers=False):
         shown = kernel_resources.before_and_after(ev, variant)
         if shown:
             names = trace_layout.kernel_names(trace_layout.comparison_sides(ev, variant))
@@ -236,7 +242,9 @@ def test_kernels_before_and_after_share_one_axis_a_key_and_a_colour_in_every_cha
     colours = figures.style.kernel_colours(ev)
     assert set(colours) == set(ev.profiles.kernel_names) and len(colours) > 5
     assert list(colours.values()).count(colours["conv_forward"]) == 1
-    shown = [kernel_resources.before_and_after(ev, variant) for variant in ev.ranking.measured("gpu", peers=False)]
+    shown = [
+        kernel_resources.before_and_after(ev, variant) for variant in ev.ranking.measured_variants("gpu", peers=False)
+    ]
     keys = [entry for one in shown if one for entry in one.key]
     assert keys and all(entry.colour == colours[entry.name] for entry in keys)
 
@@ -295,7 +303,7 @@ def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_
     assert first.launches == 2 * first.images
     assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
     assert 0 < first.busy < launch_overhead.BUSY
-    in_turn = [ev.times.before("unroll_gemm_streams", layer, first.images).value for layer in ev.layer_names]
+    in_turn = [ev.times.baseline_time("unroll_gemm_streams", layer, first.images).value for layer in ev.layer_names]
     told = [f"{units.time(ms / first.launches, 2)} a launch on" for ms in in_turn]
     said = paced["unroll_gemm_streams"].split("paces unroll_gemm: ")[1]  # the times that its speedup is made of
     assert [words in said for words in told] == [True, True]

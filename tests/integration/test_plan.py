@@ -18,7 +18,7 @@ def load(**changes) -> settings.Config:
 def test_a_target_may_be_the_gpu_of_an_archived_run():
     planned = plan.build(load(target="NVIDIA H200"))
     assert planned.identity("gpu") == "NVIDIA H200, sm_90"
-    assert planned.promised.memory_gib > 100
+    assert planned.remote_target.memory_gib > 100
     assert "cupti" in planned.profilers
     with pytest.raises(UserError, match="no archived run is of a GPU called 'NVIDIA H20': did you mean 'NVIDIA H200'"):
         plan.build(load(target="NVIDIA H20"))

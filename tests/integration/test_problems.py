@@ -49,7 +49,7 @@ def failing(status: str, reason: str, **where) -> Callable[[pd.DataFrame], None]
 
 def told(ev: Evidence, variant: str) -> list[dict[str, str]]:
     """The rows of the last chapter's table that name a variant, by their columns' heads."""
-    table = last_page.last_page_view(ev).aside
+    table = last_page.last_page_view(ev).missing_table
     labels = [column.label for column in table.head]
     return [dict(zip(labels, row, strict=True)) for row in table.rows if variant in row[0].split(", ")]
 

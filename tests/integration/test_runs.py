@@ -62,9 +62,9 @@ def test_the_a_a_tests_of_a_run_of_format_1_are_shown(archive, evidence_of, rewr
 def test_a_run_names_each_study_that_it_was_made_for(tmp_path):
     for study, names in [("fa19", ["fa19"]), ("fa18,fa19", ["fa18", "fa19"])]:
         values = yaml.safe_load(settings.FILE.read_text()) | {"study": study}
-        recorded = json.loads(settings.load(values, list(variants.discover())).recorded)
+        recorded = json.loads(settings.load(values, list(variants.discover())).recorded_json)
         machine = {"gpu": None, "cpu": {"model": "a CPU"}, "started": "2026-11-20T12:00:00+00:00"}
-        assemble_run.assemble(machine, assemble_run.by_table([]), recorded, {}, [], tmp_path / "run")
+        assemble_run.assemble(machine, assemble_run.group_by_table([]), recorded, {}, [], tmp_path / "run")
         assert json.loads((tmp_path / "run" / "run.json").read_text())["studies"] == names
 
 
@@ -73,9 +73,11 @@ def test_a_run_and_the_reports_that_it_keeps_take_no_more_than_their_limit(archi
     reports = [tmp_path / f"fa18-variant_{number}.ncu-rep" for number in range(30)]
     for report in reports:
         report.write_bytes(os.urandom(10_000))
-    recorded = json.loads(settings.load(yaml.safe_load(settings.FILE.read_text()), list(variants.discover())).recorded)
+    recorded = json.loads(
+        settings.load(yaml.safe_load(settings.FILE.read_text()), list(variants.discover())).recorded_json
+    )
     machine = catalog.open_run(archive).record["machine"]
-    assemble_run.assemble(machine, assemble_run.by_table([]), recorded, {}, reports, tmp_path / "made")
+    assemble_run.assemble(machine, assemble_run.group_by_table([]), recorded, {}, reports, tmp_path / "made")
     taken = sum(path.stat().st_size for path in archive_run.archive(tmp_path / "made", tmp_path))
     assert 190_000 < taken <= 200_000
     left_out = json.loads((tmp_path / "made" / "run.json").read_text())["reports_left_out"]
@@ -149,18 +151,18 @@ def test_a_corrupt_newest_archive_is_passed_over_and_said(tmp_path):
     for path in ARCHIVES:
         shutil.copy(path, tmp_path)
     (tmp_path / "99991231-broken-000000.zip").write_bytes(b"PK\x03\x04")
-    run, refused = catalog.newest_archived("fa18", tmp_path)
+    run, refused = catalog.find_newest("fa18", tmp_path)
     assert run.run_id in [path.stem for path in ARCHIVES]
     assert len(refused) == 1
     assert "99991231-broken-000000.zip is damaged" in refused[0]
 
-    assert catalog.newest_archived("fa18", tmp_path / "none") == (None, [])
+    assert catalog.find_newest("fa18", tmp_path / "none") == (None, [])
 
 
 def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatch, archive, tmp_path, rewritten):
     monkeypatch.chdir(tmp_path)
-    first, _ = catalog.newest_archived("fa18", tmp_path)
-    second, _ = catalog.newest_archived("fa18", tmp_path)
+    first, _ = catalog.find_newest("fa18", tmp_path)
+    second, _ = catalog.find_newest("fa18", tmp_path)
     assert "problem" in vars(first)
     assert "problem" not in vars(second), "read again"
     with monkeypatch.context() as patch:
@@ -168,7 +170,7 @@ def test_a_sound_archive_is_read_whole_once_and_again_when_it_changed(monkeypatc
         for sound in (second, catalog.open_run(archive).check_all()):
             pd.testing.assert_frame_equal(sound.table(tables.BUILDS), first.table(tables.BUILDS), check_exact=True)
     rewritten(archive, "builds.csv", lambda content: content.replace(b"variant,", b"variants,", 1))
-    found, refused = catalog.newest_archived("fa18", tmp_path)
+    found, refused = catalog.find_newest("fa18", tmp_path)
     assert found is None
     assert "lacks the column 'variant'" in refused[0]
 
@@ -183,7 +185,7 @@ def test_a_figure_of_changed_sources_is_stale_and_in_no_headline(archive, eviden
     (row,) = evidence.problems.table[evidence.problems.table.variant == "direct"].itertuples()
     assert row.status == "stale"
     assert "its sources changed after it was measured" in row.reason
-    assert "direct" not in [variant.name for variant in evidence.ranking.measured("gpu")]
+    assert "direct" not in [variant.name for variant in evidence.ranking.measured_variants("gpu")]
     assert evidence.times.op("direct", "conv1", 10000) is None
 
 

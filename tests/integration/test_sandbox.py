@@ -15,7 +15,7 @@ from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants
 from warpbook.runs import tables
 
-needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
+needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable_reason()), reason=sandbox.unavailable_reason())
 needs_compiler = pytest.mark.skipif(
     emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
 )
@@ -189,7 +189,7 @@ from warpbook.harness import checking
 row = dict(max_abs_err=0.0, rel_l2_err=0.0, tolerance=0.0, worst_ratio=0.0, mismatched_labels=None)
 checking.comparison_columns = lambda *_: {**row, "ok": True, "status": "ok", "reason": ""}
 checking.reject_replaced_functions = lambda *_: None
-checking.checked_call = lambda *arguments: arguments[-1].values
+checking.guarded_call = lambda *arguments: arguments[-1].values
 reference.difference = lambda *_: reference.Difference(0, 0, 0, 0, 0)
 """
 ANSWERS = """
@@ -236,21 +236,21 @@ def test_a_source_includes_no_file_of_its_user(setting, tmp_path):
 
 
 def test_code_of_strangers_is_refused_without_a_sandbox_unless_that_is_asked_for(monkeypatch):
-    monkeypatch.setattr(sandbox, "unavailable", lambda: "there is none")
+    monkeypatch.setattr(sandbox, "unavailable_reason", lambda: "there is none")
     with pytest.raises(UserError, match=r"there is none here: there is none\. .* set sandbox=none"):
         sandbox.require_for_untrusted("auto")
     assert sandbox.require_for_untrusted("none") is False
-    monkeypatch.setattr(sandbox, "unavailable", lambda: "")
+    monkeypatch.setattr(sandbox, "unavailable_reason", lambda: "")
     assert sandbox.require_for_untrusted("auto") is True
 
 
 def test_why_there_is_no_sandbox_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "apt-get install bubblewrap" in sandbox.unavailable.__wrapped__()
+    assert "apt-get install bubblewrap" in sandbox.unavailable_reason.__wrapped__()
     program = tmp_path / "bwrap"
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     program.chmod(0o755)
-    assert "(bwrap: No permissions to create new namespace)" in sandbox.unavailable.__wrapped__()
+    assert "(bwrap: No permissions to create new namespace)" in sandbox.unavailable_reason.__wrapped__()
 
 
 def test_a_job_s_gpu_is_the_one_that_is_seen_in_its_sandbox(monkeypatch):

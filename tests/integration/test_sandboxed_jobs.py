@@ -20,7 +20,7 @@ from warpbook.harness.attacks import catalog
 from warpbook.kernels import variants
 from warpbook.runs import tables
 
-needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
+needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable_reason()), reason=sandbox.unavailable_reason())
 # Each attack is made outside the sandbox too, where it does its harm: one that never could shows nothing.
 either = pytest.mark.parametrize("setting", [pytest.param("auto", marks=needs_sandbox), "none"])
 
@@ -158,11 +158,11 @@ def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_v
 
 
 def test_a_gpu_s_jobs_are_in_the_sandbox_only_where_that_is_asked_for_and_it_answers_there(monkeypatch):
-    monkeypatch.setattr(sandbox, "unavailable", lambda: "")
-    monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "no /dev/nvidia0")
+    monkeypatch.setattr(sandbox, "unavailable_reason", lambda: "")
+    monkeypatch.setattr(sandbox, "gpu_unavailable_reason", lambda: "no /dev/nvidia0")
     assert [sandbox.is_chosen(setting, "gpu") for setting in sandbox.SETTINGS] == [False, False, False]
     assert [sandbox.why_absent(setting, "gpu") for setting in sandbox.SETTINGS] == ["", "no /dev/nvidia0", ""]
-    monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "")
+    monkeypatch.setattr(sandbox, "gpu_unavailable_reason", lambda: "")
     assert {setting: sandbox.is_chosen(setting, "gpu") for setting in sandbox.SETTINGS} == {
         "auto": False,
         "all": True,
@@ -172,7 +172,7 @@ def test_a_gpu_s_jobs_are_in_the_sandbox_only_where_that_is_asked_for_and_it_ans
 
 
 def test_strangers_code_for_a_gpu_that_does_not_answer_in_the_sandbox_is_refused(monkeypatch):
-    monkeypatch.setattr(sandbox, "gpu_unavailable", lambda: "the GPU does not answer in bubblewrap (no device)")
+    monkeypatch.setattr(sandbox, "gpu_unavailable_reason", lambda: "the GPU does not answer in bubblewrap (no device)")
     for setting in ("auto", "all"):
         with pytest.raises(UserError, match=r"does not answer in bubblewrap \(no device\)\. .* set sandbox=none"):
             sandbox.require_for_untrusted(setting, "gpu")
@@ -183,7 +183,7 @@ def test_strangers_code_for_a_gpu_that_does_not_answer_in_the_sandbox_is_refused
 def test_the_sandbox_is_asked_whether_the_gpu_answers_there():
     """Here, where there is none, and on a machine where there is one: in either the question reaches the driver."""
     assert re.fullmatch(
-        r"|the GPU does not answer in bubblewrap \(no CUDA d(river|evice).*\)", sandbox.gpu_unavailable()
+        r"|the GPU does not answer in bubblewrap \(no CUDA d(river|evice).*\)", sandbox.gpu_unavailable_reason()
     )
 
 

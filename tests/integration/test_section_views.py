@@ -106,7 +106,7 @@ def test_the_summary_s_headline_is_the_best_kernel_and_each_optimization_is_frui
     assert view.cpu_code is None
 
     kernels = summary.summary_view(ev).kernels
-    tried = [variant.name for variant in ev.ranking.measured("gpu", peers=False) if variant.header.builds_on]
+    tried = [variant.name for variant in ev.ranking.measured_variants("gpu", peers=False) if variant.header.builds_on]
     assert sorted(kernels.fruitful + kernels.fruitless) == sorted(tried)
     assert ev.times.total_speedup(kernels.fruitful[0], ev.largest).verdict == "faster"
     assert ev.times.total_speedup(kernels.fruitless[0], ev.largest).verdict != "faster"
@@ -122,14 +122,14 @@ def test_the_executive_page_has_three_findings_with_intervals_tests_bounds_progr
         assert [layer for layer, _ in gain.layers] == ev.layer_names
     ratios = {
         one.name: gain.ratio.value
-        for one in ev.ranking.measured("gpu", peers=False)
+        for one in ev.ranking.measured_variants("gpu", peers=False)
         if (gain := ev.times.total_speedup(one.name, ev.largest))
     }
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best) if step.name in ratios]
     assert top.largest.name == max(steps, key=ratios.get)  # one that was taken back on the way is no finding
     assert top.least.name == min(ratios, key=ratios.get)
     programs = ev.programs.table[(ev.programs.table["size"] == ev.largest) & (ev.programs.table.status == "ok")]
-    ours = programs[programs.variant.isin([one.name for one in ev.ranking.measured("gpu", peers=False)])]
+    ours = programs[programs.variant.isin([one.name for one in ev.ranking.measured_variants("gpu", peers=False)])]
     slowest = ours[ours.weights == "trained"].groupby("variant").elapsed_s.median().max()
     assert (
         f" to {units.time(slowest * 1e3, 3)} (1 to 3 runs each), of which the convolutions' op times are " in top.spread
@@ -277,7 +277,7 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
     assert not ideas["torch_cpu"].measured and "holds no figure of it" in ideas["torch_cpu"].problems[0]
 
     ev = study()
-    ev.ranking.measured = lambda device, peers=None: []
+    ev.ranking.measured_variants = lambda device, peers=None: []
     view = milestone_2.milestone_2_view(ev)
     assert view.op_times is None and view.discussion is None
 
@@ -298,7 +298,7 @@ def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it
     labels = [head.label for head in table.head]
     for place, row in zip(shown, table.rows, strict=True):
         bold = [label for label, cell in zip(labels, row, strict=True) if "<strong>" in cell]
-        _, said, _ = counters.bound_in_short(ev.counters.calls[place].longest)
+        _, said, _ = counters.short_bound(ev.counters.calls[place].longest)
         words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
         assert bold == [label for label in words if words[label] in said and "latency" not in said]
 
@@ -454,16 +454,16 @@ def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of
     assert "CPU" not in figure.alt + figure.caption + milestone_3.milestone_3_view(ev).kernel.figure_title
     assert "CPU" not in correctness.correctness_view(ev).reals.caption
     assert ev.device_name("cpu") not in published_comparison.full_published_table(ev).caption
-    assert "cpu" not in {row[1] for row in last_page.last_page_view(ev).aside.rows}
+    assert "cpu" not in {row[1] for row in last_page.last_page_view(ev).missing_table.rows}
     cpu = {name for name, one in ev.plan.variants.items() if one.device == "cpu"}
     assert cpu and not cpu & {one.variant for one in ev.claims.judged}
 
 
 def test_no_speedup_over_the_cpu_is_drawn_where_there_is_no_time_of_it(ev, monkeypatch):
     assert all_times.all_times_view(ev).over_cpu.id == "m3-speedup"
-    measured = ev.ranking.measured
+    measured = ev.ranking.measured_variants
     monkeypatch.setattr(
-        ev.ranking, "measured", lambda device, **kinds: [] if device == "cpu" else measured(device, **kinds)
+        ev.ranking, "measured_variants", lambda device, **kinds: [] if device == "cpu" else measured(device, **kinds)
     )
     assert milestone_3.milestone_3_view(ev).kernel.figure.id == "m3-times"
     assert all_times.all_times_view(ev).over_cpu is None
@@ -471,7 +471,7 @@ def test_no_speedup_over_the_cpu_is_drawn_where_there_is_no_time_of_it(ev, monke
 
 def test_the_whole_network_s_times_are_in_order_and_their_ratios_hold_what_jobs_differ_by(ev, run):
     view = whole_network.whole_network_view(ev)
-    times = [ev.networks.time(row[0], ev.largest).value for row in view.beside.rows]
+    times = [ev.networks.time(row[0], ev.largest).value for row in view.comparison.rows]
     assert len(times) >= 5 and times == sorted(times)
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     assert ours.name in view.headline and theirs.name in view.headline and theirs.header.peer
@@ -498,7 +498,10 @@ def test_the_whole_network_s_times_are_in_order_and_their_ratios_hold_what_jobs_
     assert gain.value == pytest.approx((job.fused_mma / job.fused_conv_fc_algebra).median())
 
     view = whole_network.whole_network_view(ev)
-    sizes = {one.name: [size for size in ev.sizes if ev.networks.time(one.name, size)] for one in ev.networks.recorded}
+    sizes = {
+        one.name: [size for size in ev.sizes if ev.networks.time(one.name, size)]
+        for one in ev.networks.recorded_implementations
+    }
     alone = {name for name, found in sizes.items() if len(found) == 1}
     assert alone >= {"compiled_fp32", "compiled_tf32"}
     assert set(re.findall(r">(\w+), one size</text>", view.chart.svg)) == alone
@@ -516,7 +519,7 @@ def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_
 
     def rows_of(frames):
         evidence = with_networks(planned, "fa18", run, pd.concat([samples, *frames], ignore_index=True))
-        beside = whole_network.whole_network_view(evidence).beside
+        beside = whole_network.whole_network_view(evidence).comparison
         heads = [head.label for head in beside.head]
         return {row[0]: dict(zip(heads, row, strict=True)) for row in beside.rows}
 
@@ -551,17 +554,17 @@ def test_implementations_that_were_wrong_changed_or_are_not_held_are_told_and_co
     view = whole_network.whole_network_view(
         with_failed(study().plan, "fa18", run, "fa18", compiled, "wrong_result", reason)
     )
-    assert not any("compiled" in row[0] for row in view.beside.rows)
+    assert not any("compiled" in row[0] for row in view.comparison.rows)
     assert any(reason.startswith("compiled_fp32: scores differ from float64") for reason in view.problems)
 
     (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
     view = whole_network.whole_network_view(study())
-    assert len(view.beside.rows) >= 5
+    assert len(view.comparison.rows) >= 5
     assert any(re.fullmatch(r"mine: the run \S+ holds no figure of it", reason) for reason in view.problems)
 
     monkeypatch.setattr(whole_networks.Implementation, "source_sha256", "another")
     view = whole_network.whole_network_view(study())
-    assert (view.beside, view.chart, view.headline, view.ideas) == (None, None, "", ())
+    assert (view.comparison, view.chart, view.headline, view.ideas) == (None, None, "", ())
     assert any(
         re.fullmatch(r"fused_mma: recorded in \S+, but its sources changed after it was measured", reason)
         for reason in view.problems
@@ -570,7 +573,7 @@ def test_implementations_that_were_wrong_changed_or_are_not_held_are_told_and_co
 
 def test_the_steps_of_a_whole_network_lead_from_the_fastest_down_to_where_one_was_not_taken_in_turn(study, ev, run):
     of_fa17 = study("fa17-final", gpu="auto", cpu="none")
-    best, gain_of = of_fa17.networks.fastest(ev.largest, False), {one.name: one for one in of_fa17.networks.recorded}
+    best, gain_of = of_fa17.networks.fastest(ev.largest, False), {one.name: one for one in of_fa17.networks.recorded_implementations}
     chain = [best]
     while below := gain_of.get(chain[-1].header.builds_on):
         chain.append(below)

@@ -35,7 +35,7 @@ from warpbook.machine import cuda_devices, gpu_pool, host
 
 try:
     with gpu_pool.acquire("gpu", Path(sys.argv[1]), *json.loads(sys.argv[2])):
-        seen = cuda_devices.visible()
+        seen = cuda_devices.visible_devices()
         assert host.gpu() == seen[0] and len(seen) == (1 if os.environ[gpu_pool.GPUS] != "1" else len(seen))
         cores, described = sorted(os.sched_getaffinity(0)), host.cpu()["cores"]
         print(json.dumps([os.environ.get(host.VISIBLE), seen[0].selector, cores, described]), flush=True)
@@ -66,7 +66,7 @@ try:
         on = int(os.environ[host.VISIBLE][-2:], 16)
         reason = eval(sys.argv[3])
         rows.append({"status": "launch_failed" if reason else "ok", "reason": reason})
-    print(json.dumps([on, reason, gpu_quarantine.AGAIN in os.environ]))
+    print(json.dumps([on, reason, gpu_quarantine.RESTART_COUNT_VARIABLE in os.environ]))
 except Exception as error:
     print(json.dumps(str(error)))
 """
@@ -97,7 +97,7 @@ def start(driver, lock, sick, tmp_path):
         ]
         command = [sys.executable, "-c", WORK if work else JOB, *given_to]
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
-        given[locks.GIVEN] = str(lock.parent)
+        given[locks.LOCKS_VARIABLE] = str(lock.parent)
         given |= {gpu_pool.GPUS: str(gpus), "WARPBOOK_SIMULATED": str(here), "WARPBOOK_SICK": str(sick), **environment}
         process = subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
         started.append(process)
@@ -142,7 +142,7 @@ class Holder:
 
 
 def test_of_several_gpus_each_has_one_measurement_and_the_next_gets_which_is_free_first(lock):
-    first, second, third = (Holder(locks.gpu([A, B], path=lock)) for _ in range(3))
+    first, second, third = (Holder(locks.lock_gpu([A, B], path=lock)) for _ in range(3))
     until = time.monotonic() + 5
     while sum(holder.has.is_set() for holder in (first, second, third)) < 2 and time.monotonic() < until:
         time.sleep(0.01)
@@ -158,14 +158,14 @@ def test_of_several_gpus_each_has_one_measurement_and_the_next_gets_which_is_fre
 
 
 def test_two_workflows_that_see_other_gpus_share_only_the_lock_of_the_one_that_both_see(lock):
-    with locks.gpu([A, B, C], path=lock):
+    with locks.lock_gpu([A, B, C], path=lock):
         pass  # a GPU's first job since the machine started waits until nothing else is measured
-    ours = Holder(locks.gpu([A, B], path=lock))
+    ours = Holder(locks.lock_gpu([A, B], path=lock))
     assert ours.at_last
     assert ours.value == 0
-    only = Holder(locks.gpu([A], path=lock))  # where it is the first GPU, or the only one
+    only = Holder(locks.lock_gpu([A], path=lock))  # where it is the first GPU, or the only one
     assert not only.soon
-    theirs = Holder(locks.gpu([C, A], path=lock))
+    theirs = Holder(locks.lock_gpu([C, A], path=lock))
     assert theirs.at_last
     assert theirs.value == 0
     for holder in (ours, only, theirs):
@@ -173,11 +173,11 @@ def test_two_workflows_that_see_other_gpus_share_only_the_lock_of_the_one_that_b
 
 
 def test_who_needs_the_machine_alone_waits_for_every_gpu_and_is_not_passed_by(lock):
-    measuring = Holder(locks.gpu([A, B], path=lock))
+    measuring = Holder(locks.lock_gpu([A, B], path=lock))
     assert measuring.at_last
-    alone = Holder(locks.machine(path=lock))
+    alone = Holder(locks.lock_machine(path=lock))
     assert not alone.soon
-    later = Holder(locks.gpu([A, B], path=lock))
+    later = Holder(locks.lock_gpu([A, B], path=lock))
     assert not later.soon  # though a GPU is free
     measuring.end()
     assert alone.at_last
@@ -195,17 +195,17 @@ def test_a_build_waits_for_the_measurement_on_any_gpu_and_those_that_come_later_
         time.sleep(seconds)
 
     monkeypatch.setattr(locks, "time", SimpleNamespace(sleep=look))
-    measuring = Holder(locks.gpu([A, B], path=lock))
+    measuring = Holder(locks.lock_gpu([A, B], path=lock))
     assert measuring.at_last
-    build = Holder(locks.machine(shared=True, path=lock))
+    build = Holder(locks.lock_machine(shared=True, path=lock))
     assert not build.soon
-    later = Holder(locks.gpu([A], path=lock))
+    later = Holder(locks.lock_gpu([A], path=lock))
     assert not later.soon
     measuring.end()
     assert build.at_last
     looks.set()
     assert not later.soon
-    another = Holder(locks.machine(shared=True, path=lock))
+    another = Holder(locks.lock_machine(shared=True, path=lock))
     assert another.at_last
     for holder in (build, another):
         holder.end()
@@ -214,9 +214,9 @@ def test_a_build_waits_for_the_measurement_on_any_gpu_and_those_that_come_later_
 
 
 def test_no_measurement_begins_on_a_gpu_that_was_unknown_when_a_build_began(lock):
-    build = Holder(locks.machine(shared=True, path=lock))
+    build = Holder(locks.lock_machine(shared=True, path=lock))
     assert build.at_last
-    measuring = Holder(locks.gpu([A], path=lock))
+    measuring = Holder(locks.lock_gpu([A], path=lock))
     assert not measuring.soon
     build.end()
     assert measuring.at_last
@@ -224,10 +224,10 @@ def test_no_measurement_begins_on_a_gpu_that_was_unknown_when_a_build_began(lock
 
 
 def test_checks_share_a_gpu_where_none_is_free_and_keep_measurements_from_it_alone(lock):
-    checks = [Holder(locks.gpu([A, B], shared=True, path=lock)) for _ in range(4)]
+    checks = [Holder(locks.lock_gpu([A, B], shared=True, path=lock)) for _ in range(4)]
     assert all(check.at_last for check in checks)
     assert {check.value for check in checks} == {0, 1}
-    measuring = Holder(locks.gpu([A, B], path=lock))
+    measuring = Holder(locks.lock_gpu([A, B], path=lock))
     assert not measuring.soon
     for check in checks:
         if check.value == 1:
@@ -292,8 +292,8 @@ def test_a_job_that_is_told_of_a_gpu_which_was_lost_since_begins_again_on_anothe
     names = [f"GPU-ab000000-0000-0000-0000-0000000000{number:02x}" for number in range(3)]
     identities = [hashlib.sha256(bytes([0xAB, *[0] * 14, number])).hexdigest() for number in range(3)]
     found = [replace(device(), uuid_sha256=one, selector=name) for one, name in zip(identities, names, strict=True)]
-    monkeypatch.setenv(host.FOUND, "null")
-    host.tell_jobs(found)
+    monkeypatch.setenv(host.DEVICES_VARIABLE, "null")
+    host.share_with_jobs(found)
     on, reason, again = said(start(gpus=3, here=2, options=[False, 2], work=LAUNCH))
     assert (on in (0, 1), reason, again) == (True, "", True)
 
@@ -442,7 +442,7 @@ def test_what_others_do_with_a_gpu_is_no_fault_of_it(driver, sick, monkeypatch):
     ]:
         (sick / "0").write_text(str(error))
         (sick / "0.mode").write_text(str(mode))
-        monkeypatch.setattr(gpu_quarantine, "ANSWERS_WITHIN_S", 1 if error < 0 else 60)
+        monkeypatch.setattr(gpu_quarantine, "ANSWER_TIMEOUT_S", 1 if error < 0 else 60)
         assert gpu_quarantine.diagnose(device(), None) == expected, error
 
 
@@ -468,7 +468,7 @@ def test_what_a_job_imports_before_its_turn_leaves_cuda_to_its_forks(driver):
 def test_one_gpu_is_the_machine_s_as_ever(start, lock):
     job = start(gpus=1, here=3, lasts_s=60, CUDA_VISIBLE_DEVICES="GPU-ab000000-0000-0000-0000-000000000001,")
     assert said(job)[0].startswith("GPU-ab000000-0000-0000-0000-000000000001")
-    several = Holder(locks.gpu([A], path=lock))
+    several = Holder(locks.lock_gpu([A], path=lock))
     assert not several.soon
     job.kill()
     assert several.at_last

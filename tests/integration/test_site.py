@@ -118,7 +118,7 @@ def test_runs_stand_in_order_of_time_and_steps_are_between_runs_of_one_device(hi
     assert second.step.speedup.ratio.value == pytest.approx(1.016, abs=0.002)
     assert history.newest("fa18", other).step is None
 
-    limits, *networks = other_gpus.side_by_side(history)
+    limits, *networks = other_gpus.comparison_tables(history)
     assert [row[1] for row in limits.rows] == ["sm_80", "sm_90"]
     rows = {Markup(row[0]).striptags(): row for row in networks[0].rows}
     assert str(rows["shared_input"][4]) == '<strong><span class="faster">faster</span></strong>'

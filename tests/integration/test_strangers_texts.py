@@ -114,7 +114,7 @@ def test_a_stranger_s_names_are_no_markup_in_a_comparison_either(ours):
         slower = {**stranger.loaded, tables.BUILDS.name: stranger.table(tables.BUILDS).assign(registers=7)}
         found = Comparison(stranger, catalog.Run(ours.path, changed, slower), 0.02)
         document = rendering.comparison_html(found)
-        assert found.moved
+        assert found.movements
         assert_harmless(document)
 
 

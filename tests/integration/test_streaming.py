@@ -67,7 +67,7 @@ def test_labels_are_equal_over_1_and_3_shards_and_equal_to_the_program_s(streami
 def test_streams_are_parts_of_this_machine_s_run(streaming, streamed):
     part = f"results/parts/stream_shards/fa18-im2col_blas-{IMAGES}-1-1.csv"
     assert part in streaming.snakemake("--dry-run", "--printshellcmds", "measure").stdout
-    gathered = assemble_run.by_table([Path(part)])
+    gathered = assemble_run.group_by_table([Path(part)])
     assert gathered[tables.STREAM_SHARDS] == [Path(part)]
     assert sum(map(len, gathered.values())) == 1
 

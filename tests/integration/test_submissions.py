@@ -151,7 +151,7 @@ def test_submissions_whose_names_differ_in_odd_characters_alone_are_told_apart(t
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "c")
     (tmp_path / "notes.txt").touch()
-    assert {name: path.name for name, path in submissions.each(tmp_path).items()} == {
+    assert {name: path.name for name, path in submissions.list_submissions(tmp_path).items()} == {
         "a_b": "a b",
         "a_b_2": "a_b",
         "c": "c",
@@ -167,7 +167,7 @@ def test_names_of_which_snakemake_would_take_none_are_made_such_that_it_does(tmp
     ]
     for name in names:
         (tmp_path / name).mkdir()
-    told = submissions.each(tmp_path)
+    told = submissions.list_submissions(tmp_path)
     assert sorted(path.name for path in told.values()) == sorted(names)
     periods = PeriodicityDetector()
     assert {name: periods.is_periodic(name) for name in told} == dict.fromkeys(told)
@@ -253,7 +253,7 @@ def test_characters_that_no_font_has_are_marked_in_strangers_words_and_told_in_o
     document = '<!DOCTYPE html><html lang="en"><title>t</title><p>\x1b[31m it is \ue123 here</p></html>'
     with pytest.raises(UserError, match=r"no font has U\+001B, U\+E123"):
         pdf.write_pdf(document, tmp_path / "ours.pdf")
-    pdf.write_strangers_pdf(document, tmp_path / "theirs.pdf")
+    pdf.write_untrusted_pdf(document, tmp_path / "theirs.pdf")
     assert "it is \ufffd here" in " ".join(text_of(tmp_path / "theirs.pdf"))
 
 
@@ -297,10 +297,10 @@ Op Time: 3 ms
 
 
 def test_the_course_s_output_is_read_run_by_run_and_what_is_cut_off_left_out():
-    first, last = program_output.runs(OUTPUT, layers=2)
+    first, last = program_output.parse_runs(OUTPUT, layers=2)
     assert first == program_output.ProgramOutput(100, (0.5, 0.25), (6.5, 7.5), 0.86, 1.5)
     assert last == program_output.ProgramOutput(10_000, (40.25, 20.0), (), 0.8714, None)
-    assert program_output.runs("no output of the course", layers=2) == []
+    assert program_output.parse_runs("no output of the course", layers=2) == []
 
 
 def test_outputs_are_found_beside_what_they_are_of(tmp_path):
@@ -472,7 +472,7 @@ class Workspace:
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-        environment = {**os.environ, files.GIVEN: str(self.folder)}
+        environment = {**os.environ, files.PROJECT_VARIABLE: str(self.folder)}
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
 
     def report(self, name: str, ending: str = ".pdf", study: str = "sp25") -> Path:
@@ -488,8 +488,8 @@ def workspace(tmp_path_factory) -> Workspace:
     """A workspace in which three submissions were graded: of several kinds of file, one that hangs, an empty one."""
     if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
-    if sandbox.unavailable():
-        pytest.skip(sandbox.unavailable())
+    if sandbox.unavailable_reason():
+        pytest.skip(sandbox.unavailable_reason())
     made = Workspace(tmp_path_factory.mktemp("workspace"))
     code, every = RIGHT.read_text(), made.folder / "all"
     first = "    float *y, *x, *k;\n"  # of conv_forward_gpu
@@ -676,9 +676,9 @@ def test_the_rules_for_the_final_file_are_read_from_its_code():
 
 def test_a_folder_of_no_submissions_is_named(tmp_path):
     with pytest.raises(UserError, match="holds no folder; each submission is one"):
-        submissions.each(tmp_path)
+        submissions.list_submissions(tmp_path)
     with pytest.raises(UserError, match="is no folder"):
-        submissions.each(tmp_path / "nowhere")
+        submissions.list_submissions(tmp_path / "nowhere")
 
 
 def test_a_command_about_all_studies_needs_no_submission(tmp_path):

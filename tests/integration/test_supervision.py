@@ -269,7 +269,7 @@ def test_a_child_does_not_keep_the_measuring_lock(tmp_path):
         yield fork_away(sessions=1)
         time.sleep(60)
 
-    with locks.machine(path=path):
+    with locks.lock_machine(path=path):
         stream = run_supervised(produce, 10)
         next(stream)
     handle = os.open(path, os.O_RDONLY)  # while the child and its own still run

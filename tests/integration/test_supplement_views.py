@@ -123,7 +123,7 @@ def test_every_series_has_a_row_and_every_interval_its_samples(ev):
     assert "±" in cell(table, row, "op, cold")
     hot = ev.times.op("direct", "conv1", ev.sizes[0], "op", "hot")
     assert cell(table, row, "op, hot") == units.milliseconds(hot.value)
-    places = len(ev.ranking.measured("gpu")) * len(ev.layers) + 1  # fp16x3_wgmma is for one of the layers
+    places = len(ev.ranking.measured_variants("gpu")) * len(ev.layers) + 1  # fp16x3_wgmma is for one of the layers
     assert len(table.rows) == places * len(ev.sizes)
 
     cells_of = [cell for row in all_times.all_times_view(ev).table.rows for cell in row]
@@ -168,8 +168,8 @@ def test_what_a_run_lacks_has_no_table_and_is_set_aside_with_its_names(other):
 
     other.gpu_run = None
     view = last_page.last_page_view(other)
-    told = {name for row in view.aside.rows for name in row[0].split(", ")}
-    assert told >= {variant.name for variant in other.wanted("gpu")}
+    told = {name for row in view.missing_table.rows for name in row[0].split(", ")}
+    assert told >= {variant.name for variant in other.compared_variants("gpu")}
     assert (profiler_tables.profiler_tables_view(other), profiler_tables.printed_profiles(other)) == (None, None)
     assert view.archive == provenance.provenance_view(other).archive == ""
 
@@ -177,7 +177,10 @@ def test_what_a_run_lacks_has_no_table_and_is_set_aside_with_its_names(other):
 def test_profilers_are_compared_and_each_profile_in_full_is_as_nvprof_prints_it(ev):
     agreed = trace_layout.agreements(ev)
     found = profiler_tables.profiler_tables_view(ev).agreements
-    assert (found.near, found.all) == (sum(one.apart <= trace_layout.AGREE_WITHIN for one in agreed), len(agreed))
+    assert (found.near, found.all) == (
+        sum(one.relative_difference <= trace_layout.AGREE_WITHIN for one in agreed),
+        len(agreed),
+    )
     named = {"cupti": "CUPTI in process", "nsys": "Nsight Systems", "ncu": "Nsight Compute"}
     tools = [words for tool, words in named.items() if tool in agreed[0].ms]
     assert found.tools == " and ".join([", ".join(tools[:-1]), tools[-1]])

@@ -18,7 +18,7 @@ from warpbook.machine import available_profilers
 from warpbook.machine.cuda_devices import Device
 from warpbook.profiling import cupti_sqlite, nsight
 from warpbook.report import figures, trace_layout
-from warpbook.report.evidence import within_layer
+from warpbook.report.evidence import layer_events
 from warpbook.report.trace_layout import CopyOverlap
 from warpbook.runs import catalog, tables
 
@@ -130,7 +130,7 @@ def test_a_program_is_watched_with_other_weights_at_its_baseline_s_size_and_told
 
 
 def test_what_is_kept_of_an_export_reads_back_whole(tmp_path, exported):
-    nsight.keep_events(exported, tmp_path / "kept.sqlite")
+    nsight.copy_events(exported, tmp_path / "kept.sqlite")
     assert cupti_sqlite.read(tmp_path / "kept.sqlite", "a") == cupti_sqlite.read(exported, "a")
 
 
@@ -197,21 +197,21 @@ def test_a_profiler_that_fails_leaves_its_words_and_no_events(tmp_path, monkeypa
 
 def test_nvprof_is_not_asked_of_a_device_that_it_does_not_know(tmp_path, monkeypatch):
     tool_on_path(tmp_path / "bin", monkeypatch, "nvprof", "print('nvprof: release version 10.2.89')")
-    assert available_profilers.missing("nvprof", a_device("sm_75")) == ""
+    assert available_profilers.missing_reason("nvprof", a_device("sm_75")) == ""
     assert available_profilers.version("nvprof") == "10.2.89"
-    assert "capability 8.0 and later, and a GPU of sm_90 has 9.0" in available_profilers.missing(
+    assert "capability 8.0 and later, and a GPU of sm_90 has 9.0" in available_profilers.missing_reason(
         "nvprof", a_device("sm_90")
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert available_profilers.missing("nvprof", a_device("sm_75")) == "nvprof (nvprof) is not on PATH"
-    assert available_profilers.missing("nsys", a_device("sm_90")) == "nsys (Nsight Systems) is not on PATH"
+    assert available_profilers.missing_reason("nvprof", a_device("sm_75")) == "nvprof (nvprof) is not on PATH"
+    assert available_profilers.missing_reason("nsys", a_device("sm_90")) == "nsys (Nsight Systems) is not on PATH"
 
 
 def test_a_layer_s_kernels_are_those_launched_in_its_range(events):
     for layer, grid in (("conv1", "16x6x10000"), ("conv2", "4x16x10000")):
-        within = within_layer(events, layer, "direct")
+        within = layer_events(events, layer, "direct")
         assert list(within[within.kind == "kernel"].grid) == [grid]
-    assert within_layer(events, "conv3", "direct").empty
+    assert layer_events(events, "conv3", "direct").empty
 
 
 def test_hidden_copies_op_times_and_many_kernels_are_counted_and_drawn():
@@ -241,7 +241,7 @@ def test_hidden_copies_op_times_and_many_kernels_are_counted_and_drawn():
 
 
 def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after(ev):
-    for variant in ev.ranking.measured("gpu", peers=False):
+    for variant in ev.ranking.measured_variants("gpu", peers=False):
         if variant.header.builds_on:
             pairs = trace_layout.comparison_sides(ev, variant)
             assert [(pair[0].variant, pair[1].variant) for pair in pairs] == [
@@ -259,10 +259,10 @@ def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev, evi
         agreed = trace_layout.agreements(shown)
         assert {tool for one in agreed for tool in one.ms} >= {"cupti", "ncu", watcher}
         assert all({"cupti", "ncu"} <= set(one.ms) for one in agreed)
-        measured = {one.name for one in shown.ranking.measured("gpu", peers=False)}
+        measured = {one.name for one in shown.ranking.measured_variants("gpu", peers=False)}
         # Its kernels were renamed after Nsight Systems watched them.
         assert {one.variant for one in agreed} == measured - ({"fp16x3_mma"} if watcher == "nsys" else set())
-        assert all(one.apart <= trace_layout.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
+        assert all(one.relative_difference <= trace_layout.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
 
 
 def test_watching_leaves_op_times_nearly_as_they_are(ev):
@@ -270,7 +270,7 @@ def test_watching_leaves_op_times_nearly_as_they_are(ev):
     tools = ev.gpu_run.table(tables.ACTIVITIES).tool.unique()
     assert len(tools) > 0
     for tool in tools:
-        usual = trace_layout.typical(costs, tool, ev.largest)
+        usual = trace_layout.median_overhead(costs, tool, ev.largest)
         assert usual["programs"] > (10 if tool == "cupti" else 2)  # the others watch starting points and frameworks
         assert 0.9 < usual["op"] < 1.2
         assert usual["program"] > 0.5  # single runs: the host's spread is within

@@ -49,7 +49,7 @@ def tell(what):
 BEFORE
 tell("ready")
 gpu_wait.wait()
-seen = cuda_devices.visible()
+seen = cuda_devices.visible_devices()
 tell("begun")
 print(seen[0].selector, sorted(os.sched_getaffinity(0)), sep="\\n", flush=True)
 WORK
@@ -67,7 +67,7 @@ def start(driver, lock, tmp_path):
 
     def begin(*programs: str, name="direct", timeout_s=30.0, gpus=1) -> subprocess.Popen:
         given = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts"), "LD_LIBRARY_PATH": str(driver)}
-        given |= {locks.GIVEN: str(lock.parent), gpu_pool.GPUS: str(gpus), "WARPBOOK_SIMULATED": "2"}
+        given |= {locks.LOCKS_VARIABLE: str(lock.parent), gpu_pool.GPUS: str(gpus), "WARPBOOK_SIMULATED": "2"}
         given["WARPBOOK_SICK"] = str(tmp_path)  # a file there, called like a GPU's number, is what is wrong with it
         part = f"results/parts/counters/gpu/fa18/{name}"
         command = [sys.executable, "-c", JOB, part, str(timeout_s), *programs]
@@ -116,7 +116,7 @@ def gone(pid: int) -> bool:
 
 
 def test_a_program_starts_while_another_measures_and_goes_on_when_its_job_has_the_gpu(start, told, lock, tmp_path):
-    with locks.machine(path=lock):
+    with locks.lock_machine(path=lock):
         job = start(program())
         told("ready")
         time.sleep(SOON_S)
@@ -168,7 +168,7 @@ def test_a_job_killed_in_its_turn_leaves_the_gpu_to_the_next_and_takes_its_progr
 
 
 def test_a_job_killed_while_it_waits_takes_its_program_along_which_touches_nothing(start, told, lock, tmp_path):
-    with locks.machine(path=lock):
+    with locks.lock_machine(path=lock):
         job = start(program())
         waiting = told("ready")
         time.sleep(SOON_S)
@@ -200,7 +200,7 @@ def test_a_job_whose_program_fails_on_a_gpu_that_does_begins_again_on_another(st
 
 
 def test_a_program_s_time_counts_from_its_turn(start, told, lock):
-    with locks.machine(path=lock):
+    with locks.lock_machine(path=lock):
         job = start(program("time.sleep(1)"), timeout_s=4)
         told("ready")
         time.sleep(4)
@@ -272,8 +272,13 @@ def test_a_job_that_measures_itself_has_all_loaded_before_its_turn(name, driver,
     command = [sys.executable, PROJECT / "scripts" / name, "--variant", "direct", "--timeout", "30", "--out", "out.csv"]
     if name == "check_variant.py":
         command += ["--device", "gpu", "--network", "fa18", "--sizes", "10"]
-    given = {**os.environ, "LD_LIBRARY_PATH": str(driver), "WARPBOOK_SIMULATED": "1", locks.GIVEN: str(lock.parent)}
-    with locks.machine(path=lock):
+    given = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(driver),
+        "WARPBOOK_SIMULATED": "1",
+        locks.LOCKS_VARIABLE: str(lock.parent),
+    }
+    with locks.lock_machine(path=lock):
         process = subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.DEVNULL)
         until = time.monotonic() + 30
         while "/cupy/" not in Path(f"/proc/{process.pid}/maps").read_text():
@@ -301,12 +306,17 @@ def test_a_profiler_s_time_is_without_the_wait_for_the_turn(driver, lock, told, 
     nsys.write_text(NSYS.format(python=sys.executable, scripts=str(PROJECT / "scripts")))
     nsys.chmod(0o755)
     tables.CORRECTNESS.write([], tmp_path / "correctness.csv")
-    given = {**os.environ, "LD_LIBRARY_PATH": str(driver), "WARPBOOK_SIMULATED": "1", locks.GIVEN: str(lock.parent)}
+    given = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(driver),
+        "WARPBOOK_SIMULATED": "1",
+        locks.LOCKS_VARIABLE: str(lock.parent),
+    }
     given["PATH"] = f"{nsys.parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, PROJECT / "scripts" / "trace_program.py", "--tool", "nsys", *PLACE, "--sizes", "10"]
     command += ["--timeout", "30", "--correctness", "correctness.csv", "--profiles", "profiles.csv"]
     command += ["--out", "results/parts/activities/nsys/gpu/fa18/direct.csv.gz", "--reports", "reports"]
-    with locks.machine(path=lock):
+    with locks.lock_machine(path=lock):
         process = subprocess.Popen(command, cwd=tmp_path, env=given)
         told("ready")
         time.sleep(5)

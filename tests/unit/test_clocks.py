@@ -14,7 +14,7 @@ import pytest
 
 import measure_variant
 from warpbook.common.supervision import VariantFailure
-from warpbook.config.settings import Measuring, Programs, SeriesPolicy
+from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
 from warpbook.harness import checking, clocks, timing
 from warpbook.harness.bench import CpuBench
 from warpbook.machine import cuda_devices
@@ -27,7 +27,7 @@ MEASURING = Measuring(
     equivalence_margin=0.01,
     gpu=QUICK,
     cpu=QUICK,
-    programs=Programs(runs=1, min_samples_timeout_s=1),
+    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
     timeout_s=10,
 )
 UUID = bytes(range(16))

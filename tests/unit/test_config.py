@@ -144,12 +144,12 @@ def test_every_mistake_is_listed_at_once():
 
 
 def test_all_studies_but_those_of_submissions_can_be_chosen_at_once():
-    chosen = settings.load(changed("study", "all"), KNOWN).chosen
+    chosen = settings.load(changed("study", "all"), KNOWN).chosen_studies
     assert chosen.keys() == {name for name, study in values()["studies"].items() if "course" not in study}
 
 
 def test_several_studies_are_chosen_in_the_order_in_which_they_are_named_each_once():
-    assert list(settings.load(changed("study", "fa19,fa18, fa19"), KNOWN).chosen) == ["fa19", "fa18"]
+    assert list(settings.load(changed("study", "fa19,fa18, fa19"), KNOWN).chosen_studies) == ["fa19", "fa18"]
 
 
 def test_a_submission_goes_with_a_term_and_a_term_with_a_submission():

@@ -95,18 +95,18 @@ def test_so_many_samples_more_decide_and_few_less_do_not():
 
     for value, expected in ((0.96, "slower"), (0.995, "same"), (1.01, "same"), (1.05, "faster")):
         assert verdict(value, 50) == "ambiguous"
-        needed = statistics.samples_deciding(Estimate(value, value - 0.04, value + 0.04, 50), 0.02, 0.03)
+        needed = statistics.samples_to_decide(Estimate(value, value - 0.04, value + 0.04, 50), 0.02, 0.03)
         assert (verdict(value, needed - 5), verdict(value, needed + 1)) == ("ambiguous", expected)
 
 
 def test_no_number_of_samples_decides_where_runs_of_the_same_code_differ_as_much():
     for value in [0.975, 1.025]:
-        assert statistics.samples_deciding(Estimate(value, value - 0.01, value + 0.01, 50), 0.02, 0.03) is None
+        assert statistics.samples_to_decide(Estimate(value, value - 0.01, value + 0.01, 50), 0.02, 0.03) is None
 
 
 def test_an_interval_that_ends_at_its_value_narrows_from_the_other_side_alone():
     for low, high in [(0.995, 1.1), (0.9, 0.995)]:
-        assert statistics.samples_deciding(Estimate(0.995, low, high, 10), 0.02, 0.03) > 10
+        assert statistics.samples_to_decide(Estimate(0.995, low, high, 10), 0.02, 0.03) > 10
 
 
 def test_a_sum_of_short_series_is_no_surer_than_its_parts():

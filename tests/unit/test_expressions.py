@@ -84,5 +84,5 @@ def test_what_is_no_such_number_is_refused_with_the_reason():
 
 
 def test_names_are_those_of_values_not_of_functions():
-    assert expressions.names_in("ceil(H_out / TILE) + max(N, 1)") == {"H_out", "TILE", "N"}
-    assert expressions.names_in(3) == set()
+    assert expressions.used_names("ceil(H_out / TILE) + max(N, 1)") == {"H_out", "TILE", "N"}
+    assert expressions.used_names(3) == set()

@@ -86,9 +86,9 @@ def test_over_nfs_what_a_killed_writer_left_is_removed_and_a_living_one_s_work_l
 
 def test_over_nfs_a_second_snakemake_in_a_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", over_nfs)
-    locks.folder(tmp_path / ".lock")
+    locks.lock_folder(tmp_path / ".lock")
     with pytest.raises(UserError, match="another snakemake works in this folder"):
-        locks.folder(tmp_path / ".lock")
+        locks.lock_folder(tmp_path / ".lock")
 
 
 def test_a_filesystem_without_locks_is_said(tmp_path, monkeypatch, capsys):
@@ -96,7 +96,7 @@ def test_a_filesystem_without_locks_is_said(tmp_path, monkeypatch, capsys):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    locks.folder(tmp_path / ".lock")
+    locks.lock_folder(tmp_path / ".lock")
     assert "this filesystem knows no locks (No locks available)" in capsys.readouterr().err
 
 

@@ -454,7 +454,7 @@ def test_stats_are_read_exactly_and_other_tables_are_named():
     for row in profile.summaries:
         counts[row["share_of"]] = counts.get(row["share_of"], 0) + 1
     assert counts == {"kernels": 2, "api": 6, "copies": 3, "range": 2}
-    assert len(profile.left_out) == 2  # the operating system's calls, and the table of GPU and API together
+    assert len(profile.omissions) == 2  # the operating system's calls, and the table of GPU and API together
 
 
 def test_traces_as_csv_and_as_columns_equal_the_database(databases):
@@ -550,7 +550,7 @@ def test_the_raw_page_of_ncu_gives_counters(tmp_path):
     (tmp_path / "raw").write_text(NCU_RAW)
     profile = importing.read(tmp_path / "raw")
     assert profile.what == "ncu CSV (raw page, 2 launches)"
-    assert profile.left_out == ("1 metrics that are words",)
+    assert profile.omissions == ("1 metrics that are words",)
     assert [tuple(row.values()) for row in profile.counters] == [
         (0, CONV, _DURATION, "us", 3734.11), (0, CONV, _SOL, "%", 61.25),
         (0, CONV, "smsp__inst_executed.sum", "inst", 1234567.0),

@@ -50,7 +50,7 @@ def assert_refused(folder: Path, text: str, reason: str) -> None:
 
 def test_stats_of_a_profile_run_of_2020_are_read_as_those_of_nsys(tmp_path):
     profile = read(tmp_path, STATS_2020)
-    assert (profile.what, profile.tool, profile.left_out) == ("nsys stats", "nsys", ("the table at line 76",))
+    assert (profile.what, profile.tool, profile.omissions) == ("nsys stats", "nsys", ("the table at line 76",))
     assert [
         (row["share_of"], row["kind"], row["name"], row["total_ns"], row["calls"]) for row in profile.summaries
     ] == [
@@ -117,7 +117,7 @@ def test_the_sections_of_the_cpu_and_of_openacc_are_read_past(tmp_path):
         ("api", "cudaMalloc", 30_000_000),
         ("api", "cudaDeviceSynchronize", 10_000_000),
     ]
-    assert profile.left_out == ("the section at line 10", "the section at line 13")
+    assert profile.omissions == ("the section at line 10", "the section at line 13")
 
 
 def test_what_follows_the_section_of_the_cpu_is_read(tmp_path):
@@ -145,7 +145,7 @@ def test_the_section_of_the_cpu_is_read_past_in_csv(tmp_path):
     for text in (sums + cpu, cpu + sums):
         profile = read(tmp_path, text)
         assert [row["total_ns"] for row in profile.summaries] == [4_000_000]
-        assert len(profile.left_out) == 1
+        assert len(profile.omissions) == 1
 
 
 def test_damaged_console_text_is_refused_with_its_line(tmp_path):
@@ -213,7 +213,7 @@ def counted(profile: profile_schema.Profile) -> list[tuple]:
 
 def test_sections_of_the_console_text_are_counters_of_each_launch(tmp_path):
     profile = read(tmp_path, NCU_CONSOLE)
-    assert (profile.tool, profile.left_out) == ("ncu", ("1 metrics that are words",))
+    assert (profile.tool, profile.omissions) == ("ncu", ("1 metrics that are words",))
     rows = counted(profile)
     assert len(rows) == 18
     assert rows[1:4] == [

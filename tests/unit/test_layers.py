@@ -92,5 +92,5 @@ def test_a_framework_that_brings_networks_of_2017_whole_gives_others_its_convolu
 
 
 def test_a_network_goes_to_a_variant_s_own_process_as_it_is_described():
-    content = json.loads(json.dumps(EVERYTHING.described.model_dump()))
+    content = json.loads(json.dumps(EVERYTHING.description.model_dump()))
     assert Network("mine", Description.model_validate(content)) == EVERYTHING

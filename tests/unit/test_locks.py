@@ -22,36 +22,36 @@ def free(path) -> bool:
 
 
 def test_the_lock_is_held_inside_and_free_outside(tmp_path):
-    with locks.machine(path=tmp_path / "lock"):
+    with locks.lock_machine(path=tmp_path / "lock"):
         assert not free(tmp_path / "lock")
     assert free(tmp_path / "lock")
 
 
 def test_a_folder_that_the_environment_names_holds_the_lock_where_everybody_may_write(tmp_path, monkeypatch):
-    monkeypatch.setenv(locks.GIVEN, str(tmp_path))
+    monkeypatch.setenv(locks.LOCKS_VARIABLE, str(tmp_path))
     with pytest.raises(UserError, match=f"none of {tmp_path} is writable for all and sticky"):
-        locks.place()
+        locks.lock_path()
     tmp_path.chmod(0o1777)
-    assert locks.place() == tmp_path / "warpbook-measuring.lock"
+    assert locks.lock_path() == tmp_path / "warpbook-measuring.lock"
 
 
 def test_a_folder_that_not_everybody_may_write_to_is_no_place_for_it(tmp_path, monkeypatch):
-    monkeypatch.delenv(locks.GIVEN, raising=False)
+    monkeypatch.delenv(locks.LOCKS_VARIABLE, raising=False)
     ours, everybody_s = tmp_path / "ours", tmp_path / "everybody_s"
     ours.mkdir(mode=0o755)
     everybody_s.mkdir()
     everybody_s.chmod(0o1777)
     monkeypatch.setattr(locks, "FOLDERS", (tmp_path / "missing", ours, everybody_s))
-    assert locks.place().parent == everybody_s
+    assert locks.lock_path().parent == everybody_s
     monkeypatch.setattr(locks, "FOLDERS", (ours,))
     with pytest.raises(UserError, match="no folder for the measuring lock"):
-        locks.place()
+        locks.lock_path()
 
 
 def test_every_user_may_read_the_lock_file_whatever_the_umask_of_its_maker(tmp_path):
     before = os.umask(0o077)
     try:
-        with locks.machine(path=tmp_path / "lock"):
+        with locks.lock_machine(path=tmp_path / "lock"):
             assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o644
     finally:
         os.umask(before)
@@ -78,6 +78,6 @@ def target_of_a_link(path):
 def test_what_stands_in_the_lock_s_place_is_named_and_not_followed(tmp_path, put, words):
     path = tmp_path / "lock"
     put(path)
-    with pytest.raises(UserError, match=words), locks.machine(path=path):
+    with pytest.raises(UserError, match=words), locks.lock_machine(path=path):
         pass
     assert not path.with_name("elsewhere").exists() or path.with_name("elsewhere").read_text() == "precious"

@@ -74,7 +74,7 @@ def test_shapes_have_an_identity_that_changes_with_them():
 
 def test_an_identity_is_the_same_after_a_configuration_was_recorded_and_read_again():
     made = settings.read(KNOWN)
-    again = settings.load(json.loads(made.recorded), KNOWN)
+    again = settings.load(json.loads(made.recorded_json), KNOWN)
     for name in made.networks:
         assert (
             again.network(name).shapes_sha256 == made.network(name).shapes_sha256 == networks.find(name).shapes_sha256
@@ -103,24 +103,24 @@ study: mine
     network = settings.load(values, KNOWN).network("mine")
     assert [str(conv) for conv in network.convs] == ["64x56x56 * 64@3x3"]
     assert network.weight_sets == ()
-    assert not network.labels_images
+    assert not network.has_labels
 
 
 def test_programs_read_what_a_command_set_over_the_file(monkeypatch):
-    monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": ONE_LAYER}}))
+    monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": {"mine": ONE_LAYER}}))
     assert list(networks.all_networks()) == ["mine"]
     assert networks.find("mine").convs[0].C == 64
     texts = {
         "input": {"channels": "64", "size": "56"},
         "layers": [{"conv": {"out_channels": "64", "kernel_size": "3"}}],
     }
-    monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": {"mine": texts}}))
+    monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": {"mine": texts}}))
     assert networks.find("mine").convs == networks.Network("mine", networks.Description(**ONE_LAYER)).convs
 
 
 def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):
     wrong = {"mine": ONE_LAYER, "other": {**ONE_LAYER, "layer": 1}}
-    monkeypatch.setenv(networks.GIVEN, json.dumps({"networks": wrong}))
+    monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": wrong}))
     with pytest.raises(UserError, match=r"config.yaml:\n  networks.other.layer: unknown key: did you mean 'layers'\?"):
         networks.find("mine")
 
@@ -128,18 +128,31 @@ def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):
 def test_what_is_no_network_is_named_with_value_limit_and_remedy():
     for layers, words in [
         ([{"cnv": {}}], "networks.mine.layers.0.cnv: unknown key: did you mean 'conv'?"),
-        ([{"conv": {"out_channel": 3, "kernel_size": 5}}], "networks.mine.layers.0.conv.out_channel: unknown key: did you mean"),
+        (
+            [{"conv": {"out_channel": 3, "kernel_size": 5}}],
+            "networks.mine.layers.0.conv.out_channel: unknown key: did you mean",
+        ),
         ([{"conv": {"out_channels": 3}}], "networks.mine.layers.0.conv.kernel_size: missing"),
-        ([{"conv": {"out_channels": 3, "kernel_size": 0}}], "conv.kernel_size: Input should be greater than or equal to 1 (it is 0)"),
-        ([{"conv": {"out_channels": 3, "kernel_size": 5, "activation": "gelu"}}], "should be 'none', 'tanh' or 'relu' (it is 'gelu')"),
+        (
+            [{"conv": {"out_channels": 3, "kernel_size": 0}}],
+            "conv.kernel_size: Input should be greater than or equal to 1 (it is 0)",
+        ),
+        (
+            [{"conv": {"out_channels": 3, "kernel_size": 5, "activation": "gelu"}}],
+            "should be 'none', 'tanh' or 'relu' (it is 'gelu')",
+        ),
         ([{}], "networks.mine.layers.0: a layer is one of conv, pool and fc, and this says nothing"),
         ([{"conv": {"out_channels": 3, "kernel_size": 5}, "pool": {"size": 2}}], "and this says conv and pool"),
         ([], "networks.mine.layers: List should have at least 1 item"),
         (
-            [{"conv": {"out_channels": 3, "kernel_size": 5}}, {"pool": {"size": 5}}, {"conv": {"out_channels": 3, "kernel_size": 7}}],
+            [{"conv": {"out_channels": 3, "kernel_size": 5}}, {"pool": {"size": 5}},
+             {"conv": {"out_channels": 3, "kernel_size": 7}}],
             "networks.mine: layers.2: conv2 has kernel_size 7 on 4 x 4 inputs; take a smaller kernel, or more padding",
         ),
-        ([{"conv": {"out_channels": 3, "kernel_size": 5, "padding": 5}}], "conv1 has padding 5 with kernel_size 5; take a padding of at most 4"),
+        (
+            [{"conv": {"out_channels": 3, "kernel_size": 5, "padding": 5}}],
+            "conv1 has padding 5 with kernel_size 5; take a padding of at most 4",
+        ),
         ([{"pool": {"size": 29}}], "layers.0: pool1 pools 29 x 29 of 28 x 28; take a smaller size"),
         (
             [{"fc": {"out_features": 10}}, {"conv": {"out_channels": 3, "kernel_size": 1}}],

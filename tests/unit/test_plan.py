@@ -122,13 +122,13 @@ GPU = Device("A GPU", "sm_90", "ab" * 32, "13.0")
 
 def test_as_many_gpus_share_the_jobs_as_are_wanted():
     for wanted, shared in [(1, 1), (2, 2), ("all", 3)]:
-        assert Plan(load(gpus=wanted), KNOWN, GPU, beside=(GPU, GPU)).gpus == shared
+        assert Plan(load(gpus=wanted), KNOWN, GPU, other_devices=(GPU, GPU)).gpus == shared
         assert made(gpus=wanted).gpus == 1  # none is here
 
 
 def test_more_gpus_than_are_here_are_refused_and_those_of_a_target_have_to_be_counted():
     with pytest.raises(UserError, match=r"gpus: 4, and the devices here are 3 of A GPU, sm_90: set gpus to 3 at most"):
-        _ = Plan(load(gpus=4), KNOWN, GPU, beside=(GPU, GPU)).gpus
+        _ = Plan(load(gpus=4), KNOWN, GPU, other_devices=(GPU, GPU)).gpus
     target = {"arch": "sm_90"}
     assert plan.build(load(gpus=4, target=target), KNOWN).gpus == 4
     with pytest.raises(UserError, match=r"say how many \(gpus: 4\)"):

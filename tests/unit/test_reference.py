@@ -50,12 +50,12 @@ def test_tolerance_grows_with_the_sum_and_shrinks_with_precision(products):
 def test_where_a_result_is_wrong_is_told_by_its_first_output():
     x, w = np.ones((1, 1, 2, 3), np.float32), np.array([[[[1]]], [[[2]]]], np.float32)
     y = np.array([[[[1, 1, 1], [1, 1, 1]], [[2, 2, 5], [2, np.nan, 2]]]], np.float32)
-    told = reference.where_wrong(x, w, y, 0.5)
+    told = reference.describe_mismatch(x, w, y, 0.5)
     assert told == "2 of 12 outputs are wrong, the first y[0, 1, 0, 2] (image, map, row, column): 5 in place of 2"
-    assert reference.where_wrong(x, w, np.where(y == 5, 2.25, np.nan_to_num(y, nan=2)), 0.5) == ""
+    assert reference.describe_mismatch(x, w, np.where(y == 5, 2.25, np.nan_to_num(y, nan=2)), 0.5) == ""
 
 
 def test_right_values_in_the_wrong_places_are_told():
     x, w = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3), np.ones((1, 1, 1, 1), np.float32)
-    assert "every value is there, in another's place" in reference.where_wrong(x, w, x[..., ::-1], 0.0)
-    assert "every value is there" not in reference.where_wrong(x, w, x + 1, 0.0)
+    assert "every value is there, in another's place" in reference.describe_mismatch(x, w, x[..., ::-1], 0.0)
+    assert "every value is there" not in reference.describe_mismatch(x, w, x + 1, 0.0)

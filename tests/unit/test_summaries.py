@@ -45,7 +45,7 @@ def test_a_call_that_a_slowdown_made_long_excuses_no_kernel_time():
 
 def test_pairs_stay_in_step_where_a_sample_is_no_figure():
     taken = pd.concat([samples({"op": [1.0, 2.0, 3.0]}, throttled=(1,)), samples({"op": [4.0, 5.0, 6.0]}, job="tiled")])
-    series = summaries.by_series(taken, ["job", "kind"])
+    series = summaries.group_by_series(taken, ["job", "kind"])
     assert [str(time) for time in series["direct", "op"]] == ["1.0", "nan", "3.0"]
     assert series["tiled", "op"].tolist() == [4.0, 5.0, 6.0]
 

@@ -75,7 +75,7 @@ def test_a_a_tests_are_of_the_starting_points():
 
 def test_each_of_several_gpus_makes_a_a_tests_of_its_own():
     values = copy.deepcopy(VALUES) | {"study": "fa18", "optional_measurements": ["aa"], "gpus": 2}
-    made = Targets(Plan(settings.load(values, list(KNOWN)), KNOWN, GPU, beside=(GPU,))).optional_parts
+    made = Targets(Plan(settings.load(values, list(KNOWN)), KNOWN, GPU, other_devices=(GPU,))).optional_parts
     assert {"results/parts/aa/gpu-0/fa18/direct.csv.gz", "results/parts/aa/gpu-1/fa18/direct.csv.gz"} <= set(made)
     assert len(made) == 2 * len(targets(study="fa18", optional_measurements=["aa"]).optional_parts)
 

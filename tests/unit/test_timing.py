@@ -5,7 +5,7 @@ import time
 import pytest
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.config.settings import Measuring, Programs, SeriesPolicy
+from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
 from warpbook.harness import timing
 from warpbook.harness.bench import CPU_CHUNK, CpuBench
 from warpbook.kernels import lower_bounds
@@ -18,7 +18,7 @@ MEASURING = Measuring(
     equivalence_margin=0.01,
     gpu=QUICK,
     cpu=QUICK,
-    programs=Programs(runs=1, min_samples_timeout_s=1),
+    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
     timeout_s=10,
 )
 

@@ -55,7 +55,7 @@ def test_a_speedup_that_is_no_figure_for_a_card_is_not_settled_in_a_table_and_a_
         ours = Speedup(Estimate(185.0, low, high, n), False, "faster")
         card = cards.summary_card("Over the best CPU code", ours, "not measured")
         assert plain(cell_markup.speedup_cell(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n} ({card.value})"
-        assert ours.marked.endswith(f"n\u202f{n} ({card.value})")
+        assert ours.plain_text.endswith(f"n\u202f{n} ({card.value})")
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():

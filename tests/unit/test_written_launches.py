@@ -73,20 +73,20 @@ def test_a_launch_is_read_from_the_file_and_shown_with_its_line():
     for name in READ:
         variant = variants.read(name, FILES)
         assert variant.problem == ""
-        assert variant.written.facts == READ[name]
+        assert variant.inferred_launch.facts == READ[name]
         lines = (FILES / f"{name}.cu").read_text().splitlines()
-        assert "<<<" in lines[variant.written.line - 1]
-        assert variant.notes.startswith(f"{name}.cu: launch read from line {variant.written.line}: kernel ")
+        assert "<<<" in lines[variant.inferred_launch.line - 1]
+        assert variant.notes.startswith(f"{name}.cu: launch read from line {variant.inferred_launch.line}: kernel ")
 
 
 def test_names_taken_for_extents_are_told():
-    sentence = variants.read("whole_program", FILES).written.sentence
+    sentence = variants.read("whole_program", FILES).inferred_launch.sentence
     assert sentence.endswith(
         "; taken for the layer's by name: N (line 33), C (line 34), H (line 34), W (line 34), M (line 34), K (line 34)"
     )
-    assigned = variants.read("namespaced", FILES).written.sentence
+    assigned = variants.read("namespaced", FILES).inferred_launch.sentence
     assert "; taken for the layer's by name: x.shape_[0] (line 36) for N, y.shape_[1] (line 37) for M, " in assigned
-    limited = variants.read("fixed_mask", FILES).written.sentence
+    limited = variants.read("fixed_mask", FILES).inferred_launch.sentence
     assert limited.endswith(
         "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH (line 1) for the one K that it is for"
     )
@@ -207,7 +207,7 @@ def test_facts_beside_a_file_are_taken_in_place_of_its_launch(tmp_path):
     facts = {**READ["lecture_style"], "threads": [8, 8]}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(facts))
     variant = variants.read("mine", tmp_path)
-    assert (variant.written, variant.header.block) == (None, (8, 8))
+    assert (variant.inferred_launch, variant.header.block) == (None, (8, 8))
     (tmp_path / "mine.yaml").write_text("title: Mine\nlimits: {C: {is: 1}}\n")
     variant = variants.read("mine", tmp_path)
     assert (variant.title, variant.header.block, variant.header.limits.words) == ("Mine", (16, 16, 1), "C = 1")

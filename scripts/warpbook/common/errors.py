@@ -21,7 +21,7 @@ def nearest_name(name: str, valid: list[str] | tuple[str, ...]) -> str:
 
 def exit_status(main: Callable[[], int | None], failed: int = 2) -> int:
     """Run `main` and return its exit status; a UserError becomes one screen on stderr and status `failed`."""
-    parent_process.end_with_it()
+    parent_process.end_with_snakemake()
     try:
         return main() or 0
     except UserError as error:

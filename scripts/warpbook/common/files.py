@@ -13,10 +13,10 @@ from pathlib import Path
 
 from warpbook.common.errors import UserError
 
-GIVEN = "WARPBOOK_PROJECT"
+PROJECT_VARIABLE = "WARPBOOK_PROJECT"
 """The environment variable with the project's folder, where its `scripts/` is a link to another's."""
 
-PROJECT = Path(os.environ.get(GIVEN) or Path(__file__).parents[3])
+PROJECT = Path(os.environ.get(PROJECT_VARIABLE) or Path(__file__).parents[3])
 """Folder of the project: what is beside `scripts/`."""
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
@@ -35,7 +35,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         with _scratch_folder(f".{path.name}.", path.parent) as scratch:
             temporary = scratch / path.name
             yield temporary
-            _to_disk(temporary)
+            _sync_to_disk(temporary)
             if temporary.is_dir() and path.is_dir():
                 shutil.rmtree(path)
             temporary.replace(path)
@@ -47,7 +47,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         raise
 
 
-def _to_disk(written: Path) -> None:
+def _sync_to_disk(written: Path) -> None:
     """Have the disk hold a file, or all files of a folder, before it gets its name: a machine that loses its power
     keeps the name and not what is still in memory."""
     for path in [written, *written.rglob("*")]:
@@ -81,7 +81,7 @@ def _scratch_folder(prefix: str, parent: Path) -> Iterator[Path]:
             scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             held.callback(shutil.rmtree, scratch, ignore_errors=True)
             try:
-                held.callback(os.close, _locked(scratch))
+                held.callback(os.close, _lock_folder(scratch))
             except (FileNotFoundError, BlockingIOError):
                 continue  # another process swept it, just made and not yet locked
             except OSError:
@@ -96,14 +96,14 @@ def _sweep(prefix: str, parent: Path) -> None:
     for left in parent.iterdir():
         if name.fullmatch(left.name):
             with suppress(OSError):  # in use, another user's, or gone meanwhile
-                lock = _locked(left)
+                lock = _lock_folder(left)
                 # Over NFS no open file can be removed; a process that just made the folder must not find it unlocked.
                 swept = left.rename(left.with_name(left.name.removesuffix(".swept") + ".swept"))
                 os.close(lock)
                 shutil.rmtree(swept, ignore_errors=True)
 
 
-def _locked(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """The descriptor of a folder's lock file, locked until it is closed or its process ends. Raises BlockingIOError
     where another process holds it.
 

@@ -22,7 +22,7 @@ def unite(spans: Iterable[tuple[Point, Point]]) -> list[tuple[Point, Point]]:
     return merge(spans, gap=0)
 
 
-def length(spans: Iterable[tuple[Point, Point]]) -> Point:
+def total_length(spans: Iterable[tuple[Point, Point]]) -> Point:
     """How much time spans cover together."""
     return sum(end - start for start, end in unite(spans))
 

@@ -9,7 +9,7 @@ SNAKEMAKE = "WARPBOOK_SNAKEMAKE"
 """The environment variable with its process id, which the Snakefile sets for its jobs."""
 
 
-def end_with_it() -> None:
+def end_with_snakemake() -> None:
     """Have this process killed when its Snakemake dies. Nothing happens to one that was started by hand.
 
     Between the two is a shell, which outlives a killed Snakemake: the system's death signal would not come.
@@ -21,10 +21,10 @@ def end_with_it() -> None:
         snakemake = os.pidfd_open(int(pid))
     except ProcessLookupError:  # it died before
         os._exit(1)
-    end_with(snakemake)
+    end_with_process(snakemake)
 
 
-def end_with(other: int) -> None:
+def end_with_process(other: int) -> None:
     """Have this process killed when another ends, whose pidfd `other` is, or a connection with nothing more to say."""
     threading.Thread(target=_wait_for, args=(other,), daemon=True).start()
 

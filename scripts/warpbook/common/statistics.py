@@ -108,7 +108,7 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
     n = min(len(samples) for samples in series)
     if n == 1:
         return Estimate(value, math.nan, math.nan, 1)
-    return _around(value, np.sum([_drawn_medians(samples, generator) for samples in series], axis=0), n)
+    return _bootstrap_estimate(value, np.sum([_bootstrap_medians(samples, generator) for samples in series], axis=0), n)
 
 
 def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
@@ -125,44 +125,44 @@ def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], 
     above, below = np.zeros(_DRAWS), np.zeros(_DRAWS)
     for top, bottom in zip(numerators, denominators, strict=True):
         if paired and len(top) < SMALLEST_RANKED:
-            drawn = _drawn_medians(bottom, generator)
-            above += drawn * _drawn_medians(top / bottom, generator)
+            drawn = _bootstrap_medians(bottom, generator)
+            above += drawn * _bootstrap_medians(top / bottom, generator)
             below += drawn
         elif paired:
             drawn = generator.integers(len(top), size=(_DRAWS, len(top)))
-            above += _resampled_medians(top, drawn)
-            below += _resampled_medians(bottom, drawn)
+            above += _resample_medians(top, drawn)
+            below += _resample_medians(bottom, drawn)
         else:
-            above += _drawn_medians(top, generator)
-            below += _drawn_medians(bottom, generator)
-    return _around(value, above / below, n)
+            above += _bootstrap_medians(top, generator)
+            below += _bootstrap_medians(bottom, generator)
+    return _bootstrap_estimate(value, above / below, n)
 
 
-def _drawn_medians(samples: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _bootstrap_medians(samples: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Draws of a median: by bootstrap; below SMALLEST_RANKED samples, of which that makes too little spread, from
     Student's distribution on the logarithms, as `median` has it."""
     n = len(samples)
     if n >= SMALLEST_RANKED:
-        return _resampled_medians(samples, generator.integers(n, size=(_DRAWS, n)))
+        return _resample_medians(samples, generator.integers(n, size=(_DRAWS, n)))
     logs = np.log(samples)
     drawn = logs.mean() + generator.standard_t(n - 1, _DRAWS) * logs.std(ddof=1) / math.sqrt(n)
     medians: np.ndarray = np.exp(np.clip(drawn, -300, 300))  # with two samples, the tails overflow a float
     return medians
 
 
-def _resampled_medians(samples: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+def _resample_medians(samples: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     values = np.sort(samples[drawn], axis=1)  # the same medians as np.median's in an eighth of its time
     middle = values.shape[1] // 2
     medians: np.ndarray = values[:, middle]
     return medians if values.shape[1] % 2 else (values[:, middle - 1] + medians) / 2
 
 
-def _around(value: float, drawn: np.ndarray, n: int) -> Estimate:
+def _bootstrap_estimate(value: float, drawn: np.ndarray, n: int) -> Estimate:
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
-def samples_deciding(speedup: Estimate, equivalence_margin: float, beyond: float) -> int | None:
+def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: float) -> int | None:
     """How many samples, where `speedup.n` gave its interval, would narrow that until `verdict` is not ambiguous.
 
     An interval narrows with the square root of their number. None where no number would do: the value itself lies
@@ -185,8 +185,8 @@ def samples_deciding(speedup: Estimate, equivalence_margin: float, beyond: float
 def verdict(speedup: Estimate, equivalence_margin: float, beyond: float = 0.0) -> str:
     """The verdict on a speedup (baseline's time over the variant's): faster, slower, same or ambiguous.
 
-    same: the whole interval lies within `equivalence_margin` of 1. faster, slower: it lies further than `beyond` from 1. Else
-    ambiguous.
+    same: the whole interval lies within `equivalence_margin` of 1. faster, slower: it lies further than `beyond` from
+    1. Else ambiguous.
     """
     if not math.isfinite(speedup.low):
         return "ambiguous"

@@ -25,9 +25,9 @@ from warpbook.common.errors import UserError
 
 Item = TypeVar("Item")
 
-WATCHED_EVERY_S = 0.2  # one look takes tens of microseconds: what is timed meanwhile does not feel it
-READY_EVERY_S = 0.02
-ENDED_WITHIN_S = 10
+WATCH_INTERVAL_S = 0.2  # one look takes tens of microseconds: what is timed meanwhile does not feel it
+READY_INTERVAL_S = 0.02
+EXIT_TIMEOUT_S = 10
 FILE_BYTES = 256 << 20
 PROCESSES = 256  # that a job may have started; the shipped variants and their compiler start fewer than ten
 _LIBC = ctypes.CDLL(None)
@@ -61,7 +61,7 @@ def run_supervised(
     the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched before, if it is to touch
     it.
     """
-    with ending_descendants():
+    with kill_descendants():
         receiver, sender = multiprocessing.Pipe(duplex=False)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -118,7 +118,7 @@ def run_to_end(
         before()
 
     with (
-        ending_descendants(),
+        kill_descendants(),
         subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -133,7 +133,7 @@ def run_to_end(
             until = time.monotonic() + timeout_s
             while not ready():
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, err = process.communicate(timeout=READY_EVERY_S)
+                    out, err = process.communicate(timeout=READY_INTERVAL_S)
                     return process.returncode, out, err
                 if time.monotonic() > until:
                     raise subprocess.TimeoutExpired(command, timeout_s)
@@ -155,7 +155,7 @@ def limit_resources(memory_bytes: int, cpu_s: int) -> None:
 
 
 @contextlib.contextmanager
-def ending_descendants() -> Iterator[None]:
+def kill_descendants() -> Iterator[None]:
     """Kill every process that was started inside the block and outlives it, by whomever and in whatever session.
 
     Linux gives orphans to their nearest ancestor that asks for them, and here that is this process.
@@ -165,7 +165,7 @@ def ending_descendants() -> Iterator[None]:
     try:
         yield
     finally:
-        until = time.monotonic() + ENDED_WITHIN_S
+        until = time.monotonic() + EXIT_TIMEOUT_S
         while (left := _children(os.getpid()) - before) and time.monotonic() < until:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -200,7 +200,7 @@ def _parents() -> dict[int, int]:
     return parents
 
 
-def _held_bytes(pids: Iterable[int], limit: int) -> int:
+def _memory_bytes(pids: Iterable[int], limit: int) -> int:
     """Memory that processes hold together: what they share is counted once, unless it stays within `limit` anyhow."""
     # The kernel looks at every page to share it out (PSS), milliseconds a process: only where that can decide.
     each = list(pids)
@@ -231,11 +231,12 @@ def _tasks() -> int:
 
 
 def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int | None) -> None:
-    """Wait for an item or the child's death. Raises VariantFailure where time or memory runs out, or processes are too many."""
+    """Wait for an item or the child's death. Raises VariantFailure where time or memory runs out, or processes are too
+    many."""
     until = time.monotonic() + timeout_s
     before = _tasks()
     while (left := until - time.monotonic()) > 0:
-        if wait([receiver, death], min(left, WATCHED_EVERY_S)):
+        if wait([receiver, death], min(left, WATCH_INTERVAL_S)):
             return
         # The processes themselves are looked for where they may be too many, or each look has to ask for their memory.
         if memory_bytes is None and _tasks() - before <= PROCESSES:
@@ -245,7 +246,7 @@ def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int 
             raise VariantFailure(
                 "launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may"
             )
-        if memory_bytes is not None and (used := _held_bytes(started, memory_bytes)) > memory_bytes:
+        if memory_bytes is not None and (used := _memory_bytes(started, memory_bytes)) > memory_bytes:
             limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
             raise VariantFailure("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
     raise VariantFailure("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")

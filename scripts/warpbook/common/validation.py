@@ -27,19 +27,19 @@ def validate(model: type[Model], values: Mapping[str, Any], context: Any = None)
         found: Any = values
         for detail in error.errors():
             if detail["type"] in _READ_AS and isinstance(detail["input"], str):
-                found = _with(found, detail["loc"], _READ_AS[detail["type"]])
+                found = _replace_at(found, detail["loc"], _READ_AS[detail["type"]])
         if found == values:
             raise
         return model.model_validate(found, context=context)
 
 
-def _with(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any]) -> Any:
+def _replace_at(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any]) -> Any:
     """The same with the text at a place read, where it can be. A place may name a union's member, or say that a key
     is meant."""
     if isinstance(values, dict):
-        return {key: _with(one, place[1:], read) if key == place[0] else one for key, one in values.items()}
+        return {key: _replace_at(one, place[1:], read) if key == place[0] else one for key, one in values.items()}
     if isinstance(values, list):
-        return [_with(one, place[1:], read) if number == place[0] else one for number, one in enumerate(values)]
+        return [_replace_at(one, place[1:], read) if number == place[0] else one for number, one in enumerate(values)]
     try:
         return read(values)
     except (KeyError, ValueError):
@@ -48,10 +48,10 @@ def _with(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any])
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """A line for each mistake that a model found."""
-    return [_explain(detail, model) for detail in error.errors()]
+    return [_explain_error(detail, model) for detail in error.errors()]
 
 
-def _explain(detail: Any, model: type[BaseModel]) -> str:
+def _explain_error(detail: Any, model: type[BaseModel]) -> str:
     place = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return f"{place}: unknown key: {nearest_name(str(detail['loc'][-1]), _keys_at(detail['loc'][:-1], model))}"

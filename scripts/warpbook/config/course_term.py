@@ -16,11 +16,11 @@ Baseline = Literal["basic", "unroll", "fused"]
 _BASELINES: tuple[Baseline, ...] = ("basic", "unroll", "fused")
 
 
-class _Part(BaseModel):
+class _TermModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class CourseGpu(_Part):
+class CourseGpu(_TermModel):
     """A GPU, with the peak rate of its memory: what takes less than its bytes need there was not all done."""
 
     name: str
@@ -29,12 +29,12 @@ class CourseGpu(_Part):
     l2_mib: float = Field(ge=0)
 
 
-class Milestone(_Part):
+class Milestone(_TermModel):
     description: str
     points: int | None = Field(None, ge=0)
 
 
-class Performance(_Part):
+class Performance(_TermModel):
     """Points for the final file's op times, all layers added: all at `full_ms` or less, none above `none_ms`, linear
     between."""
 
@@ -53,14 +53,14 @@ class Performance(_Part):
         return min(1.0, max(0.0, (self.none_ms - op_ms) / (self.none_ms - self.full_ms)))
 
 
-class PartialCredit(_Part):
+class PartialCredit(_TermModel):
     """Points of an optimization whose code lacks a word."""
 
     points: int = Field(ge=0)
     without: str
 
 
-class CourseOptimization(_Part):
+class CourseOptimization(_TermModel):
     """One that the term lists. shows: words that its code holds where it is what it is called."""
 
     title: str
@@ -84,7 +84,7 @@ def _number(name: str) -> str:
     return name
 
 
-class Term(_Part):
+class Term(_TermModel):
     """A term. gpu: what its times are judged on; bounds_ms: what each baseline's op times have to stay below;
     optional_points: what optimizations called op_ count for at most; questions: asked of each optimization. Points are
     None where the term's texts do not say."""

@@ -37,8 +37,9 @@ class SeriesPolicy(_Model):
     min_samples_timeout_s: float = Field(gt=0, le=3600)
 
 
-class Programs(_Model):
-    """How often the whole inference program is run at each size: `runs` times, or until `min_samples_timeout_s` is spent."""
+class ProgramRuns(_Model):
+    """How often the whole inference program is run at each size: `runs` times, or until `min_samples_timeout_s` is
+    spent."""
 
     runs: int = Field(ge=1, le=100)
     min_samples_timeout_s: float = Field(gt=0, le=3600)
@@ -51,7 +52,7 @@ class Measuring(_Model):
     equivalence_margin: float = Field(ge=0, lt=1)
     gpu: SeriesPolicy
     cpu: SeriesPolicy
-    programs: Programs
+    programs: ProgramRuns
     timeout_s: float = Field(gt=0, le=86_400)
 
 
@@ -254,7 +255,7 @@ class Config(_Model):
     tolerance: float = Field(0.02, gt=0, lt=1, description="smallest change that `snakemake compare` reports")
 
     @property
-    def chosen(self) -> dict[str, Study]:
+    def chosen_studies(self) -> dict[str, Study]:
         """The studies that this command is about, by name; `all` are those that need no submission."""
         every = (name for name, study in self.studies.items() if not study.course)
         return {name: self.studies[name] for name in named_studies(self.study, every)}
@@ -264,7 +265,7 @@ class Config(_Model):
         return Network(name, self.networks[name])
 
     @property
-    def recorded(self) -> str:
+    def recorded_json(self) -> str:
         """What a run records and a report is made by, as JSON: all but what other commands are about, and where
         checks run."""
         others = {"archive", "base", "head", "tolerance", "path", "submissions", "stream"}
@@ -298,7 +299,8 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         if variant not in known_variants
     ]
     problems += [
-        f"studies.{name}.first_kernel: no variant is called {study.first_kernel!r}: {nearest_name(study.first_kernel, known_variants)}"
+        f"studies.{name}.first_kernel: no variant is called {study.first_kernel!r}: "
+        f"{nearest_name(study.first_kernel, known_variants)}"
         for name, study in config.studies.items()
         if study.first_kernel and study.first_kernel not in known_variants
     ]

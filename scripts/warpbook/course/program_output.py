@@ -22,7 +22,7 @@ class ProgramOutput:
     elapsed_s: float | None
 
 
-def runs(text: str, layers: int) -> list[ProgramOutput]:
+def parse_runs(text: str, layers: int) -> list[ProgramOutput]:
     """The runs in a program's output that tell an op time for each layer, the last of each batch size."""
     starts = [*_BATCH.finditer(text)]
     ends = [*(start.start() for start in starts[1:]), len(text)][: len(starts)]

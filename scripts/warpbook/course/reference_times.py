@@ -7,7 +7,7 @@ import pandas as pd
 from warpbook.config.settings import BuiltInTimes, Config, Context
 from warpbook.runs import catalog, tables
 
-ALIKE = {"basic": "direct", "unroll": "unroll_gemm", "fused": "fused_unroll_gemm"}
+BUILT_IN_COUNTERPARTS = {"basic": "direct", "unroll": "unroll_gemm", "fused": "fused_unroll_gemm"}
 """The built-in kernel that computes as a baseline does."""
 
 
@@ -22,9 +22,9 @@ def for_configuration(config: Config) -> Context | None:
 def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Context | None:
     """Of the newest archived run that holds a network; None where there is none, or no figure at that size.
 
-    The kernels are those of `ALIKE`, then the fastest of all and the fastest of a library.
+    The kernels are those of `BUILT_IN_COUNTERPARTS`, then the fastest of all and the fastest of a library.
     """
-    run, _ = catalog.newest_archived(network)
+    run, _ = catalog.find_newest(network)
     if run is None or run.gpu is None:
         return None
     times = run.table(tables.OP_TIMES)
@@ -38,7 +38,9 @@ def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Conte
     kernels = {str(name): _built_in(str(name), known[str(name)]["title"], row, layers) for name, row in rows}
     fastest = sorted(kernels, key=lambda name: sum(kernels[name].op_ms))
     libraries = [name for name in fastest if known[name]["peer"]]
-    wanted = dict.fromkeys([*(name for name in ALIKE.values() if name in kernels), *fastest[:1], *libraries[:1]])
+    wanted = dict.fromkeys(
+        [*(name for name in BUILT_IN_COUNTERPARTS.values() if name in kernels), *fastest[:1], *libraries[:1]]
+    )
     return Context(run_id=run.run_id, gpu=run.gpu["name"], images=images, kernels=[kernels[name] for name in wanted])
 
 

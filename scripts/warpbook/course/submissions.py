@@ -87,7 +87,7 @@ def submission_name(folder: Path) -> str:
     return _plain(parts[-1] if parts else "submission")
 
 
-def each(folder: Path) -> dict[str, Path]:
+def list_submissions(folder: Path) -> dict[str, Path]:
     """The submissions in a folder, by name. Raises UserError where there is none."""
     if not folder.is_dir():
         raise UserError(f"submissions: {folder} is no folder")
@@ -113,7 +113,7 @@ def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
     if term is None or not (config.path or config.submissions):
         return {}
     if config.submissions:
-        folders = each(Path(config.submissions).expanduser())
+        folders = list_submissions(Path(config.submissions).expanduser())
     else:
         folder = Path(config.path).expanduser()
         if not folder.is_dir():
@@ -122,7 +122,7 @@ def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
     return {name: find(folder.absolute(), term) for name, folder in folders.items()}
 
 
-def reports(study: str, submitted: Iterable[str]) -> list[str]:
+def report_folders(study: str, submitted: Iterable[str]) -> list[str]:
     """The folders of reports on submissions by name. Raises UserError where there is none."""
     if not submitted:
         raise UserError(
@@ -143,7 +143,7 @@ def find(folder: Path, term: Term) -> SubmittedFolder:
     folders = list(_folders(folder))
     for name in term.optimizations:
         if place := next((one for one in folders if one.name == name), None):
-            _take(found, name, _code_in(place))
+            _take(found, name, _find_code(place))
             _take_answers(found, name, place)
     custom = [one for one in folders if one.name == "custom"] + folders[:1]
     if final := next((one / name for name in NAMES for one in custom if os.path.lexists(one / name)), None):
@@ -181,7 +181,7 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _code_in(folder: Path) -> Path:
+def _find_code(folder: Path) -> Path:
     """The file that an optimization's folder is about; that which ought to be there, where none is."""
     usual = [folder / name for name in NAMES if os.path.lexists(folder / name)]
     others = [one for one in _entries(folder) if one.suffix == ".cu"]
@@ -189,7 +189,7 @@ def _code_in(folder: Path) -> Path:
 
 
 def _take(found: SubmittedFolder, name: str, path: Path) -> None:
-    if reason := _untakable(path, _CODE_BYTES):
+    if reason := _rejection_reason(path, _CODE_BYTES):
         found.refused[name] = f"{found.shown(path)} {reason}"
     else:
         found.files[name] = path
@@ -199,12 +199,12 @@ def _take_answers(found: SubmittedFolder, name: str, folder: Path) -> None:
     path = next((folder / answer for answer in ANSWERS if os.path.lexists(folder / answer)), None)
     if path is None:
         return
-    if reason := _untakable(path, _ANSWER_BYTES):
+    if reason := _rejection_reason(path, _ANSWER_BYTES):
         found.refused[f"answers of {name}"] = f"{found.shown(path)} {reason}"
     else:
         found.answers[name] = path
         pictures = [one for one in _entries(folder) if _PICTURE.fullmatch(one.name)]
-        takable = [one for one in pictures if not _untakable(one, _PICTURE_BYTES)]
+        takable = [one for one in pictures if not _rejection_reason(one, _PICTURE_BYTES)]
         found.pictures.update({f"{name}/{one.name}": one for one in takable[:_PICTURES]})
 
 
@@ -213,19 +213,19 @@ def _take_output(found: SubmittedFolder, name: str, path: Path) -> None:
     each batch has its own, that of the largest, m3_10000.out."""
     usual = [path.with_suffix(".out"), *([] if name in BASELINES else [path.with_name(OUTPUT)])]
     usual += [found.folder / "project" / OUTPUT, found.folder / OUTPUT] if name == FINAL else []
-    usual += [] if name in BASELINES else _by_batch(path.parent)
+    usual += [] if name in BASELINES else _batch_outputs(path.parent)
     there = next((one for one in usual if os.path.lexists(one)), None)
-    if there and not _untakable(there, _ANSWER_BYTES):
+    if there and not _rejection_reason(there, _ANSWER_BYTES):
         found.outputs[name] = there
 
 
-def _by_batch(folder: Path) -> list[Path]:
+def _batch_outputs(folder: Path) -> list[Path]:
     """Outputs of one batch each, the largest first."""
     found = [(int(batch[1]), one) for one in _entries(folder) if (batch := _OF_BATCH.fullmatch(one.name))]
     return [one for _, one in sorted(found, reverse=True)]
 
 
-def _untakable(path: Path, most_bytes: int) -> str:
+def _rejection_reason(path: Path, most_bytes: int) -> str:
     """Why a file cannot be taken, to stand behind its name; empty where it can."""
     if path.is_symlink():
         return "is a link; put the file itself there"

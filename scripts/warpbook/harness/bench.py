@@ -67,15 +67,15 @@ class Bench(Protocol):
         """Fresh values decided by `seed`: integers from -4 to 4, or reals in [-1, 1) with full mantissas."""
         ...
 
-    def put(self, values: Any, held: np.ndarray) -> None:
+    def copy_in(self, values: Any, held: np.ndarray) -> None:
         """Copy the host's array into one of the device."""
         ...
 
-    def changed(self, words: Any, pattern: int) -> int:
+    def count_changed(self, words: Any, pattern: int) -> int:
         """How many words differ from the pattern."""
         ...
 
-    def hash_now(self, values: Any) -> Any:
+    def enqueue_hash(self, values: Any) -> Any:
         """Order a hash of an array, after what was ordered before it and without waiting for anything else."""
         ...
 
@@ -133,13 +133,13 @@ class CpuBench:
         else:
             values[...] = generator.integers(-(1 << 24), 1 << 24, values.shape) * 2.0**-24
 
-    def put(self, values: np.ndarray, held: np.ndarray) -> None:
+    def copy_in(self, values: np.ndarray, held: np.ndarray) -> None:
         values[...] = held
 
-    def changed(self, words: np.ndarray, pattern: int) -> int:
+    def count_changed(self, words: np.ndarray, pattern: int) -> int:
         return int((words != pattern).sum())
 
-    def hash_now(self, values: np.ndarray) -> int:
+    def enqueue_hash(self, values: np.ndarray) -> int:
         return hash(values.tobytes())
 
     def hash_value(self, ordered: int) -> int:

@@ -54,7 +54,7 @@ def recorded_options(variant: Variant, arch: str) -> str:
     """The options that a variant is compiled with for an architecture, as BUILDS holds them."""
     if variant.course:
         return " ".join(nvcc.options(variant, arch))
-    made = compiler_options(variant.header.compiled_for(arch), variant.defines)
+    made = compiler_options(variant.header.compile_target(arch), variant.defines)
     return " ".join(cpp_compiler.options(variant) if variant.cpp_source else made)
 
 
@@ -74,7 +74,7 @@ def supports(arch: str) -> bool:
     """Whether this NVRTC makes code for an architecture such as sm_90."""
     from cuda.bindings import nvrtc
 
-    return int(arch.removeprefix("sm_").rstrip("af")) in _checked(nvrtc.nvrtcGetSupportedArchs())
+    return int(arch.removeprefix("sm_").rstrip("af")) in _check_result(nvrtc.nvrtcGetSupportedArchs())
 
 
 def _standard(name: str) -> str:
@@ -117,7 +117,7 @@ template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), c
 """
 
 
-def checked_source(variant: Variant) -> str:
+def device_source(variant: Variant) -> str:
     """A variant's CUDA C++ without the host's code in it. Where it is said how its kernel is called, what stands behind
     it does not compile unless the kernel takes what it is passed: a driver would take anything."""
     text, header = variant.text, variant.header
@@ -162,19 +162,19 @@ def compile_source(source: str, name: str, options: list[str], kernels: Sequence
     cached = ["--no-cache"] if _version() >= (13, 0) else []
     options = [*options, *cached, "--ptxas-options=-v", *includes]
     texts, names = ([each.encode() for each in listed] for listed in (headers.values(), headers))
-    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), len(names), texts, names))
+    program = _check_result(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), len(names), texts, names))
     try:
         encoded = [option.encode() for option in options]
         for kernel in kernels:
-            _checked(nvrtc.nvrtcAddNameExpression(program, kernel.encode()))
+            _check_result(nvrtc.nvrtcAddNameExpression(program, kernel.encode()))
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
-        log = _buffer(_checked(nvrtc.nvrtcGetProgramLogSize(program)))
-        _checked(nvrtc.nvrtcGetProgramLog(program, log))
+        log = _buffer(_check_result(nvrtc.nvrtcGetProgramLogSize(program)))
+        _check_result(nvrtc.nvrtcGetProgramLog(program, log))
         text = log.rstrip(b"\0 ").decode(errors="replace").strip()
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return None, text or str(status)
-        cubin = _buffer(_checked(nvrtc.nvrtcGetCUBINSize(program)))
-        _checked(nvrtc.nvrtcGetCUBIN(program, cubin))
+        cubin = _buffer(_check_result(nvrtc.nvrtcGetCUBINSize(program)))
+        _check_result(nvrtc.nvrtcGetCUBIN(program, cubin))
         return cubin, text
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -185,7 +185,7 @@ def _buffer(size: int) -> bytes:
     return b" " * max(size, 2)
 
 
-def _checked(result: tuple[Any, ...]) -> Any:
+def _check_result(result: tuple[Any, ...]) -> Any:
     status, *values = result
     if int(status) != 0:
         raise UserError(f"NVRTC failed: {status.name}")
@@ -235,8 +235,8 @@ def build(variant: Variant, arch: str) -> Build:
             log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install the other CUDA"
         else:
             templated = [variant.kernel] if "<" in variant.kernel else []
-            options = compiler_options(variant.header.compiled_for(arch), variant.defines)
-            cubin, log = compile_with_limits(checked_source(variant), variant.files[0].name, options, templated)
+            options = compiler_options(variant.header.compile_target(arch), variant.defines)
+            cubin, log = compile_with_limits(device_source(variant), variant.files[0].name, options, templated)
     kernels = resource_usage(log) if cubin else []
     main = sources.find_symbol(variant.kernel, (kernel["kernel"] for kernel in kernels))
     if cubin and main is None:
@@ -248,7 +248,7 @@ def build(variant: Variant, arch: str) -> Build:
         if reason := occupancy.register_limit_reason(arch, threads, kernel["registers"], kernel["shared_bytes"]):
             cubin, log = None, f"{variant.files[0].name}: {reason}"
     if cubin is None:
-        return _failed(variant, arch, log)
+        return _failed_build(variant, arch, log)
     names = [kernel["kernel"] for kernel in kernels]
     for kernel in kernels:
         plain = sources.plain_name(kernel["kernel"])
@@ -257,7 +257,7 @@ def build(variant: Variant, arch: str) -> Build:
     return Build(variant.name, arch, cubin, _rows(variant, arch, compiler(), True, compiler_messages(log), kernels))
 
 
-def _failed(variant: Variant, arch: str, log: str) -> Build:
+def _failed_build(variant: Variant, arch: str, log: str) -> Build:
     return Build(
         variant.name, arch, None, _rows(variant, arch, compiler(), False, compiler_messages(log), [{"kernel": ""}])
     )
@@ -335,7 +335,7 @@ def _build_in_sandbox(variant: Variant, architectures: list[str]) -> Iterator[Bu
         for answer in run_supervised(lambda: sandbox.results(command, variant.files), COMPILE_S, apart=True):
             yield _read(variant, left.pop(0), answer)
     except (VariantFailure, IndexError) as failure:
-        yield from (_failed(variant, arch, f"{variant.name}: {failure}") for arch in left)
+        yield from (_failed_build(variant, arch, f"{variant.name}: {failure}") for arch in left)
 
 
 def _read(variant: Variant, arch: str, answer: Any) -> Build:

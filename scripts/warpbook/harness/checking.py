@@ -88,7 +88,7 @@ def fault_context(variant: NamedSubject, doing: str) -> Iterator[None]:
     except UserError as error:
         raise VariantFailure("compile_failed", str(error)) from error
     except Exception as error:
-        raise VariantFailure(_status_of(error), f"{variant.name}, {doing}: {first_line(error)}") from error
+        raise VariantFailure(_fault_status(error), f"{variant.name}, {doing}: {first_line(error)}") from error
 
 
 @contextmanager
@@ -106,11 +106,11 @@ def device_fault_context(variant: NamedSubject) -> Iterator[None]:
         if not of_cupy and not isinstance(error, MemoryError):
             raise
         raise VariantFailure(
-            _status_of(error), f"{variant.name}, while the harness used the device: {first_line(error)}"
+            _fault_status(error), f"{variant.name}, while the harness used the device: {first_line(error)}"
         ) from error
 
 
-def _status_of(error: Exception) -> str:
+def _fault_status(error: Exception) -> str:
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return "unsupported" if out_of_memory else "launch_failed"
 
@@ -138,12 +138,12 @@ def draw_fresh(bench: Bench, *inputs: Any, integers: bool = False) -> None:
         bench.draw(values, secrets.randbits(63), integers)
 
 
-def ordinary_word() -> int:
+def random_word() -> int:
     """A number from 0.5 to 1, other than any before, as a word of memory."""
     return 0x3F000000 | secrets.randbits(23)
 
 
-def checked_call(
+def guarded_call(
     bench: Bench,
     variant: NamedSubject,
     operation: Any,
@@ -155,32 +155,32 @@ def checked_call(
 ) -> Any:
     """Call an operation on guarded buffers, y poisoned first or left as it is; the array that holds the result.
 
-    `margin` is what y's margins hold. Raises VariantFailure where the call faults, writes outside its output, changes an
-    input, goes on after it returned, leaves poisoned outputs unwritten, returns what is no array, or replaced a
+    `margin` is what y's margins hold. Raises VariantFailure where the call faults, writes outside its output, changes
+    an input, goes on after it returned, leaves poisoned outputs unwritten, returns what is no array, or replaced a
     function of the harness.
     """
     if poisoned:
         bench.fill(y.inner, POISON)
     with fault_context(variant, "called"):
         bench.synchronize()
-        before = [bench.hash_value(bench.hash_now(buffer.words)) for buffer in (x, w)]
+        before = [bench.hash_value(bench.enqueue_hash(buffer.words)) for buffer in (x, w)]
         returned = operation(x.values, w.values, y.values)
         reject_lazy_result(variant, returned, y.values)
         result = y.values if returned is None else returned
-        early = bench.hash_now(result)
+        early = bench.enqueue_hash(result)
         bench.synchronize()
-        late = bench.hash_now(result)
+        late = bench.enqueue_hash(result)
         if bench.hash_value(early) != bench.hash_value(late):
             raise VariantFailure(
                 "wrong_result",
                 f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for",
             )
         for name, buffer, hashed in zip("xw", (x, w), before, strict=True):
-            if bench.hash_value(bench.hash_now(buffer.words)) != hashed:
+            if bench.hash_value(bench.enqueue_hash(buffer.words)) != hashed:
                 raise VariantFailure(
                     "wrong_result", f"{variant.name} changes its input {name}, or the memory around it"
                 )
-        outside = sum(bench.changed(words, margin) for words in y.margins)
+        outside = sum(bench.count_changed(words, margin) for words in y.margins)
         if outside:
             raise VariantFailure(
                 "wrong_result",
@@ -192,7 +192,7 @@ def checked_call(
             )
         if returned is None and poisoned:
             total = int(np.prod(y.values.shape))
-            unwritten = total - bench.changed(y.inner, POISON)
+            unwritten = total - bench.count_changed(y.inner, POISON)
             if unwritten:
                 raise VariantFailure("wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten")
     reject_replaced_functions(variant)
@@ -270,14 +270,16 @@ def check_layer(
             for test in tests:
                 draw_fresh(bench, x.values, w.values, integers=test == "integers")
                 if test == "reals":
-                    margin = ordinary_word()
+                    margin = random_word()
                     for words in (*x.margins, *w.margins, *y.margins):
                         bench.fill(words, margin)
-                result = checked_call(bench, variant, operation, x, w, y, test == "integers", margin)
+                result = guarded_call(bench, variant, operation, x, w, y, test == "integers", margin)
                 difference = bench.compare(layer, x.values, w.values, result)
                 columns = comparison_columns(variant, layer, difference, test == "integers")
                 if not columns["ok"] and isinstance(bench, benches.CpuBench):
-                    where = reference.where_wrong(x.values, w.values, result, columns["tolerance"], layer.S, layer.P)
+                    where = reference.describe_mismatch(
+                        x.values, w.values, result, columns["tolerance"], layer.S, layer.P
+                    )
                     columns["reason"] += f"; {where}" if where else ""
                 rows.append(row(test, **columns, reference=bench.reference_name))
                 if not rows[-1]["ok"]:
@@ -287,10 +289,10 @@ def check_layer(
     return rows
 
 
-tamper_check.hold(
+tamper_check.remember(
     time, "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time"
 )
-tamper_check.hold(secrets, "randbits")
-tamper_check.hold(np.random, "default_rng")
+tamper_check.remember(secrets, "randbits")
+tamper_check.remember(np.random, "default_rng")
 for _owner in (reference, benches, benches.CpuBench, sys.modules[__name__]):
-    tamper_check.hold(_owner)
+    tamper_check.remember(_owner)

@@ -24,7 +24,7 @@ _STOPPED = "NVML stopped answering"
 HELD_LOW = 0.6
 """A clock that no slowdown holds down, and that stays below this share of its most, was locked there."""
 
-ENDING_S, ASKED_EVERY_S = 1.0, 0.02  # the driver may list a process for so long after its end
+ENDING_S, POLL_INTERVAL_S = 1.0, 0.02  # the driver may list a process for so long after its end
 
 
 class Clock:
@@ -81,11 +81,11 @@ class Clock:
             if now[name] != before:
                 return f"{name} was {before} and is {now[name]}: it changed while the GPU was measured"
         until = time.monotonic() + ENDING_S
-        while others := self._others():
+        while others := self._other_processes():
             if time.monotonic() > until:
                 return f"{others} more processes compute on the GPU; wait for their end, or end them"
-            time.sleep(ASKED_EVERY_S)
-        most = self._asked(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+            time.sleep(POLL_INTERVAL_S)
+        most = self._query(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
         if most and 0 < highest < HELD_LOW * most:
             return (
                 f"the SM clock stayed at {highest:g} of {most:g} MHz, and no slowdown holds it there: it is locked; "
@@ -93,7 +93,7 @@ class Clock:
             )
         return ""
 
-    def _asked(self, read: Callable[..., Any], *arguments: int) -> Any:
+    def _query(self, read: Callable[..., Any], *arguments: int) -> Any:
         """What NVML tells of the device; None where it does not."""
         try:
             return read(self._handle, *arguments) if self._handle is not None else None
@@ -103,28 +103,28 @@ class Clock:
     def _read_settings(self) -> dict[str, Any]:
         uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
         return {
-            "the power limit in mW": self._asked(pynvml.nvmlDeviceGetPowerManagementLimit),
-            "the SM clock asked for in MHz": self._asked(
+            "the power limit in mW": self._query(pynvml.nvmlDeviceGetPowerManagementLimit),
+            "the SM clock asked for in MHz": self._query(
                 pynvml.nvmlDeviceGetApplicationsClock, pynvml.NVML_CLOCK_GRAPHICS
             ),
-            "the memory clock asked for in MHz": self._asked(
+            "the memory clock asked for in MHz": self._query(
                 pynvml.nvmlDeviceGetApplicationsClock, pynvml.NVML_CLOCK_MEM
             ),
-            "the number of uncorrected memory (ECC) errors": self._asked(
+            "the number of uncorrected memory (ECC) errors": self._query(
                 pynvml.nvmlDeviceGetTotalEccErrors, *uncorrected
             ),
         }
 
-    def _others(self) -> int:
+    def _other_processes(self) -> int:
         """How many processes but this one compute on the device. In a container this one may have another number."""
-        processes = {process.pid for process in self._asked(pynvml.nvmlDeviceGetComputeRunningProcesses) or ()}
+        processes = {process.pid for process in self._query(pynvml.nvmlDeviceGetComputeRunningProcesses) or ()}
         return len(processes - {os.getpid()}) if os.getpid() in processes else max(0, len(processes) - 1)
 
     def facts(self) -> dict[str, Any]:
         """Clocks, power limit and driver, for the run's record; None for what NVML does not tell here."""
 
         def asked(read: Callable[..., float], *arguments: int, scale: float = 1.0) -> float | None:
-            told = self._asked(read, *arguments)
+            told = self._query(read, *arguments)
             return None if told is None else told * scale
 
         try:

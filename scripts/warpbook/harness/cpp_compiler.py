@@ -52,10 +52,10 @@ class CompileRefusal(UserError):
 
 def compiler() -> str | None:
     """The C++ compiler: CXX of the environment, else g++ or clang++; None where there is none."""
-    return next((path for name in _wanted() if (path := shutil.which(name))), None)
+    return next((path for name in _compiler_candidates() if (path := shutil.which(name))), None)
 
 
-def _wanted() -> Sequence[str]:
+def _compiler_candidates() -> Sequence[str]:
     named = os.environ.get("CXX")
     return [named] if named else COMPILERS
 
@@ -63,11 +63,11 @@ def _wanted() -> Sequence[str]:
 def compiler_version() -> str:
     """The compiler's name and version, as `g++ 12.2.0`; empty where there is none."""
     path = compiler()
-    return _version_of(path) if path else ""
+    return _version(path) if path else ""
 
 
 @functools.cache
-def _version_of(path: str) -> str:
+def _version(path: str) -> str:
     said = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace").stdout
     number = re.search(r"\b\d+\.\d+\.\d+\b", said)
     return f"{Path(path).name} {number[0] if number else 'of unknown version'}"
@@ -115,7 +115,8 @@ def library(variant: Variant, sandboxed: bool) -> Path:
     program = compiler()
     if program is None:
         raise UserError(
-            f"{variant.name} needs a C++ compiler, and there is no {' or '.join(_wanted())} here (apt-get install g++)"
+            f"{variant.name} needs a C++ compiler, and there is no {' or '.join(_compiler_candidates())} here "
+            "(apt-get install g++)"
         )
     identity = "\0".join([variant.source_sha256, compiler_version(), architecture(), *options(variant), _DECLARED])
     kept = LIBRARIES / f"{variant.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"

@@ -68,16 +68,16 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
     if not usual or not usual[-1]["ok"]:
         usual = afresh(ece408.BATCH, False, ("integers",))
     if not usual[-1]["ok"]:
-        return [*usual[:-1], _because(usual[-1], f"the batch has {ece408.BATCH} images")]
+        return [*usual[:-1], _append_reason(usual[-1], f"the batch has {ece408.BATCH} images")]
     if odd[-1]["ok"]:
         return odd + usual
     forward = afresh(ece408.ODD_BATCH, False, checking.TESTS)
     if forward[-1]["ok"]:
-        return [*usual, _because(odd[-1], BACKWARDS)]
+        return [*usual, _append_reason(odd[-1], BACKWARDS)]
     images = usual[-1]["size"]
     reverse = afresh(images, True, ("integers",))
     if not reverse[-1]["ok"]:
-        return [*usual, _because(reverse[-1], BACKWARDS)]
+        return [*usual, _append_reason(reverse[-1], BACKWARDS)]
     return [*usual, assumptions(forward[-1], images)]
 
 
@@ -100,14 +100,14 @@ _REMEDIES = (
 
 def note(bench: IsolatedBench, rows: list[Row]) -> list[Row]:
     """Rows, with what may explain a wrong result as the variant's process says it, and what to look at first."""
-    return [row if row["ok"] else _explained(row, bench.noted) for row in rows]
+    return [row if row["ok"] else _explain(row, bench.noted) for row in rows]
 
 
-def _because(row: Row, why: str) -> Row:
+def _append_reason(row: Row, why: str) -> Row:
     return {**row, "reason": f"{row['reason']} (in {row['layer']}, where {why})"}
 
 
-def _explained(row: Row, noted: str) -> Row:
+def _explain(row: Row, noted: str) -> Row:
     reason = f"{row['reason']}; {noted}" if noted else row["reason"]
     remedy = next((words for pattern, words in _REMEDIES if re.search(pattern, reason)), "")
     return {**row, "reason": f"{reason}; {remedy}" if remedy else reason}

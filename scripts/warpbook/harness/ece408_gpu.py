@@ -67,10 +67,10 @@ def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[
         except VariantFailure as failure:
             yield [{**place, **failure.columns}]
             return
-        yield _checked(variant, sandboxed, built, layer)
+        yield _check_layer(variant, sandboxed, built, layer)
 
 
-def _checked(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> list[Row]:
+def _check_layer(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> list[Row]:
     def tested(images: int) -> list[Row]:
         with IsolatedBench(variant, sandboxed, library=built) as bench:
             return ece408_check.note(bench, checking.check_layer(bench, variant, layer, images))
@@ -88,11 +88,11 @@ def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: ConvLa
 
     The inputs are fresh: what a call before left in the device's memory is the answer to others.
     """
-    if variant.course and variant.course.in_one_call:
+    if variant.course and variant.course.is_one_call:
         return ""
     try:
         with IsolatedBench(variant, sandboxed, library=built) as bench:
-            operation, *buffers = _made_ready(bench, variant, layer, ece408.BATCH)
+            operation, *buffers = _prepare_buffers(bench, variant, layer, ece408.BATCH)
             _test(bench, variant, layer, operation, buffers, "before")
             bench.without_convolution = True
             _test(bench, variant, layer, operation, buffers, "before")
@@ -119,10 +119,10 @@ def time_layer(
     in words, all but its Layer Time is refused. Raises VariantFailure.
     """
     with IsolatedBench(variant, sandboxed, library=built) as bench:
-        operation, *buffers = _made_ready(bench, variant, layer, images)
+        operation, *buffers = _prepare_buffers(bench, variant, layer, images)
         _test(bench, variant, layer, operation, buffers, "before")
         rows = []
-        for how in ("course", *([] if variant.course and variant.course.in_one_call else ["device"])):
+        for how in ("course", *([] if variant.course and variant.course.is_one_call else ["device"])):
             for number in range(-WARMUPS, ROUNDS):
                 taken = bench.round_ms(how)
                 clock_mhz, throttled = read_clock()
@@ -137,7 +137,7 @@ def time_layer(
     return [{**row, **({"status": "ok", "reason": ""} if row["kind"] == "layer" else refused)} for row in rows]
 
 
-def _made_ready(
+def _prepare_buffers(
     bench: IsolatedBench, variant: Variant, layer: ConvLayer, images: int
 ) -> tuple[Operation, GuardedArray, GuardedArray, GuardedArray]:
     """An operation, and buffers for x, w and y."""
@@ -163,7 +163,7 @@ def _test(
     """Call an operation on fresh inputs and compare some of the images. Raises VariantFailure."""
     x, w, y = buffers
     checking.draw_fresh(bench, x.values, w.values)
-    result: Any = checking.checked_call(bench, variant, operation, x, w, y)
+    result: Any = checking.guarded_call(bench, variant, operation, x, w, y)
     images = len(result)
     drawn = np.random.default_rng(secrets.randbits(63)).permutation(images)[:COMPARED]
     chosen = np.unique([0, images - 1, *drawn])

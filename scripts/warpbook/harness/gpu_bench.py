@@ -37,7 +37,7 @@ SPIN_CYCLES = 200_000
 _NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
 
 
-def require() -> cuda_devices.Device:
+def require_device() -> cuda_devices.Device:
     """The CUDA device; UserError says what was looked for when there is none."""
     device = cuda_devices.probe()
     if isinstance(device, str):
@@ -200,7 +200,7 @@ class GpuBench:
 
     def __init__(self, kernels: type[GpuKernels] = GpuKernels) -> None:
         self._kind = kernels
-        self.device = require()
+        self.device = require_device()
         module = project_module("harness", self.device.arch)
         names = ("draw", "fill", "count_changed", "hash", "widen", "compare", "enter", "spin", "multiply_add")
         self._kernels = {name: module.get_function(name) for name in names}
@@ -234,15 +234,15 @@ class GpuBench:
     def draw(self, values: cupy.ndarray, seed: int, integers: bool) -> None:
         self._launch("draw", values, np.uint64(values.size), np.uint64(seed), np.int32(integers))
 
-    def put(self, values: cupy.ndarray, held: np.ndarray) -> None:
+    def copy_in(self, values: cupy.ndarray, held: np.ndarray) -> None:
         values.set(held)
 
-    def changed(self, words: cupy.ndarray, pattern: int) -> int:
+    def count_changed(self, words: cupy.ndarray, pattern: int) -> int:
         partial = cupy.empty(_BLOCKS, np.uint64)
         self._launch("count_changed", words, np.uint64(words.size), np.uint32(pattern), partial)
         return int(partial.get().sum())
 
-    def hash_now(self, values: cupy.ndarray) -> cupy.ndarray:
+    def enqueue_hash(self, values: cupy.ndarray) -> cupy.ndarray:
         partial = cupy.empty(_BLOCKS, np.uint64)
         self._launch("hash", values, np.uint64(values.nbytes // 4), partial)
         return partial
@@ -269,7 +269,7 @@ class GpuBench:
             not_finite=int(rows[:, 5].copy().view(np.uint64).sum()),
         )
 
-    def enter(self, images: cupy.ndarray, x: cupy.ndarray, scale: float) -> None:
+    def make_input(self, images: cupy.ndarray, x: cupy.ndarray, scale: float) -> None:
         """Make numbers x (n, channels, H, W) of images (n, H, W) uint8, on CuPy's current stream."""
         arguments = (images, x, np.uint64(images.size), np.int32(x.shape[1]), np.uint64(math.prod(images.shape[1:])))
         # Few threads, of many pixels each, leave most of the device to what runs beside them.
@@ -278,7 +278,7 @@ class GpuBench:
     def batches(self, images: int) -> list[int]:
         return [images]
 
-    def _page_locked(self, role: str, array: cupy.ndarray) -> np.ndarray:
+    def _pinned_array(self, role: str, array: cupy.ndarray) -> np.ndarray:
         """A page-locked array like `array`. One a role is kept: locking pages takes longer than most copies."""
         held = self._host.get(role)
         if held is None or held.nbytes < array.nbytes:
@@ -295,7 +295,7 @@ class GpuBench:
         start, stop = Event(), Event()
         x_stored, w_stored = in_memory_order(x), in_memory_order(w)
         arrays = {"x": x_stored, "w": w_stored, "y": y}
-        x_host, w_host, y_host = (self._page_locked(*item) for item in arrays.items())
+        x_host, w_host, y_host = (self._pinned_array(*item) for item in arrays.items())
         x_stored.get(out=x_host)
         w_stored.get(out=w_host)
 
@@ -339,15 +339,15 @@ class GpuBench:
             return hot
 
         cold = {
-            ("cold", "gpu"): self.cold(gpu),
-            ("cold", "op"): self.cold(op),
-            ("cold", "layer"): self.cold(layer),
+            ("cold", "gpu"): self.cold_timer(gpu),
+            ("cold", "op"): self.cold_timer(op),
+            ("cold", "layer"): self.cold_timer(layer),
         }
         if x.nbytes + w.nbytes + y.nbytes > HOT_WITHIN * self.l2_bytes:
             return cold
         return {**cold, ("hot", "gpu"): after_itself(gpu), ("hot", "op"): after_itself(op)}
 
-    def cold(self, timer: Callable[[], float]) -> Callable[[], float]:
+    def cold_timer(self, timer: Callable[[], float]) -> Callable[[], float]:
         """The timer, the L2 cache overwritten before."""
 
         def timed() -> float:
@@ -388,7 +388,7 @@ def open_bench(variant: checking.NamedSubject, kernels: type[GpuKernels] = GpuKe
         raise VariantFailure("launch_failed", f"{variant.name}: {error}") from error
 
 
-tamper_check.hold(cupy.cuda, "Event", "get_elapsed_time")
-tamper_check.hold(cupy.cuda.runtime, "deviceSynchronize", "eventSynchronize", "eventElapsedTime")
+tamper_check.remember(cupy.cuda, "Event", "get_elapsed_time")
+tamper_check.remember(cupy.cuda.runtime, "deviceSynchronize", "eventSynchronize", "eventElapsedTime")
 for _owner in (sys.modules[__name__], GpuBench, clocks.Clock):
-    tamper_check.hold(_owner)
+    tamper_check.remember(_owner)

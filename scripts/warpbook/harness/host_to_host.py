@@ -67,7 +67,7 @@ class Chunk:
     entered: Event = field(default_factory=lambda: Event(disable_timing=True))
 
 
-class FromHost:
+class HostToHost:
     """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`, x
     being float32, or the images as they are where it `takes_bytes`.
 
@@ -98,12 +98,12 @@ class FromHost:
         self._chunks: list[Chunk] = []
         least = math.inf
         for sizes in dict.fromkeys(tuple(chunk_sizes(count, shares, bench.multiprocessors)) for shares in SHARES):
-            chunks = self._of_sizes(sizes)
-            self._through(chunks)
-            if (taken := median([self._through(chunks) for _ in range(TRIALS)])) < least:
+            chunks = self._make_chunks(sizes)
+            self._run_chunks(chunks)
+            if (taken := median([self._run_chunks(chunks) for _ in range(TRIALS)])) < least:
                 self._chunks, least = chunks, taken
 
-    def _of_sizes(self, sizes: Sequence[int]) -> list[Chunk]:
+    def _make_chunks(self, sizes: Sequence[int]) -> list[Chunk]:
         """Chunks with places of their own: a call may keep those that it was given before."""
         chunks, end = [], 0
         for size in sizes:
@@ -119,9 +119,9 @@ class FromHost:
 
     def infer(self) -> float:
         """Milliseconds from the images to the labels, by the host's clock."""
-        return self._through(self._chunks)
+        return self._run_chunks(self._chunks)
 
-    def _through(self, chunks: Sequence[Chunk]) -> float:
+    def _run_chunks(self, chunks: Sequence[Chunk]) -> float:
         deviceSynchronize()
         began = perf_counter()
         for chunk in chunks:
@@ -130,18 +130,18 @@ class FromHost:
             chunk.arrived.record(self._inward)
         for number, chunk in enumerate(chunks):
             main, labels = self._mains[number % STREAMS], self.labels[chunk.of]
-            main.wait_event(chunk.arrived if self._takes_bytes else self._enter(chunk))
+            main.wait_event(chunk.arrived if self._takes_bytes else self._enqueue_input(chunk))
             with main:
                 chunk.call(chunk.x, chunk.scores, chunk.found)
             chunk.found.data.copy_to_host_async(labels.ctypes.data, labels.nbytes, main)
         deviceSynchronize()
         return (perf_counter() - began) * 1e3
 
-    def _enter(self, chunk: Chunk) -> Event:
+    def _enqueue_input(self, chunk: Chunk) -> Event:
         """Order numbers to be made of a chunk as soon as it has arrived: when they are made."""
         self._entering.wait_event(chunk.arrived)
         with self._entering:
-            self._bench.enter(chunk.images, chunk.x, self._network.input.scale)
+            self._bench.make_input(chunk.images, chunk.x, self._network.input.scale)
         chunk.entered.record(self._entering)
         return chunk.entered
 
@@ -163,5 +163,5 @@ class FromHost:
         return np.concatenate([self._scores.get().ravel(), self.labels.view(np.float32)])
 
 
-tamper_check.hold(sys.modules[__name__])
-tamper_check.hold(FromHost)
+tamper_check.remember(sys.modules[__name__])
+tamper_check.remember(HostToHost)

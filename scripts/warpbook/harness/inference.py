@@ -31,17 +31,17 @@ tell)."""
 def load(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None = None) -> Predict:
     """Inference with this variant, `library` the one of its C++ where it is compiled already; a framework that brings
     a network of this form whole runs its own."""
-    if brings_network(variant, network):
-        framework = variant.module.load(network.of_2017, parameters)
+    if runs_whole_network(variant, network):
+        framework = variant.module.load(network.form_2017, parameters)
         return lambda images: (framework(images.astype(np.float32)), [])
     if variant.device == "gpu":
         return _load_gpu(variant, network, parameters)
     return _load_cpu(variant, network, parameters, library)
 
 
-def brings_network(variant: Variant, network: Network) -> bool:
+def runs_whole_network(variant: Variant, network: Network) -> bool:
     """Whether a variant is a framework that runs the network whole, its other layers too."""
-    known = variant.header.peer and network.of_2017 and variant.launcher
+    known = variant.header.peer and network.form_2017 and variant.launcher
     return bool(known and hasattr(variant.module, "load"))
 
 
@@ -72,8 +72,8 @@ def pool(x: np.ndarray, layer: PoolLayer, activation: Activation) -> np.ndarray:
     """The pooled maps of x (n, C, H, W), float32, activated: the largest after pooling, averages before."""
     _, height, width = layer.gives
     if layer.kind == "max":
-        return activate(_reduced(_reduced(x, layer, height, 2), layer, width, 3), activation)
-    sums = _reduced(_reduced(activate(x, activation), layer, height, 2), layer, width, 3)
+        return activate(_reduce_windows(_reduce_windows(x, layer, height, 2), layer, width, 3), activation)
+    sums = _reduce_windows(_reduce_windows(activate(x, activation), layer, height, 2), layer, width, 3)
     rows, columns = (
         np.minimum(layer.size, extent - layer.size * np.arange(count))
         for extent, count in ((layer.H, height), (layer.W, width))
@@ -82,7 +82,7 @@ def pool(x: np.ndarray, layer: PoolLayer, activation: Activation) -> np.ndarray:
     return averages
 
 
-def _reduced(x: np.ndarray, layer: PoolLayer, count: int, axis: int) -> np.ndarray:
+def _reduce_windows(x: np.ndarray, layer: PoolLayer, count: int, axis: int) -> np.ndarray:
     """Sums or largest values of `count` windows along one axis."""
     combine, nothing = (np.maximum, -np.inf) if layer.kind == "max" else (np.add, 0)
     end = count * layer.size
@@ -131,7 +131,7 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
     from warpbook.harness import gpu_bench
 
-    loaded = OnGpu(variant, network, parameters)
+    loaded = GpuNetwork(variant, network, parameters)
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = []
@@ -154,7 +154,7 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
     return predict
 
 
-class OnGpu:
+class GpuNetwork:
     """A network on the GPU with one variant's convolution; `around` has its other layers."""
 
     def __init__(self, variant: Variant, network: Network, parameters: dict[str, np.ndarray]):
@@ -162,7 +162,7 @@ class OnGpu:
 
         from warpbook.harness import gpu_bench
 
-        arch = gpu_bench.require().arch
+        arch = gpu_bench.require_device().arch
         self._variant, self._network, self._marked, self._empty = variant, network, gpu_bench.nvtx_range, cupy.empty
         self._kernels = gpu_bench.load_kernels(variant, arch)
         self._parameters = {name: cupy.asarray(array) for name, array in parameters.items()}
@@ -184,22 +184,22 @@ class OnGpu:
                     w, b = self._parameters[f"{layer.name}.weight"], self._parameters[f"{layer.name}.bias"]
                     x = self.around.dense(x.reshape(len(x), -1), w, b, step.activation)
             else:
-                operation = self._prepared(layer, len(x))
+                operation = self._prepare(layer, len(x))
                 y = self._empty(layer.y_shape(len(x)), np.float32)
                 w = self._parameters[f"{layer.name}.weight"]
-                returned = (call or self._called)(f"{layer.name} {self._variant.name}", operation, x, w, y)
+                returned = (call or self._call)(f"{layer.name} {self._variant.name}", operation, x, w, y)
                 x = y if returned is None else returned
                 if step.activation != "none":
                     with self._marked(step.activation):
                         x = self.around.pool(x, PoolLayer("max", 1, False, *layer.gives), step.activation)
         return x
 
-    def _prepared(self, layer: ConvLayer, images: int) -> Operation:
+    def _prepare(self, layer: ConvLayer, images: int) -> Operation:
         if (layer, images) not in self._operations:
             self._operations[layer, images] = self._variant.prepare(layer, images, self._kernels)
         return self._operations[layer, images]
 
-    def _called(self, name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
+    def _call(self, name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
         with self._marked(name):
             return operation(*arrays)
 
@@ -214,14 +214,14 @@ class Around:
         self._pool, self._dense, self._empty = function("pool"), function("fully_connected"), empty
         self._entering, self._largest = function("entering"), function("largest")
 
-    def entering(self, images: "cupy.ndarray", channels: int, scale: float) -> "cupy.ndarray":
+    def network_input(self, images: "cupy.ndarray", channels: int, scale: float) -> "cupy.ndarray":
         """What enters a network of images (n, H, W) uint8: (n, channels, H, W) float32, as `data.entering` has it."""
         x = self._empty((len(images), channels, *images.shape[1:]), np.float32)
         extents = (np.int64(x.size), np.int32(channels), np.int64(math.prod(images.shape[1:])), np.float32(scale))
         self._entering((min(1056, -(-x.size // 256)),), (256,), (images, x, *extents))
         return x
 
-    def largest(self, scores: "cupy.ndarray") -> "cupy.ndarray":
+    def argmax(self, scores: "cupy.ndarray") -> "cupy.ndarray":
         """The label (n,) uint8 of each row of scores (n, classes), as NumPy's argmax has it."""
         labels = self._empty((len(scores),), np.uint8)
         self._largest((-(-len(scores) // 256),), (256,), (scores, labels, *map(np.int32, scores.shape)))

@@ -27,7 +27,7 @@ from warpbook.harness.emulator import emulation
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.networks import ConvLayer, Network
 
-ENDED_WITHIN_S = 10
+EXIT_TIMEOUT_S = 10
 
 
 class IsolatedBench(CpuBench):
@@ -63,12 +63,12 @@ class IsolatedBench(CpuBench):
 
     def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
         places, size = worker_protocol.layout(layer, images)
-        handle, memory = _shared(size)
+        handle, memory = _shared_memory(size)
         self._ask(handle, do="prepare", layer=astuple(layer), images=images, reverse=self.reversed_order)
         y_shape = layer.y_shape(images)
 
         def operation(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-            buffers = [_whole(array) for array in (x, w, y)]
+            buffers = [_with_margins(array) for array in (x, w, y)]
             regions = [
                 np.frombuffer(memory, np.uint32, len(words), 4 * place)
                 for words, place in zip(buffers, places, strict=False)
@@ -97,32 +97,33 @@ class IsolatedBench(CpuBench):
         `nvcc.Driver` takes them."""
         times = self._ask(None, do="time", how=how).get("times")
         if not isinstance(times, dict) or not times or not times.keys() <= {"op", "layer", "cold", "hot"}:
-            raise self._nonsense()
+            raise self._invalid_answer()
         if not all(type(each) is float and 0 < each < float("inf") for each in times.values()):
-            raise self._nonsense()
+            raise self._invalid_answer()
         return dict(times)
 
     def labels(self, network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
         """What the variant's inference labels images as."""
         arrays = {"images": images, **parameters}
         begins = np.cumsum([0, *(-(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE for array in arrays.values())])
-        handle, memory = _shared(int(begins[-1]))
+        handle, memory = _shared_memory(int(begins[-1]))
         facts = []
         for (name, array), begin in zip(arrays.items(), begins.tolist(), strict=False):
             memory[begin : begin + array.nbytes] = np.ascontiguousarray(array).tobytes()
             facts.append([name, array.dtype.str, array.shape, begin])
         answer = self._ask(
-            handle, do="infer", name=network.name, described=network.described.model_dump(), arrays=facts
+            handle, do="infer", name=network.name, described=network.description.model_dump(), arrays=facts
         )
         labels = answer.get("labels")
         if not isinstance(labels, list) or len(labels) != len(images) or not all(type(each) is int for each in labels):
-            raise self._nonsense()
+            raise self._invalid_answer()
         return np.array([each if 0 <= each < 10 else -1 for each in labels])
 
     def _ask(self, handle: int | None, **request: Any) -> dict[str, Any]:
-        """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no more."""
+        """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no
+        more."""
         if self._process is None:
-            self._process = self._started()
+            self._process = self._start()
         content = b""
         with contextlib.suppress(ConnectionError):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
@@ -132,19 +133,19 @@ class IsolatedBench(CpuBench):
         if handle is not None:
             os.close(handle)
         if not content:
-            raise self._died()
+            raise self._exit_failure()
         try:
             answer = json.loads(content)
             fault = answer.get("fault")
             status, reason = fault or ("", "")
         except (ValueError, TypeError, AttributeError, RecursionError):
-            raise self._nonsense() from None
+            raise self._invalid_answer() from None
         if fault:
             raise VariantFailure(status if status in sandbox.STATUSES else "launch_failed", sandbox.printable(reason))
         assert isinstance(answer, dict)
         return answer
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         source = self._variant.files[0].parent.absolute()
@@ -160,7 +161,7 @@ class IsolatedBench(CpuBench):
             if self._variant.course:
                 command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
             command.append(str(library))
-            readable, extra = [source, self._folder], emulation.sanitizing()
+            readable, extra = [source, self._folder], emulation.sanitizer_environment()
         elif self._variant.cpp_source:
             built = cpp_compiler.library(self._variant, self._sandboxed)
             command.append(str(built))
@@ -170,7 +171,7 @@ class IsolatedBench(CpuBench):
 
         def prepare() -> None:
             end_with_parent(parent)
-            sandbox.bound_files()
+            sandbox.limit_files()
 
         process = subprocess.Popen(
             sandbox.wrap(command, extra, readable, gpu=how == worker.DRIVEN) if self._sandboxed else command,
@@ -184,35 +185,35 @@ class IsolatedBench(CpuBench):
         self._death = os.pidfd_open(process.pid)
         return process
 
-    def _nonsense(self) -> VariantFailure:
+    def _invalid_answer(self) -> VariantFailure:
         return VariantFailure("launch_failed", f"{self._variant.name}: its process answers what no variant's would")
 
-    def _died(self) -> VariantFailure:
+    def _exit_failure(self) -> VariantFailure:
         """How the variant's process ended, in the sanitizer's words where those say it."""
         assert self._process is not None
         self.ended = True
         try:
-            code = self._process.wait(ENDED_WITHIN_S)
+            code = self._process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
         self._words.seek(0)
         text = self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")
-        if self._folder and (words := emulation.lacks(text)):
+        if self._folder and (words := emulation.unsupported_feature(text)):
             return VariantFailure("unsupported", f"{self._variant.name}: {words}")
-        if words := emulation.sanitizer_words(text):
+        if words := emulation.sanitizer_message(text):
             return VariantFailure("wrong_result", f"{self._variant.name}: {words}")
         ended = sandbox.describe_exit_inside(code, self._words, self._sandboxed)
         return VariantFailure("launch_failed", f"its process died: {ended}")
 
 
-def _whole(values: np.ndarray) -> np.ndarray:
+def _with_margins(values: np.ndarray) -> np.ndarray:
     """The words that an array of `allocate_guarded` lies in, with its margins."""
     assert values.base is not None
     return values.base
 
 
-def _shared(size: int) -> tuple[int, mmap.mmap]:
+def _shared_memory(size: int) -> tuple[int, mmap.mmap]:
     """Memory that another process can map, and neither grow nor shrink, which would fault whoever reads it."""
     handle = os.memfd_create("warpbook", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(handle, size)

@@ -27,7 +27,7 @@ from warpbook.problems.networks import Network
 
 
 @dataclass(frozen=True)
-class Data:
+class NetworkData:
     """What a network is tried on: `images` (count, height, width), uint8, their `scores` (count, classes), float64, and
     the weights by name, which are on the device."""
 
@@ -67,7 +67,7 @@ def compile_cubin(implementation: Implementation, arch: str) -> bytes | None:
     if reason := header.architecture_reason(arch):
         raise VariantFailure("unsupported", f"{implementation.name} {reason}")
     defines = [f"-D{name}={value}" for name, value in implementation.constants.items()]
-    arch = header.compiled_for(arch)
+    arch = header.compile_target(arch)
     return building.project_cubin(implementation.cuda_source, arch, text=implementation.text, defines=defines)
 
 
@@ -86,7 +86,7 @@ def comparison_columns(implementation: Implementation, network: Network, y: np.n
     error = float(np.linalg.norm(scores - expected) / np.linalg.norm(expected))
     tolerance = reference.network_error(network, implementation.header)
     mismatched = int((labels != expected.argmax(axis=1)).sum())
-    allowed = reference.labels_allowed_to_differ(implementation.header.precision, images)
+    allowed = reference.max_label_differences(implementation.header.precision, images)
     reason = ""
     if not error <= tolerance:
         reason = f"scores differ from float64 by {error:.3g} of their norm, more than {tolerance:.3g} allowed"
@@ -107,7 +107,7 @@ def comparison_columns(implementation: Implementation, network: Network, y: np.n
 class NetworkBench:
     """Implementations of one network on one device, in one process."""
 
-    def __init__(self, bench: gpu_bench.GpuBench, data: Data):
+    def __init__(self, bench: gpu_bench.GpuBench, data: NetworkData):
         self._bench, self._data = bench, data
         self._kernels: dict[str, gpu_bench.GpuKernels | None] = {}
 
@@ -148,8 +148,8 @@ class NetworkBench:
         from_host = None if ours.header.peer else self._from_host(ours, images)
         if from_host:
             timers[ours.name] |= {
-                ("cold", "host"): bench.cold(from_host.infer),
-                ("cold", "copy"): bench.cold(from_host.copy),
+                ("cold", "host"): bench.cold_timer(from_host.infer),
+                ("cold", "copy"): bench.cold_timer(from_host.copy),
             }
         samples, told_ms = timing.sample_rows(bench, implementations, timers, series, measuring)
         timing.reject_distrusted(bench)
@@ -171,13 +171,13 @@ class NetworkBench:
         self._check(one, operation, buffers, poisoned=True)
         return operation
 
-    def _from_host(self, one: Implementation, images: int) -> host_to_host.FromHost:
+    def _from_host(self, one: Implementation, images: int) -> host_to_host.HostToHost:
         """Its way from the host to the host, checked."""
         data = self._data
         entering, _ = data.draw(images)
         with checking.fault_context(one, "prepared"):
             of_bytes = one.takes_bytes
-            way = host_to_host.FromHost(
+            way = host_to_host.HostToHost(
                 self._bench,
                 data.network,
                 entering,
@@ -188,7 +188,7 @@ class NetworkBench:
         self._check_way(one, way)
         return way
 
-    def _check_way(self, one: Implementation, way: host_to_host.FromHost) -> None:
+    def _check_way(self, one: Implementation, way: host_to_host.HostToHost) -> None:
         images, expected = self._data.draw(len(way.images))
         with checking.fault_context(one, "called"):
             result = way.result(images)
@@ -204,12 +204,12 @@ class NetworkBench:
         poisoned: bool,
     ) -> Row:
         images, expected = self._data.draw(len(buffers[0].values))
-        self._bench.enter(cupy.asarray(images), buffers[0].values, self._data.network.input.scale)
-        result = checking.checked_call(self._bench, one, operation, *buffers, poisoned)
+        self._bench.make_input(cupy.asarray(images), buffers[0].values, self._data.network.input.scale)
+        result = checking.guarded_call(self._bench, one, operation, *buffers, poisoned)
         verdict = comparison_columns(one, self._data.network, result.get(), expected)
         if not verdict["ok"]:
             raise VariantFailure("wrong_result", verdict["reason"])
         return verdict
 
 
-tamper_check.hold(sys.modules[__name__])
+tamper_check.remember(sys.modules[__name__])

@@ -60,8 +60,8 @@ def options(variant: Variant, arch: str) -> list[str]:
 def cubin(variant: Variant, arch: str, sandboxed: bool = False) -> tuple[bytes, str]:
     """(cubin, compiler's log) of a file of the course. Raises UserError where it does not compile."""
     with scratch_folder() as folder:
-        source, output = _laid_out(variant, folder), folder / "out.cubin"
-        words = _compiled(variant, arch, [f"-I{folder}", "-cubin", str(source), "-o", str(output)], folder, sandboxed)
+        source, output = _lay_out(variant, folder), folder / "out.cubin"
+        words = _compile(variant, arch, [f"-I{folder}", "-cubin", str(source), "-o", str(output)], folder, sandboxed)
         return output.read_bytes(), words
 
 
@@ -81,13 +81,13 @@ def link(variant: Variant, arch: str, sandboxed: bool) -> Path:
     if kept.exists():
         return kept
     with atomic_write(kept) as made, scratch_folder() as folder:
-        source, output = _laid_out(variant, folder), folder / "made.so"
+        source, output = _lay_out(variant, folder), folder / "made.so"
         (folder / STEPS).write_text(steps)
         included, libraries = _cublas() if "cublas" in variant.code else ([], [])
         words = ["-shared", "-Xcompiler", "-fPIC", "-cudart", "static", f"-I{folder}", *included]
-        words += [str(source), str(_copied(DRIVER, folder)), *libraries, "-o", str(output)]
+        words += [str(source), str(_copy(DRIVER, folder)), *libraries, "-o", str(output)]
         try:
-            _compiled(variant, arch, words, folder, sandboxed)
+            _compile(variant, arch, words, folder, sandboxed)
         except UserError as error:
             if absent := absent_header(error):
                 raise VariantFailure(
@@ -112,27 +112,27 @@ def driver_steps(interface: ece408.Interface) -> str:
     return f"struct Steps : Layer {{ GPUInterface gpu; {pointers} {methods} }};\n"
 
 
-def _laid_out(variant: Variant, folder: Path) -> Path:
+def _lay_out(variant: Variant, folder: Path) -> Path:
     """A variant's source in a folder, and beside it the headers that it includes of the course."""
     assert variant.cuda_source is not None and variant.course is not None
     source = folder / variant.cuda_source.name
     source.write_text(variant.text)
     (folder / ece408.HEADER).write_text(f"#pragma once\n{variant.course.declaration}\n")
-    _copied(MATRIX_PRODUCT, folder)
+    _copy(MATRIX_PRODUCT, folder)
     return source
 
 
-def _copied(path: Path, folder: Path) -> Path:
+def _copy(path: Path, folder: Path) -> Path:
     copy = folder / path.name
     copy.write_text(path.read_text())
     return copy
 
 
-def _compiled(variant: Variant, arch: str, words: list[str], folder: Path, sandboxed: bool) -> str:
+def _compile(variant: Variant, arch: str, words: list[str], folder: Path, sandboxed: bool) -> str:
     """What the compiler says. Raises UserError where it fails."""
     command = [str(find_compiler()), *options(variant, arch), *words]
     refused = f"{variant.name} does not compile for {arch}"
-    return cpp_compiler.run_compiler(command, folder, sandboxed, refused, list(_readable()))
+    return cpp_compiler.run_compiler(command, folder, sandboxed, refused, list(_compiler_folders()))
 
 
 def _toolkit() -> Path:
@@ -140,7 +140,7 @@ def _toolkit() -> Path:
     return Path(str(find_compiler())).resolve().parent.parent
 
 
-def _readable() -> Iterator[Path]:
+def _compiler_folders() -> Iterator[Path]:
     """Folders that the compiler reads."""
     yield _toolkit()
     yield from (path for path in (_USUAL, _USUAL.resolve()) if path.is_dir() and path != _toolkit())
@@ -170,7 +170,7 @@ class Driver:
         self._library.warpbook_said.restype = ctypes.c_char_p
 
     @property
-    def said(self) -> str:
+    def error_message(self) -> str:
         """What CUDA said of an error in the last call; empty where there was none."""
         return bytes(self._library.warpbook_said()).decode(errors="replace")
 
@@ -179,24 +179,25 @@ class Driver:
 
         Raises VariantFailure where CUDA fails for good.
         """
-        times = self._called(self._library.warpbook_course, layer, x, w, y)
+        times = self._call(self._library.warpbook_course, layer, x, w, y)
         return {"op": times[0], "layer": times[1]}
 
     def without(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """Run one layer without `conv_forward_gpu`, and time nothing. Raises VariantFailure."""
-        self._called(self._library.warpbook_without, layer, x, w, y)
+        self._call(self._library.warpbook_without, layer, x, w, y)
         return {}
 
     def device(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises VariantFailure."""
-        times = self._called(self._library.warpbook_device, layer, x, w, y, ctypes.c_double(HOT_WITHIN))
+        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises
+        VariantFailure."""
+        times = self._call(self._library.warpbook_device, layer, x, w, y, ctypes.c_double(HOT_WITHIN))
         return {state: time_ms for state, time_ms in zip(("cold", "hot"), times, strict=True) if time_ms >= 0}
 
-    def _called(self, function: Callable[..., int], layer: ConvLayer, *arguments: object) -> list[float]:
+    def _call(self, function: Callable[..., int], layer: ConvLayer, *arguments: object) -> list[float]:
         arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
         extents = (len(arrays[0]), layer.M, layer.C, layer.H, layer.W, layer.K)
         times = (ctypes.c_double * 2)(-1, -1)
         rest = arguments[len(arrays) :]
         if function(*(ctypes.c_void_p(array.ctypes.data) for array in arrays), *extents, *rest, times):
-            raise VariantFailure("launch_failed", f"CUDA: {self.said}")
+            raise VariantFailure("launch_failed", f"CUDA: {self.error_message}")
         return list(times)

@@ -48,4 +48,4 @@ def _unlock(address: int, memory: mmap.mmap) -> None:
         hostUnregister(address)
 
 
-tamper_check.hold(sys.modules[__name__])
+tamper_check.remember(sys.modules[__name__])

@@ -84,10 +84,10 @@ def measure_layer(bench: Bench, variant: Variant, direct: Variant, layer: ConvLa
             x, w, y = map(bench.allocate_guarded, (layer.x_shape(IMAGES), layer.w_shape, layer.y_shape(IMAGES)))
             for inputs in EXPONENTS:
                 for buffer, values in zip((x, w), draw_inputs(layer, IMAGES, inputs), strict=True):
-                    bench.put(buffer.values, values)
+                    bench.copy_in(buffer.values, values)
                 differences = []
                 for one, operation in operations:
-                    result = checking.checked_call(bench, one, operation, x, w, y)
+                    result = checking.guarded_call(bench, one, operation, x, w, y)
                     differences.append(bench.compare(layer, x.values, w.values, result))
                 by_direct, by_variant = differences
                 rows.append(precision_row(variant, layer, inputs, precision_columns(variant, by_variant, by_direct)))

@@ -102,7 +102,7 @@ def difference(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride: int = 1, pad
     )
 
 
-def where_wrong(
+def describe_mismatch(
     x: np.ndarray, w: np.ndarray, y: np.ndarray, tolerance: float, stride: int = 1, padding: int = 0
 ) -> str:
     """How many outputs differ from the float64 convolution by more than the tolerance, the first of them, and whether
@@ -185,6 +185,6 @@ def network_error(network: Network, header: Header) -> float:
     return sum(deviations * math.sqrt(n + 1) * accumulation + 2 * operand for n in terms)
 
 
-def labels_allowed_to_differ(precision: str, images: int) -> int:
+def max_label_differences(precision: str, images: int) -> int:
     """Images whose label rounding may change: those whose two best classes nearly tie."""
     return max(1, images // (1000 if precision == "fp32" else 100))

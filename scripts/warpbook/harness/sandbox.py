@@ -29,7 +29,7 @@ from warpbook.problems import networks
 SETTINGS = ("auto", "all", "none")  # of `sandbox` in config.yaml
 SCRATCH_BYTES = 1 << 30
 PROCESSES = 4096  # and threads; the kernel holds root to none, whom `supervised` watches
-TRIED_FOR_S = 20
+TRIAL_TIMEOUT_S = 20
 ANSWER_BYTES = 64 << 20  # of one answer
 WORDS_BYTES = 64 << 10  # of what a variant's process writes to stderr
 REASON_CHARACTERS = 2000
@@ -42,19 +42,19 @@ _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # job has, and which networks there are.
 _PASSED = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", host.VISIBLE,
-    "CUDA_DEVICE_ORDER", networks.GIVEN,
+    "CUDA_DEVICE_ORDER", networks.NETWORKS_VARIABLE,
 )  # fmt: skip
 _CONFIGURATION = (PROJECT / "config.yaml", PROJECT / "pyproject.toml")
 
 
 @functools.cache
-def unavailable() -> str:
+def unavailable_reason() -> str:
     """Why there is no sandbox here, tried once a process; empty where there is one."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (apt-get install bubblewrap)"
     try:
         tried = subprocess.run(
-            wrap(["true"]), capture_output=True, text=True, errors="replace", timeout=TRIED_FOR_S, env={}
+            wrap(["true"]), capture_output=True, text=True, errors="replace", timeout=TRIAL_TIMEOUT_S, env={}
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not work here ({error})"
@@ -65,14 +65,16 @@ def unavailable() -> str:
 
 
 @functools.cache
-def gpu_unavailable() -> str:
+def gpu_unavailable_reason() -> str:
     """Why the GPU that answers here does not answer in the sandbox, tried once a process; empty where it does."""
-    if reason := unavailable():
+    if reason := unavailable_reason():
         return reason
     asks = "from warpbook.machine.cuda_devices import probe; found = probe(); exit(found if type(found) is str else 0)"
     command = wrap([sys.executable, "-c", asks], gpu=True)
     try:
-        tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TRIED_FOR_S, env={})
+        tried = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=TRIAL_TIMEOUT_S, env={}
+        )
     except subprocess.TimeoutExpired as error:
         return f"the GPU does not answer in bubblewrap ({error})"
     words = (tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"])[-1]
@@ -83,8 +85,8 @@ def why_absent(setting: str, device: str) -> str:
     """Why code for a device, cpu, emulator or gpu, has no sandbox though the setting asks for one; empty where it has
     one, or none is asked for."""
     if device != "gpu":
-        return unavailable() if setting != "none" else ""
-    return gpu_unavailable() if setting == "all" else ""
+        return unavailable_reason() if setting != "none" else ""
+    return gpu_unavailable_reason() if setting == "all" else ""
 
 
 def is_chosen(setting: str, device: str = "cpu") -> bool:
@@ -165,7 +167,7 @@ def results(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool
 
     def prepare() -> None:
         end_with_parent(parent)
-        bound_files()
+        limit_files()
 
     there = [path for path in (*readable, *_CONFIGURATION) if path.exists()]
     command = wrap([sys.executable, *arguments], None, there, gpu=gpu, folder=Path.cwd())
@@ -232,7 +234,7 @@ def describe_exit_inside(code: int, words: IO[bytes], sandboxed: bool = True) ->
     return f"{describe_exit(code)}{f' ({last})' if last else ''}"
 
 
-def bound_files() -> None:
+def limit_files() -> None:
     """Let this process write files of FILE_BYTES and start PROCESSES, and no more."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -77,7 +77,7 @@ class GpuLane:
 
     def __init__(
         self,
-        loaded: inference.OnGpu,
+        loaded: inference.GpuNetwork,
         network: Network,
         chunk: int,
         inward: "cupy.cuda.Stream",
@@ -102,9 +102,9 @@ class GpuLane:
         self._inward.record(self._arrived)
         self._main.wait_event(self._arrived)
         self._main.record(self._begun)
-        x = self._loaded.around.entering(self._on_device, self._input.channels, self._input.scale)
+        x = self._loaded.around.network_input(self._on_device, self._input.channels, self._input.scale)
         # Held until its copy is over: the memory of an array that is let go is given to the next.
-        self._found = self._loaded.around.largest(self._loaded.scores(x))
+        self._found = self._loaded.around.argmax(self._loaded.scores(x))
         self._main.record(self._computed)
         self._outward.wait_event(self._computed)
         self._found.data.copy_to_host_async(self._labels.ctypes.data, self._labels.nbytes, self._outward)
@@ -131,7 +131,7 @@ def open_lanes(variant: Variant, network: Network, weight_set: str, images: int)
     Raises UserError where the variant cannot, or its chunk needs more of a GPU than POOL_BYTES.
     """
     parameters = weights.load(network, weight_set)
-    on_gpu = variant.device == "gpu" and not inference.brings_network(variant, network)
+    on_gpu = variant.device == "gpu" and not inference.runs_whole_network(variant, network)
     chunk = min(images, gpu_chunk(network) if variant.device == "gpu" else CPU_CHUNK)
     for conv in network.convs:
         if reason := variant.unsupported(conv, chunk):
@@ -149,7 +149,7 @@ def _on_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray
 
     cupy.get_default_memory_pool().set_limit(size=POOL_BYTES)
     try:
-        loaded = inference.OnGpu(variant, network, parameters)
+        loaded = inference.GpuNetwork(variant, network, parameters)
         streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
         lanes: list[Lane] = [GpuLane(loaded, network, chunk, *streams) for _ in range(LANES)]
         cupy.cuda.runtime.deviceSynchronize()

@@ -7,16 +7,16 @@ harness calls the functions that it imported; here it sees whether somebody repl
 from collections.abc import Mapping
 from typing import Any
 
-_held: dict[str, tuple[Mapping[str, Any], str, Any]] = {}
+_originals: dict[str, tuple[Mapping[str, Any], str, Any]] = {}
 
 
-def hold(owner: Any, *names: str) -> None:
+def remember(owner: Any, *names: str) -> None:
     """Hold attributes of a module or class: those named, or every function, method and class."""
     members = vars(owner)
     for name in names or [name for name, value in members.items() if callable(value) and not name.startswith("__")]:
-        _held[f"{owner.__name__}.{name}"] = (members, name, members[name])
+        _originals[f"{owner.__name__}.{name}"] = (members, name, members[name])
 
 
 def replaced_functions() -> list[str]:
     """Names of those that are no longer what they were."""
-    return sorted(full for full, (members, name, value) in _held.items() if members.get(name) is not value)
+    return sorted(full for full, (members, name, value) in _originals.items() if members.get(name) is not value)

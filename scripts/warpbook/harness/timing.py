@@ -78,8 +78,8 @@ def interleaved(
 
     Ends when every name's median is known to `relative_noise` from its samples that were not throttled (`precise`),
     when `max_time_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples`, unless
-    `min_samples_timeout_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget: then they
-    are long enough to stand.
+    `min_samples_timeout_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget:
+    then they are long enough to stand.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in timers}
     order = list(timers)
@@ -132,8 +132,8 @@ def measure_layer(
     from `variant` on, without `network` and `device`.
 
     All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested on others, as
-    in checking. Raises VariantFailure where one faults, its result is wrong, it is slower on inputs not seen before, or the
-    device cannot be trusted.
+    in checking. Raises VariantFailure where one faults, its result is wrong, it is slower on inputs not seen before, or
+    the device cannot be trusted.
     """
     reject_distrusted(bench)
     batches = bench.batches(images)
@@ -155,7 +155,7 @@ def measure_layer(
     reject_distrusted(bench)
     for variant in variants:
         operation = operations[variant.name][first]
-        _check_timed(bench, variant, layer, operation, first, (x, w, y))
+        _check_after_timing(bench, variant, layer, operation, first, (x, w, y))
         if variant.name in told_ms:
             samples_ms = [time_ms * first / images for time_ms in told_ms[variant.name]]
             arrays = (x.values[:first], w.values, y.values)
@@ -206,7 +206,7 @@ def reject_distrusted(bench: Bench) -> None:
         raise VariantFailure("refused", reason)
 
 
-def _check_timed(
+def _check_after_timing(
     bench: Bench,
     variant: Variant,
     layer: ConvLayer,
@@ -219,7 +219,7 @@ def _check_timed(
     x, w, y = buffers
     for poisoned in (True, False):
         checking.draw_fresh(bench, x.values[:images], w.values)
-        result = checking.checked_call(bench, variant, lambda x, w, y: operation(x[:images], w, y), x, w, y, poisoned)
+        result = checking.guarded_call(bench, variant, lambda x, w, y: operation(x[:images], w, y), x, w, y, poisoned)
         verdict = checking.comparison_columns(
             variant, layer, bench.compare(layer, x.values[:images], w.values, result), integers=False
         )
@@ -292,4 +292,4 @@ def _over_batches(prepared: dict[int, Operation], batches: list[int]) -> Operati
     return call
 
 
-tamper_check.hold(sys.modules[__name__])
+tamper_check.remember(sys.modules[__name__])

@@ -36,7 +36,7 @@ class Worker:
             emulation.EmulatedCuPy.install()
 
     def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
-        self._operation, self._layer = self._prepared(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
+        self._operation, self._layer = self._prepare(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
         checking.reject_replaced_functions(self._variant)
         places, _ = layout(self._layer, images)
         extents = shapes(self._layer, images)
@@ -51,7 +51,7 @@ class Worker:
             self._called = [emulation.allocate(shape) for shape in extents]
         elif self._driver:
             # Ordinary memory, as the course's program has, and not pages that two processes share.
-            self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _wholes(places, extents)]
+            self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _array_words(places, extents)]
             self._own = [words.copy() for words in self._whole]
             self._called = [
                 words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape)
@@ -69,7 +69,7 @@ class Worker:
             self.time(how)
             for own, handed in zip(self._own, self._whole, strict=True):
                 handed[...] = own
-            return {"noted": self._driver.said}
+            return {"noted": self._driver.error_message}
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 called[...] = shared
@@ -105,7 +105,7 @@ class Worker:
             labels, _ = inference.load(self._variant, network, named, self._library)(images)
             return {"labels": [int(label) for label in labels]}
 
-    def _prepared(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:
+    def _prepare(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:
         with checking.fault_context(self._variant, "prepared"):
             if self._driver:
                 return lambda x, w, y: None  # the driver is called with a layer
@@ -116,7 +116,7 @@ class Worker:
             return self._variant.prepare(layer, images, kernels)
 
 
-def _wholes(places: list[int], shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
+def _array_words(places: list[int], shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
     """Words and first byte of each array with its margins."""
     return [(math.prod(shape) + 2 * GUARD_WORDS, 4 * place) for place, shape in zip(places, shapes, strict=False)]
 

@@ -48,11 +48,11 @@ def _share(value: Any) -> Any:
 Share = Annotated[NonNegativeFloat, BeforeValidator(_share)]
 
 
-class _Part(BaseModel):
+class _ClaimModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Amount(_Part):
+class Amount(_ClaimModel):
     """How much: shares of the baseline's value, or a `count` that is met within 2 %. A bare share is `at_least`; with
     `stays` it is `at_most`."""
 
@@ -68,7 +68,7 @@ class Amount(_Part):
         return count
 
 
-class Value(_Part):
+class Value(_ClaimModel):
     """Bounds of the variant's own value."""
 
     at_least: Share | None = None
@@ -81,7 +81,7 @@ class Value(_Part):
         return self
 
 
-class Claim(_Part):
+class Claim(_ClaimModel):
     """One claim: the `change` of a quantity against the baseline, or its `value`, or why it is `undecidable`."""
 
     says: str = Field("", description="the words of `expect` that it stands for")

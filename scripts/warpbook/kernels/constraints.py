@@ -41,7 +41,7 @@ class Bounds(BaseModel):
             return f"≥ {self.at_least}{steps}"
         return f"{self.at_least} to {self.at_most}{steps}" if self.at_least else f"≤ {self.at_most}{steps}"
 
-    def broken_by(self, extent: int) -> str:
+    def violation(self, extent: int) -> str:
         """Which bound an extent breaks, after its value: `exceeds its limit 5`. Empty where it breaks none."""
         if self.exactly is not None and extent != self.exactly:
             return f"must be {self.exactly}"
@@ -75,12 +75,12 @@ class Limits(BaseModel):
         said = [f"{name} {getattr(self, name).words}" for name in self.model_fields_set if name != "layers"]
         return ", ".join([*sorted(said), *self.layers])
 
-    def broken_by(self, layer: ConvLayer, images: int) -> str:
+    def violation(self, layer: ConvLayer, images: int) -> str:
         """Which limit a layer breaks: value and limit. Empty where it breaks none."""
         if self.layers and not {layer.name, str(layer)} & set(self.layers):
             return f"it is not written for the layer {layer.name}, but for {', '.join(self.layers)}"
         values = launches.extents(layer, images) | {"weights": layer.M * layer.accumulation}
         for name in Limits.model_fields:
-            if name != "layers" and (words := getattr(self, name).broken_by(values[name])):
+            if name != "layers" and (words := getattr(self, name).violation(values[name])):
                 return f"{'M*C*K*K' if name == 'weights' else name} = {values[name]} {words}"
         return ""

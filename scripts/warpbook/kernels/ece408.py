@@ -41,7 +41,7 @@ class Interface:
         return len(_parameters(dict(self.methods).get("conv_forward_gpu", ""))) == 10
 
     @property
-    def in_one_call(self) -> bool:
+    def is_one_call(self) -> bool:
         """Whether one function of the host's arrays does all, as in fa20."""
         return _CALLS[0] not in dict(self.methods)
 
@@ -51,7 +51,7 @@ class Interface:
         methods = dict(self.methods)
         extents = 7 if self.has_stride else 6
         for name, arrays in ((_CALLS[0], 6), (_CALLS[1], 3), (_CALLS[2], 4)):
-            if self.in_one_call and name != _CALLS[1]:
+            if self.is_one_call and name != _CALLS[1]:
                 continue
             if name not in methods:
                 return f"GPUInterface has no {name}, which the course's program calls; it defines {', '.join(methods)}"
@@ -70,7 +70,7 @@ class Interface:
         """C++ that makes ready, convolves and takes back: on x, w, y, B, M, C, H, W and K, the object `gpu` and, but in
         one call, the pointers device_x, device_w and device_y. In one call the first and the last are empty."""
         extents = "B, M, C, H, W, K" + (", 1" if self.has_stride else "")
-        if self.in_one_call:
+        if self.is_one_call:
             return "", f"gpu.conv_forward_gpu(y, x, w, {extents});", ""
         return (
             f"gpu.conv_forward_gpu_prolog(y, x, w, &device_y, &device_x, &device_w, {extents});",
@@ -87,7 +87,7 @@ def interface(code: str) -> Interface | None:
     found: dict[tuple[str, tuple[str, ...]], tuple[str, str]] = {}
     for name, listed in METHOD.findall(sources.without_comments(code)):
         if name not in ("GPUInterface", "~GPUInterface"):
-            found.setdefault((name, tuple(_type_of(each) for each in _parameters(listed))), (name, listed))
+            found.setdefault((name, tuple(_parameter_type(each) for each in _parameters(listed))), (name, listed))
     methods = tuple(found.values())
     return Interface(methods) if any(name.startswith("conv_forward") for name, _ in methods) else None
 
@@ -102,6 +102,6 @@ def _parameters(listed: str) -> list[str]:
     return [each.strip() for each in listed.split(",") if each.strip() not in ("", "void")]
 
 
-def _type_of(parameter: str) -> str:
+def _parameter_type(parameter: str) -> str:
     """A parameter without its name and spaces: what tells overloads apart."""
     return re.sub(r"\s+", "", re.sub(r"\b(?!const\b|float\b|int\b)\w+\s*$", "", parameter))

@@ -32,22 +32,22 @@ def evaluate(text: str | int, names: Mapping[str, int]) -> int:
     """The value of an expression. Raises ValueError with the reason where it has none."""
     if isinstance(text, int):
         return text
-    value = _value(_parsed(text), names)
+    value = _value(_parse(text), names)
     if value.denominator != 1:
         raise ValueError(f"{value} is no whole number; write ceil(a / b), or a // b to round down")
     return value.numerator
 
 
-def names_in(text: str | int) -> set[str]:
+def used_names(text: str | int) -> set[str]:
     """The names that an expression uses, those of functions left out. Raises ValueError where it is none."""
     if isinstance(text, int):
         return set()
-    nodes = list(ast.walk(_parsed(text)))
+    nodes = list(ast.walk(_parse(text)))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
 
 
-def _parsed(text: str) -> ast.expr:
+def _parse(text: str) -> ast.expr:
     if len(text) > LENGTH_MAX:
         raise ValueError(f"{len(text)} characters exceed the limit {LENGTH_MAX}")
     try:
@@ -71,7 +71,7 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction:
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
             value = _value(operand, names) * (-1 if isinstance(sign, ast.USub) else 1)
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-            value = _combined(sign, _value(left, names), _value(right, names))
+            value = _combine(sign, _value(left, names), _value(right, names))
         case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in _FUNCTIONS:
             values = [_value(argument, names) for argument in arguments]
             if (len(values) == 1) != (function == "ceil") or not values:
@@ -86,7 +86,7 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction:
     return exact
 
 
-def _combined(sign: ast.operator, left: Fraction, right: Fraction) -> Fraction | int:
+def _combine(sign: ast.operator, left: Fraction, right: Fraction) -> Fraction | int:
     if isinstance(sign, ast.Div | ast.FloorDiv | ast.Mod) and not right:
         raise ValueError("a division by 0")
     if isinstance(sign, ast.Pow) and (right.denominator != 1 or not 0 <= right.numerator <= EXPONENT_MAX):

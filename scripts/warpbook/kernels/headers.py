@@ -84,7 +84,7 @@ class Header(BaseModel):
             return ""
         return f"needs {least} {'and no other' if own else 'or later'}; this GPU is {arch}"
 
-    def compiled_for(self, arch: str) -> str:
+    def compile_target(self, arch: str) -> str:
         """What its compiler is told to build it for an architecture: sm_90a where it uses what sm_90 alone has."""
         return self.least_arch if self.least_arch.endswith("a") else arch
 
@@ -126,12 +126,12 @@ class Header(BaseModel):
         return ""
 
     @property
-    def sums_plainly(self) -> bool:
+    def sums_in_fp32(self) -> bool:
         """Whether it says that it adds up every FP32 product in FP32."""
         return self.precision == "fp32" and self.method == "direct" and not self.split
 
     @property
-    def launched(self) -> bool:
+    def declares_launch(self) -> bool:
         """Whether it says how its kernel is launched."""
         return bool(self.launch or self.grid)
 
@@ -140,7 +140,7 @@ class Header(BaseModel):
 
         It is told what its `arguments` name; a launcher is, or a source is made for, what `limits` name.
         """
-        named = {name for text in self.arguments for name in expressions.names_in(text)} - set(self.constants)
+        named = {name for text in self.arguments for name in expressions.used_names(text)} - set(self.constants)
         named |= self.limits.model_fields_set
         return {
             name: f"{word} {getattr(layer, name)}"
@@ -153,7 +153,7 @@ class Header(BaseModel):
         """Threads of a block, where they are the same for every layer; None where not, or where it does not say."""
         if self.launch:
             return self.launch.threads
-        if any(expressions.names_in(text) - set(self.constants) for text in self.threads):
+        if any(expressions.used_names(text) - set(self.constants) for text in self.threads):
             return None
         return launches.values("threads", self.threads, self.constants) or None
 
@@ -169,7 +169,7 @@ class Header(BaseModel):
         names = {"tiles": launches.tiles(threads, names)} | names
         return launches.Shape(launches.values("grid", self.grid, names), threads, shared_bytes)
 
-    def passed(self, layer: ConvLayer, images: int) -> tuple[str | int, ...]:
+    def argument_values(self, layer: ConvLayer, images: int) -> tuple[str | int, ...]:
         """What its kernel gets for a layer, in order: `x`, `w` and `y` by name, whole numbers by value."""
         names: dict[str, int] = launches.extents(layer, images) | self.constants
         listed = self.arguments or launches.ARGUMENTS
@@ -198,7 +198,7 @@ def parse_facts(text: str) -> dict[str, Any]:
     return content
 
 
-def says_launch(content: Mapping[str, Any]) -> bool:
+def declare_launch(content: Mapping[str, Any]) -> bool:
     """Whether facts say how a kernel is launched; its name alone does not."""
     return bool({"launch", "arguments", "threads", "grid", "shared_bytes"} & content.keys())
 
@@ -210,20 +210,22 @@ def join(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]
     return {**header, **beside}
 
 
-def _first(error: ValidationError) -> Any:
+def _first_error(error: ValidationError) -> Any:
     """A misspelt key explains the missing one that it leaves behind."""
     return min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
 
 
-def key_at_fault(error: Exception) -> str:
-    """The fact that `first_words` complains of; empty where it is of none."""
-    return str(_first(error)["loc"][0]) if isinstance(error, ValidationError) and _first(error)["loc"] else ""
+def faulty_key(error: Exception) -> str:
+    """The fact that `first_problem` complains of; empty where it is of none."""
+    return (
+        str(_first_error(error)["loc"][0]) if isinstance(error, ValidationError) and _first_error(error)["loc"] else ""
+    )
 
 
-def first_words(error: Exception) -> str:
+def first_problem(error: Exception) -> str:
     """What is wrong with a header, in one line."""
     if isinstance(error, ValidationError):
-        first = _first(error)
+        first = _first_error(error)
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             return f"unknown key {key!r}: {nearest_name(str(first['loc'][-1]), _keys_at(first['loc']))}"

@@ -66,7 +66,7 @@ def check(key: str, listed: Sequence[Expression], known: Collection[str]) -> Non
     """Raise ValueError where an expression of a header's key is none, or names what no layer has."""
     for text in listed:
         try:
-            unknown = sorted(expressions.names_in(text) - set(known))
+            unknown = sorted(expressions.used_names(text) - set(known))
         except ValueError as error:
             raise ValueError(f"{key}: `{text}`: {error}") from None
         if unknown:

@@ -49,7 +49,7 @@ SHARED_MAX = 227 << 10  # of a block, where it is asked for; older architectures
 
 def block_limit_reason(threads: Sequence[int]) -> str:
     """Why CUDA refuses a block of so many threads along x, y and z: value, limit and remedy. Empty when it does not."""
-    if reason := _beyond("threads", threads, BLOCK_MAX):
+    if reason := _violation("threads", threads, BLOCK_MAX):
         return reason
     total = math.prod(threads)
     if total > THREADS_MAX:
@@ -60,14 +60,14 @@ def block_limit_reason(threads: Sequence[int]) -> str:
 
 def launch_limit_reason(grid: Sequence[int], threads: Sequence[int], shared_bytes: int = 0) -> str:
     """Why CUDA refuses such a launch: value, limit and remedy. Empty when it does not."""
-    if reason := block_limit_reason(threads) or _beyond("grid", grid, GRID_MAX):
+    if reason := block_limit_reason(threads) or _violation("grid", grid, GRID_MAX):
         return reason
     if 0 <= shared_bytes <= SHARED_MAX:
         return ""
     return f"shared_bytes = {shared_bytes} is outside 0 to {SHARED_MAX}, which CUDA allows a block; take smaller tiles"
 
 
-def _beyond(name: str, extents: Sequence[int], limits: Sequence[int]) -> str:
+def _violation(name: str, extents: Sequence[int], limits: Sequence[int]) -> str:
     if len(extents) > 3:
         return f"{name}: {len(extents)} extents, and CUDA has three, x, y and z"
     for axis, extent, limit in zip("xyz", extents, limits, strict=False):

@@ -43,7 +43,7 @@ def read_text(path: Path) -> str:
 
 def read_cuda(path: Path) -> Source:
     """C++, CUDA's or the host's: its first comment is its header where it holds facts, else it is part of the code."""
-    text, problem = _decoded(path)
+    text, problem = _decode(path)
     stripped = text.lstrip()
     if stripped.startswith("/*") and "*/" in stripped:
         header, code = stripped[2:].split("*/", 1)
@@ -73,7 +73,7 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     problems: list[str] = []
 
     def expand(file: Path, for_compiler: bool, seen: set[Path]) -> str:
-        source = _decoded(file)[0]
+        source = _decode(file)[0]
         text = source if for_compiler else read_cuda(file).code
         plain, parts, end = without_comments(text), [], 0
         for match in _INCLUDE.finditer(text):
@@ -115,13 +115,13 @@ def own_line(text: str, line: int, name: str) -> str:
 
 def read_facts(path: Path) -> Source:
     """A variant's facts beside its source: a header alone."""
-    text, problem = _decoded(path)
+    text, problem = _decode(path)
     return Source(text, "", problem)
 
 
 def read_python(path: Path) -> Source:
     """Python source: its docstring is its header. Code that does not parse is kept whole."""
-    text, problem = _decoded(path)
+    text, problem = _decode(path)
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -174,7 +174,7 @@ def _shown(folder: Path) -> str:
     return str(folder.relative_to(PROJECT)) if folder.is_relative_to(PROJECT) else str(folder)
 
 
-def _decoded(path: Path) -> tuple[str, str]:
+def _decode(path: Path) -> tuple[str, str]:
     """(text, problem) of a file. The text of one that is not UTF-8 has marks in place of what could not be read, so
     that its header still tells what it is of."""
     try:

@@ -40,7 +40,7 @@ USUAL_KERNEL = "conv_forward"
 
 _NAME = re.compile(r"\w+")
 _NAMING = "a variant's file name has letters, digits and underscores alone before its ending; rename the file"
-SHOWN = r"\w[\w .-]*"
+DISPLAYABLE_NAME = r"\w[\w .-]*"
 """Stems that can be shown as a failed variant: they make file names and options of programs. Names are stricter."""
 
 # Unit roundoff of each precision class: of the accumulation, and of the operands where they are rounded first.
@@ -66,13 +66,13 @@ class Variant:
     facts: Path | None
     """The YAML file beside a source that says what its header does not."""
     header: Header
-    keys_beside: frozenset[str]
+    facts_keys: frozenset[str]
     """Keys of the facts that stand in the YAML file."""
     code: str
     launcher_code: str
     """The launcher's code without its docstring: prose does not change what runs."""
     problem: str = ""
-    written: launch_reader.InferredLaunch | None = None
+    inferred_launch: launch_reader.InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
     included: tuple[Path, ...] = ()
     """Files of the project that its CUDA C++ includes; their code is part of `code`."""
@@ -123,7 +123,7 @@ class Variant:
     @property
     def notes(self) -> str:
         """Sentences on how it is called, where that was read, and on what its files do not say; empty where neither."""
-        called = f"{self.files[0].name}: {self.written.sentence}." if self.written else ""
+        called = f"{self.files[0].name}: {self.inferred_launch.sentence}." if self.inferred_launch else ""
         return " ".join(filter(None, (called, self.undocumented_fields)))
 
     @property
@@ -136,9 +136,9 @@ class Variant:
 
     def fact_location(self, key: str) -> str:
         """Where a fact stands, for a sentence: `limits` in mine.cu."""
-        if self.written and key in self.written.facts:
-            return f"line {self.written.line} of {self.files[0].name}"
-        beside = self.facts if key in self.keys_beside else None
+        if self.inferred_launch and key in self.inferred_launch.facts:
+            return f"line {self.inferred_launch.line} of {self.files[0].name}"
+        beside = self.facts if key in self.facts_keys else None
         return f"`{key}` in {(beside or self.files[0]).name}"
 
     @property
@@ -157,15 +157,15 @@ class Variant:
             place = self.fact_location("limits" if self.launcher else "arguments")
             remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
             return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
-        if reason := self.header.limits.broken_by(layer, images):
+        if reason := self.header.limits.violation(layer, images):
             return f"{self.name}: {reason} ({self.fact_location('limits')})"
         if self.course and str(layer) not in map(str, ece408.LAYERS):
             known = " and ".join(map(str, ece408.LAYERS))
             return f"{self.name}: a file of the course, which may assume its layers: {known}"
-        if self.header.launched and self.launcher is None:
+        if self.header.declares_launch and self.launcher is None:
             try:
                 shape = self.header.shape(layer, images)
-                self.header.passed(layer, images)
+                self.header.argument_values(layer, images)
             except ValueError as error:
                 return f"{self.name}: {error} ({self.fact_location('grid')})"
             if reason := occupancy.launch_limit_reason(*shape):
@@ -213,7 +213,7 @@ class Variant:
         if self.cuda_source is None:
             operation = self.module.prepare(layer, images)
             return operation
-        launch = self._declared_launch(layer, images, kernels) if self.header.launched else None
+        launch = self._declared_launch(layer, images, kernels) if self.header.declares_launch else None
         if self.launcher is None:
             assert launch is not None
             return launch
@@ -225,7 +225,7 @@ class Variant:
 
         shape = self.header.shape(layer, images)
         function = kernels.function(self.kernel, *([shape.shared_bytes] if shape.shared_bytes else []))
-        passed = self.header.passed(layer, images)
+        passed = self.header.argument_values(layer, images)
         numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
         behind = itertools.count(len(launches.ARRAYS))
         in_order = operator.itemgetter(
@@ -272,7 +272,7 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             said_by = facts
             completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
-        if cuda and python is None and not described.problem and not headers.says_launch(content):
+        if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
             written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")))
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
@@ -291,17 +291,17 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             found = {"precision": ece408.precision(described.code), "method": "any"}
             header = header.model_copy(update={key: value for key, value in found.items() if key not in content})
         elif cuda and python is None:
-            problem = _not_launched(name, header, described.code)
+            problem = _launch_problem(name, header, described.code)
         if header.device == "cpu" and cuda:
             problem = "CUDA C++ runs on the GPU, the header says `device: cpu`"
         if cpp:
-            problem = _not_host_code(header, cuda or python)
+            problem = _host_code_problem(header, cuda or python)
         if not _NAME.fullmatch(name):
             problem = _NAMING
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
-        if (key := headers.key_at_fault(error)) and key not in keys:
+        if (key := headers.faulty_key(error)) and key not in keys:
             said_by = compiled or python or said_by
-        header, problem = Header.model_validate(usual | {"title": name}), headers.first_words(error)
+        header, problem = Header.model_validate(usual | {"title": name}), headers.first_problem(error)
     return Variant(
         name,
         cuda,
@@ -318,10 +318,10 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
     )
 
 
-def _not_launched(name: str, header: Header, code: str) -> str:
+def _launch_problem(name: str, header: Header, code: str) -> str:
     """What a header leaves unsaid of a kernel's launch that no launcher says either; empty where nothing."""
     there = launch_sites.kernel_names(code)
-    if not header.launched:
+    if not header.declares_launch:
         return (
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
             f"(facts may stand in {name}.yaml)"
@@ -334,7 +334,7 @@ def _not_launched(name: str, header: Header, code: str) -> str:
     return ""
 
 
-def _not_host_code(header: Header, beside: Path | None) -> str:
+def _host_code_problem(header: Header, beside: Path | None) -> str:
     """Why C++ for the processor, and what its header says, is no CPU variant; empty where it is one."""
     if beside:
         return f"{beside.name} has the same name, and a variant is one of them; rename one"
@@ -355,7 +355,7 @@ def _is_source(path: Path) -> bool:
     shown; hidden files, folders, pipes and links to nothing are nobody's variant."""
     if path.suffix not in (".cu", ".cpp", ".py", ".yaml") or path.name.startswith(".") or not path.is_file():
         return False
-    if not re.fullmatch(SHOWN, path.stem):
+    if not re.fullmatch(DISPLAYABLE_NAME, path.stem):
         raise UserError(f"{str(path)!r}: {_NAMING}")
     return True
 
@@ -374,10 +374,10 @@ def discover(folder: Path = FOLDER) -> dict[str, Variant]:
 
     for name in names:
         place(name, ())
-    return {name: _checked_baseline(variant, ordered) for name, variant in ordered.items()}
+    return {name: _check_baseline(variant, ordered) for name, variant in ordered.items()}
 
 
-def _checked_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
+def _check_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
     baseline = variant.header.builds_on
     if variant.problem or not baseline:
         return variant

@@ -72,7 +72,7 @@ class Implementation:
         """Constants of every source of its kernels, the including one's above the included one's."""
         joined: dict[str, int] = {}
         for path in reversed([path for path in self.files if path.suffix == ".cu"]):
-            joined |= _header_of(path).constants
+            joined |= _read_header(path).constants
         return joined | self.header.constants
 
     @property
@@ -109,7 +109,7 @@ class Implementation:
     def unsupported(self, network: Network, images: int) -> str:
         """Why it does not compute a network for so many images; empty where it does."""
         for conv in network.convs:
-            if reason := self.header.limits.broken_by(conv, images):
+            if reason := self.header.limits.violation(conv, images):
                 return f"{self.name}: {reason} (`limits` in {self.launcher.name})"
         if reason := self.missing:
             return reason
@@ -146,7 +146,7 @@ def read(name: str) -> Implementation:
     try:
         header = Header.model_validate(headers.parse_facts(described.header) if described.header.strip() else {})
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
-        header, problem = Header.model_validate({"title": name}), problem or headers.first_words(error)
+        header, problem = Header.model_validate({"title": name}), problem or headers.first_problem(error)
     return Implementation(name, launcher, header, problem)
 
 
@@ -167,7 +167,7 @@ def _inlined(path: Path) -> sources.Inlined:
     return sources.inlined(path, INCLUDED_FROM)
 
 
-def _header_of(path: Path) -> Header:
+def _read_header(path: Path) -> Header:
     content = sources.read_cuda(path).header
     return Header.model_validate(headers.parse_facts(content) if content.strip() else {})
 

@@ -15,7 +15,7 @@ NAMES = {"cupti": "CUPTI in process", "nsys": "Nsight Systems", "nvprof": "nvpro
 NVPROF_BELOW = 80  # compute capability, times ten
 
 
-def missing(tool: str, device: Device) -> str:
+def missing_reason(tool: str, device: Device) -> str:
     """Why a profiler cannot watch the programs of a device here; empty where it can."""
     if tool == "cupti":
         return "" if importlib.util.find_spec("cupti") else "cupti-python is not installed"
@@ -44,6 +44,6 @@ def describe(device: Device) -> dict[str, dict[str, str]]:
     """{profiler: its version, or why it is not used on this machine}."""
     described = {}
     for tool in NAMES:
-        reason = missing(tool, device)
+        reason = missing_reason(tool, device)
         described[tool] = {"version": "" if reason else version(tool), "missing": reason}
     return described

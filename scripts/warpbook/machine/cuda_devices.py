@@ -43,11 +43,11 @@ CUDA_INIT = {
 
 def probe() -> Device | str:
     """The first visible CUDA device, or a sentence saying what was looked for and not found."""
-    found = visible()
+    found = visible_devices()
     return found if isinstance(found, str) else found[0]
 
 
-def visible() -> list[Device] | str:
+def visible_devices() -> list[Device] | str:
     """The CUDA devices that CUDA_VISIBLE_DEVICES leaves, one at least, or a sentence saying why there is none."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -62,7 +62,7 @@ def visible() -> list[Device] | str:
         return "the CUDA driver counts no devices (is CUDA_VISIBLE_DEVICES empty?)"
     found: list[Device] = []
     for number in range(count.value):
-        device = _described(cuda, number)
+        device = _describe(cuda, number)
         if isinstance(device, str) and not found:
             return device
         found += [device] if isinstance(device, Device) else []  # one that is lost takes no other with it
@@ -110,7 +110,7 @@ def self_test() -> str:
     return "" if held.raw == b"\xa5" * FILLED_BYTES else "memory that it filled holds something else"
 
 
-def _described(cuda: ctypes.CDLL, number: int) -> Device | str:
+def _describe(cuda: ctypes.CDLL, number: int) -> Device | str:
     handle = ctypes.c_int()
     name = ctypes.create_string_buffer(100)
     identity = (ctypes.c_ubyte * 16)()

@@ -38,18 +38,19 @@ def acquire(
     wanted = int(os.environ.get(GPUS, "1"))
     asked = time()
     if device != "gpu":
-        with locks.machine(shared):
+        with locks.lock_machine(shared):
             yield []
     elif wanted == 1:
-        host.visible()  # asked here: not while others wait, nor where CUDA was touched and cannot be asked any more
-        with locks.machine(shared), _noted(out, asked, shared):
+        # Asked here: not while others wait, nor where CUDA was touched and cannot be asked any more
+        host.visible_devices()
+        with locks.lock_machine(shared), _record_job(out, asked, shared):
             yield []
     else:
         part = _part(out)
         try:
             with (
-                _one_of(wanted, part, shared, number, whole) as gpu,
-                _noted(out, asked, shared),
+                _acquire_one(wanted, part, shared, number, whole) as gpu,
+                _record_job(out, asked, shared),
                 gpu_quarantine.watch_job(gpu, part) as rows,
             ):
                 yield rows
@@ -58,34 +59,38 @@ def acquire(
 
 
 @contextmanager
-def _one_of(wanted: int, part: str, shared: bool, number: int | None, whole: bool) -> Iterator[cuda_devices.Device]:
+def _acquire_one(
+    wanted: int, part: str, shared: bool, number: int | None, whole: bool
+) -> Iterator[cuda_devices.Device]:
     """Hold one of several GPUs that is not put aside, with its cores, and see it alone."""
-    several = _several(wanted)
+    several = _pooled_devices(wanted)
     if number is not None and number >= len(several):
         raise UserError(f"gpus: {wanted}, and {host.node()} shows {len(several)} of them: GPU {number} is lost")
-    while left := [place for place, gpu in enumerate(several) if not gpu_quarantine.reason(gpu)]:
+    while left := [place for place, gpu in enumerate(several) if not gpu_quarantine.quarantine_reason(gpu)]:
         places = [number] if number in left else left
         uuids = [several[place].uuid_sha256 for place in places]
-        with locks.machine() if whole else locks.gpu(uuids, shared) as taken:
+        with locks.lock_machine() if whole else locks.lock_gpu(uuids, shared) as taken:
             place = places[taken or 0]
             gpu = several[place]
-            if gpu_quarantine.reason(gpu):  # while it was waited for
+            if gpu_quarantine.quarantine_reason(gpu):  # while it was waited for
                 continue
-            with host.use_gpu(gpu), _kept_to(core_shares(several)[place]):
-                if gpu_quarantine.AGAIN in os.environ and gpu_quarantine.quarantine_if_faulty(gpu, part):
+            with host.use_gpu(gpu), _pin_to_cores(core_shares(several)[place]):
+                if gpu_quarantine.RESTART_COUNT_VARIABLE in os.environ and gpu_quarantine.quarantine_if_faulty(
+                    gpu, part
+                ):
                     continue
                 yield gpu
                 return
-    reasons = "; ".join(f"{gpu.selector}: {gpu_quarantine.reason(gpu)}" for gpu in several)
+    reasons = "; ".join(f"{gpu.selector}: {gpu_quarantine.quarantine_reason(gpu)}" for gpu in several)
     raise UserError(
         f"gpus: {wanted}, and none of them is left: {reasons}; reset them (nvidia-smi --gpu-reset), or name "
         "others in CUDA_VISIBLE_DEVICES, and start again"
     )
 
 
-def _several(wanted: int) -> list[cuda_devices.Device]:
+def _pooled_devices(wanted: int) -> list[cuda_devices.Device]:
     """The GPUs that share the jobs. Where one was lost since the run began, the others go on."""
-    found = host.visible()
+    found = host.visible_devices()
     if isinstance(found, str):
         raise UserError(f"gpus: {wanted}, and {host.node()} has none to use: {found}")
     several = cuda_devices.select_alike(found, min(wanted, len(found)))
@@ -140,7 +145,7 @@ def _first_thread(thread: int) -> int:
 
 
 @contextmanager
-def _kept_to(cores: Sequence[int]) -> Iterator[None]:
+def _pin_to_cores(cores: Sequence[int]) -> Iterator[None]:
     """Keep this process, threads that libraries started among it, and what it starts to some cores."""
     _move_to(cores, os.getpid())
     try:
@@ -169,17 +174,17 @@ def _move_to(cores: Collection[int], process: int) -> None:
 
 
 @contextmanager
-def _noted(out: Path, asked: float, shared: bool) -> Iterator[None]:
+def _record_job(out: Path, asked: float, shared: bool) -> Iterator[None]:
     """Note when a part of a run was worked on, and where: a row of JOBS at `note_path`. Of other files nothing is."""
     began = time()
     try:
         yield
     finally:
         if note := note_path(out):
-            tables.JOBS.write([_job(out, asked, began, shared)], note)
+            tables.JOBS.write([_job_row(out, asked, began, shared)], note)
 
 
-def _job(out: Path, asked: float, began: float, shared: bool) -> Row:
+def _job_row(out: Path, asked: float, began: float, shared: bool) -> Row:
     return {
         "part": _part(out),
         "measured_on": host.node_and_gpu("gpu"),

@@ -22,9 +22,9 @@ from warpbook.runs import run_parts
 from warpbook.runs.schema import Row
 
 FOLDER = Path(run_parts.PARTS, "aside")
-AGAIN = "WARPBOOK_AGAIN"
+RESTART_COUNT_VARIABLE = "WARPBOOK_AGAIN"
 """The environment variable that a job has which begins again, because its first GPU failed."""
-ANSWERS_WITHIN_S = 60
+ANSWER_TIMEOUT_S = 60
 NO_FAILURE = ("ok", "unsupported")  # of `status`
 TRIES = "from warpbook.machine import cuda_devices; print(cuda_devices.self_test())"
 
@@ -47,7 +47,7 @@ def watch_job(gpu: Device, part: str) -> Iterator[list[Row]]:
     except Exception as error:
         raised = error
     failed = raised or any(row["status"] not in NO_FAILURE for row in rows)
-    if failed and quarantine_if_faulty(gpu, part, before) and AGAIN not in os.environ:
+    if failed and quarantine_if_faulty(gpu, part, before) and RESTART_COUNT_VARIABLE not in os.environ:
         raise GpuFault from raised
     if raised:
         raise raised
@@ -70,11 +70,11 @@ def diagnose(gpu: Device, before: int | None) -> str:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
     process = subprocess.Popen([sys.executable, "-c", TRIES], stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        if words := process.communicate(timeout=ANSWERS_WITHIN_S)[0].strip():
+        if words := process.communicate(timeout=ANSWER_TIMEOUT_S)[0].strip():
             return words
     except subprocess.TimeoutExpired:
         process.kill()  # and not waited for: it may hang in the driver
-        return f"it did not fill memory within {ANSWERS_WITHIN_S} s"
+        return f"it did not fill memory within {ANSWER_TIMEOUT_S} s"
     after = memory_errors(gpu)
     if before is not None and after is not None and after > before:
         return f"its uncorrected memory (ECC) errors were {before} and are {after}"
@@ -96,7 +96,7 @@ def memory_errors(gpu: Device) -> int | None:
         return None
 
 
-def reason(gpu: Device) -> str:
+def quarantine_reason(gpu: Device) -> str:
     """Why a GPU is put aside: this Snakemake's jobs found that it fails. Empty where they did not."""
     try:
         said = json.loads(_mark(gpu).read_text())
@@ -117,7 +117,7 @@ def quarantined_since(started: str) -> list[str]:
 
 def restart() -> NoReturn:
     """Start this program again in its place, with the same arguments."""
-    os.environ[AGAIN] = "yes"
+    os.environ[RESTART_COUNT_VARIABLE] = "yes"
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

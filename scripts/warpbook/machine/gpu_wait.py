@@ -31,4 +31,4 @@ def wait() -> None:
     if not told:
         sys.exit("the job that this program works for is no more")
     os.environ.update(json.loads(told))
-    parent_process.end_with(job.detach())
+    parent_process.end_with_process(job.detach())

@@ -25,7 +25,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 TARGET = "WARPBOOK_TARGET"
 """The environment variable with what `target` in config.yaml promises of the measuring nodes, as JSON."""
 
-FOUND = "WARPBOOK_FOUND"
+DEVICES_VARIABLE = "WARPBOOK_FOUND"
 """The environment variable with the GPUs that a Snakemake found, for its jobs on the same machine: asking the driver
 takes a quarter of a second, and another job may be timed meanwhile."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -75,13 +75,13 @@ def gpu() -> cuda_devices.Device | str:
     """The GPU that this job holds, or the first visible one, or a sentence saying why there is none."""
     if _held:
         return _held[-1]
-    found = visible()
+    found = visible_devices()
     return found if isinstance(found, str) else found[0]
 
 
-def tell_jobs(found: Sequence[cuda_devices.Device]) -> None:
+def share_with_jobs(found: Sequence[cuda_devices.Device]) -> None:
     """Have jobs know the GPUs that were found here."""
-    os.environ[FOUND] = json.dumps([_place(), [asdict(device) for device in found]])
+    os.environ[DEVICES_VARIABLE] = json.dumps([_place(), [asdict(device) for device in found]])
 
 
 def _place() -> list[str | None]:
@@ -90,18 +90,18 @@ def _place() -> list[str | None]:
 
 
 @functools.cache
-def visible() -> list[cuda_devices.Device] | str:
+def visible_devices() -> list[cuda_devices.Device] | str:
     """`devices.visible`, as the job's Snakemake found it, or asked in a process of its own: CUDA does not survive a
     fork, and the caller may fork yet."""
-    place, found = json.loads(os.environ.get(FOUND) or "[null, null]")
+    place, found = json.loads(os.environ.get(DEVICES_VARIABLE) or "[null, null]")
     if place == _place() and found:
         return [cuda_devices.Device(**device) for device in found]
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        return pool.submit(_probed).result()
+        return pool.submit(_probe).result()
 
 
-def _probed() -> list[cuda_devices.Device] | str:
-    return cuda_devices.visible()
+def _probe() -> list[cuda_devices.Device] | str:
+    return cuda_devices.visible_devices()
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def require_target(device: str = "gpu", tool: str = "") -> None:
         f"{found.memory_bytes / 2**30:.0f} GiB of GPU memory, not {promised['memory_gib']:g}"
         if found.memory_bytes < MEMORY_WITHIN * promised["memory_gib"] * 2**30
         else "",
-        available_profilers.missing(tool, found) if tool else "",
+        available_profilers.missing_reason(tool, found) if tool else "",
     ]
     for difference in filter(None, differs):
         raise UserError(

@@ -27,37 +27,37 @@ from pathlib import Path
 
 from warpbook.common.errors import UserError
 
-SAID_AFTER_S = 30
+ANNOUNCE_AFTER_S = 30
 """Jobs load ahead and wait for the one that measures; a wait as long as one job is normal and not reported."""
 
 # Folders that every user of a machine may write to, Debian's for locks first. TMPDIR is not used: it
 # differs between users and jobs of one machine. A container has other folders, and so another lock, unless it is given
 # the host's (`--volume /run/lock:/run/lock`).
 FOLDERS = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))
-GIVEN = "WARPBOOK_LOCKS"
+LOCKS_VARIABLE = "WARPBOOK_LOCKS"
 """The environment variable with a folder in place of these, for whoever's times are no figures: the test suite's two
 workers have one each, and do not wait for each other."""
 NEXT = "warpbook-next.lock"
 DEVICE = "warpbook-gpu-"  # and the first digits of its UUID's hash: it has another index in each container and program
-LOOKED_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 _held: set[int] = set()
 
 
-def _forget() -> None:
+def _close_in_child() -> None:
     """Close a lock's descriptor in children: a child that outlives its parent would keep the lock."""
     for handle in _held:
         os.close(handle)
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_close_in_child)
 
 
-def place() -> Path:
+def lock_path() -> Path:
     """The machine's lock file, in the first folder here that everybody may write to and nobody may clear."""
     wanted = stat.S_ISVTX | stat.S_IWOTH
-    folders = (Path(os.environ[GIVEN]),) if os.environ.get(GIVEN) else FOLDERS
+    folders = (Path(os.environ[LOCKS_VARIABLE]),) if os.environ.get(LOCKS_VARIABLE) else FOLDERS
     for folder in folders:
         if folder.is_dir() and folder.stat().st_mode & wanted == wanted:
             return folder / "warpbook-measuring.lock"
@@ -66,13 +66,13 @@ def place() -> Path:
 
 
 @contextmanager
-def machine(shared: bool = False, path: Path | None = None) -> Iterator[None]:
+def lock_machine(shared: bool = False, path: Path | None = None) -> Iterator[None]:
     """Hold the machine's measuring lock; wait while another process holds it, and say so when that takes long.
 
     A measurement holds it alone. What may run beside its like but beside no measurement (builds, checks) holds it
     `shared`. The lock ends with the process, however that ends.
     """
-    path = path or place()
+    path = path or lock_path()
     with ExitStack() as held:
         with _announcing(path):
             if shared:
@@ -87,12 +87,13 @@ def machine(shared: bool = False, path: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def gpu(uuids_sha256: Sequence[str], shared: bool = False, path: Path | None = None) -> Iterator[int]:
-    """Hold one of several GPUs, whichever is free first, and yield its place among them; wait and say so as `machine`.
+def lock_gpu(uuids_sha256: Sequence[str], shared: bool = False, path: Path | None = None) -> Iterator[int]:
+    """Hold one of several GPUs, whichever is free first, and yield its place among them; wait and say so as
+    `lock_machine`.
 
     A measurement holds it alone; a check holds it `shared`, beside other checks.
     """
-    path = path or place()
+    path = path or lock_path()
     gpus = [path.with_name(f"{DEVICE}{uuid[:12]}.lock") for uuid in uuids_sha256]
     with ExitStack() as held:
         with _announcing(path):
@@ -102,11 +103,11 @@ def gpu(uuids_sha256: Sequence[str], shared: bool = False, path: Path | None = N
                     with ExitStack() as alone:  # a build that listed the GPUs before would not hold these
                         _take(alone, path, fcntl.LOCK_EX)
                         for gpu in gpus:
-                            os.close(_opened(gpu))
+                            os.close(_open_file(gpu))
                 _take(held, path, fcntl.LOCK_SH)
             handles = [held.enter_context(_open(gpu)) for gpu in gpus]
             while (taken := _first_free(handles, shared)) is None:
-                time.sleep(LOOKED_EVERY_S)
+                time.sleep(POLL_INTERVAL_S)
         yield taken
 
 
@@ -135,7 +136,7 @@ def _take(held: ExitStack, path: Path, how: int) -> None:
 @contextmanager
 def _open(path: Path) -> Iterator[int]:
     """A lock file's descriptor; who closes it gives the lock back."""
-    handle = _opened(path)
+    handle = _open_file(path)
     _held.add(handle)
     try:
         yield handle
@@ -149,7 +150,7 @@ def _open(path: Path) -> Iterator[int]:
 def _announcing(path: Path) -> Iterator[None]:
     """Say that something is waited for, when that takes long."""
     words = f"another measurement runs on this machine ({path}); waiting for it to end"
-    timer = threading.Timer(SAID_AFTER_S, print, [words], {"file": sys.stderr, "flush": True})
+    timer = threading.Timer(ANNOUNCE_AFTER_S, print, [words], {"file": sys.stderr, "flush": True})
     timer.daemon = True
     timer.start()
     try:
@@ -158,7 +159,7 @@ def _announcing(path: Path) -> Iterator[None]:
         timer.cancel()
 
 
-def _opened(path: Path) -> int:
+def _open_file(path: Path) -> int:
     """The lock file, made where it is missing. Another user's serves as well, for nothing is read from it or written.
 
     Raises UserError where something else stands in its place: a link is not followed.
@@ -170,16 +171,18 @@ def _opened(path: Path) -> int:
             # Without O_CREAT: Linux refuses that for another user's file in a sticky folder (fs.protected_regular).
             handle = os.open(path, flags)
         except FileNotFoundError:
-            handle = _made(path, flags)
+            handle = _create_file(path, flags)
         except OSError as error:
-            raise UserError(f"{path}, the measuring lock, cannot be opened: {_what(path, error)}") from error
+            raise UserError(
+                f"{path}, the measuring lock, cannot be opened: {_describe_failure(path, error)}"
+            ) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise UserError(f"{path}, the measuring lock, is no regular file; remove it")
     return handle
 
 
-def _made(path: Path, flags: int) -> int | None:
+def _create_file(path: Path, flags: int) -> int | None:
     """The lock file, just made and readable for all; None where another process was faster."""
     try:
         handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
@@ -191,7 +194,7 @@ def _made(path: Path, flags: int) -> int | None:
     return handle
 
 
-def _what(path: Path, error: OSError) -> str:
+def _describe_failure(path: Path, error: OSError) -> str:
     if path.is_symlink():
         return "it is a symbolic link, which is not followed; remove it"
     if isinstance(error, PermissionError):
@@ -204,7 +207,7 @@ def _what(path: Path, error: OSError) -> str:
     return f"{error.strerror}; remove it"
 
 
-def folder(path: Path) -> None:
+def lock_folder(path: Path) -> None:
     """Hold a folder's lock, the file `path`, until this process ends. Raises UserError while another process holds it,
     on this machine or, where nodes share the folder, on another.
 

@@ -24,7 +24,7 @@ from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, Layer, M
 
 __all__ = ["ConvLayer", "DenseLayer", "Description", "Layer", "Network", "PoolLayer", "Step", "all_networks", "find"]
 
-GIVEN = "WARPBOOK_NETWORKS"
+NETWORKS_VARIABLE = "WARPBOOK_NETWORKS"
 """The environment variable that holds `networks:` as JSON, where a Snakemake's configuration is not the file's."""
 
 CLASSES = 10
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]+")
 Count = Annotated[int, Field(ge=1, le=EXTENT_MAX)]
 
 
-class _Part(BaseModel):
+class _NetworkModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -49,7 +49,7 @@ def _sides(size: Any) -> Any:
     return sides
 
 
-class Input(_Part):
+class Input(_NetworkModel):
     """The input image. With several channels, each holds the same grey image."""
 
     channels: Count = 1
@@ -58,7 +58,7 @@ class Input(_Part):
     scale: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="factor on the pixels, which are 0 to 255")
 
 
-class Convolution(_Part):
+class Convolution(_NetworkModel):
     out_channels: Count
     kernel_size: Count
     stride: Count = 1
@@ -66,18 +66,18 @@ class Convolution(_Part):
     activation: Activation = "none"
 
 
-class Pooling(_Part):
+class Pooling(_NetworkModel):
     kind: Literal["max", "average"] = "max"
     size: Count
     ceil: bool = Field(False, description="keep a smaller window at the edge")
 
 
-class FullyConnected(_Part):
+class FullyConnected(_NetworkModel):
     out_features: Count
     activation: Activation = "none"
 
 
-class LayerDescription(_Part):
+class LayerDescription(_NetworkModel):
     """One layer: exactly one of the three keys."""
 
     conv: Convolution | None = None
@@ -103,7 +103,7 @@ def _weight_sets(names: list[str]) -> list[str]:
     return names
 
 
-class Description(_Part):
+class Description(_NetworkModel):
     """A network: its input and its layers in order."""
 
     input: Input
@@ -163,11 +163,13 @@ def _step(described: LayerDescription, name: str, given: Maps, flat: bool) -> St
     assert conv is not None
     if conv.padding >= conv.kernel_size:
         raise ValueError(
-            f"{name} has padding {conv.padding} with kernel_size {conv.kernel_size}; take a padding of at most {conv.kernel_size - 1}, or a larger kernel"
+            f"{name} has padding {conv.padding} with kernel_size {conv.kernel_size}; take a padding of at most "
+            f"{conv.kernel_size - 1}, or a larger kernel"
         )
     if conv.kernel_size > min(height, width) + 2 * conv.padding:
         raise ValueError(
-            f"{name} has kernel_size {conv.kernel_size} on {height} x {width} inputs; take a smaller kernel, or more padding"
+            f"{name} has kernel_size {conv.kernel_size} on {height} x {width} inputs; take a smaller kernel, or more "
+            "padding"
         )
     return Step(
         ConvLayer(name, maps, height, width, conv.out_channels, conv.kernel_size, conv.stride, conv.padding),
@@ -192,11 +194,11 @@ class Network:
     """A network: images of the data set, its layers in order, and its sets of weights."""
 
     name: str
-    described: Description
+    description: Description
 
     @property
     def input(self) -> Input:
-        return self.described.input
+        return self.description.input
 
     @property
     def image(self) -> tuple[int, int]:
@@ -206,25 +208,25 @@ class Network:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        return tuple(self.described.steps())
+        return tuple(self.description.steps())
 
     @cached_property
     def convs(self) -> tuple[ConvLayer, ...]:
         return tuple(step.layer for step in self.steps if isinstance(step.layer, ConvLayer))
 
     @cached_property
-    def connected(self) -> tuple[DenseLayer, ...]:
+    def dense_layers(self) -> tuple[DenseLayer, ...]:
         return tuple(step.layer for step in self.steps if isinstance(step.layer, DenseLayer))
 
     @property
-    def labels_images(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether it gives classes; without them it is a workload, of random numbers and no accuracy."""
         return isinstance(self.steps[-1].layer, DenseLayer)
 
     @property
     def weight_sets(self) -> tuple[str, ...]:
         """Names of its sets of weights, the usual one first; none of a workload."""
-        return tuple(self.described.weights) if self.labels_images else ()
+        return tuple(self.description.weights) if self.has_labels else ()
 
     @property
     def parameters(self) -> dict[str, tuple[int, ...]]:
@@ -239,15 +241,15 @@ class Network:
         return shapes
 
     @cached_property
-    def of_2017(self) -> Form2017 | None:
+    def form_2017(self) -> Form2017 | None:
         """What the course's networks of 2017 to 2019 differ in; None of a network of another form."""
         first, *later = self.convs
         grey_squares = self.input.channels == 1 and self.image[0] == self.image[1]
         if not (grey_squares and self.input.scale == 1 and self.input.resizing == "bilinear"):
             return None
-        if any((conv.S, conv.P) != (1, 0) for conv in self.convs) or len(self.connected) != 2:
+        if any((conv.S, conv.P) != (1, 0) for conv in self.convs) or len(self.dense_layers) != 2:
             return None
-        hidden, last = self.connected
+        hidden, last = self.dense_layers
         pool = PoolLayer("max", 2, False, *first.gives)
         form = (Step(first, "tanh"), Step(pool), *map(Step, later), Step(hidden, "tanh"), Step(last))
         return Form2017(self.image[0], self.convs, hidden.outputs, last.outputs) if self.steps == form else None
@@ -256,7 +258,7 @@ class Network:
     def shapes_sha256(self) -> str:
         """Identity of the shapes: a recorded figure holds only for the shapes it was measured on."""
         described = (self.input.channels, *self.image, self.input.resizing, self.input.scale, self.steps)
-        return hashlib.sha256(repr(tuple(self.of_2017 or described)).encode()).hexdigest()
+        return hashlib.sha256(repr(tuple(self.form_2017 or described)).encode()).hexdigest()
 
     def model(self, weight_set: str) -> str:
         """The name that the course's scripts print after `Model:`."""
@@ -284,7 +286,7 @@ def all_networks() -> dict[str, Network]:
     """
     path = PROJECT / "config.yaml"
     try:
-        given = os.environ.get(GIVEN)
+        given = os.environ.get(NETWORKS_VARIABLE)
         return _read(given, json.loads) if given else _read(path.read_text(), yaml.safe_load)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from error

@@ -25,7 +25,7 @@ FOLDER = PROJECT / "weights"
 
 def choose_set(network: Network, weight_set: str | None) -> str:
     """A set of a network's weights, its usual one where none is named. UserError where there is no such set."""
-    if not network.labels_images:
+    if not network.has_labels:
         raise UserError(
             f"{network.name} is a workload without classes: it has no weights, and predicts nothing; end it with "
             "fc: {out_features: 10} for both"
@@ -188,8 +188,8 @@ def read_course(path: Path, network: Network) -> dict[str, np.ndarray]:
     sizes = [len(numbers) for numbers in held]
     if sizes != needed:
         raise UserError(
-            f"{path} holds layers of {_listed(sizes)} numbers, and {network.name} needs {_listed(needed)}; "
-            f"is this {network.name}?"
+            f"{path} holds layers of {_format_numbers(sizes)} numbers, and {network.name} needs "
+            f"{_format_numbers(needed)}; is this {network.name}?"
         )
     parameters = {}
     for layer, numbers in zip(wanted, held, strict=True):
@@ -200,7 +200,7 @@ def read_course(path: Path, network: Network) -> dict[str, np.ndarray]:
     return parameters
 
 
-def _listed(numbers: list[int]) -> str:
+def _format_numbers(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers)) or "no"
 
 

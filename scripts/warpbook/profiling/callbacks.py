@@ -55,10 +55,10 @@ _DRIVER = """
 """
 
 
-def _numbered(text: str) -> dict[int, str]:
+def _parse_ids(text: str) -> dict[int, str]:
     pairs = (pair.split(":") for pair in text.split())
     return {int(number): name for number, name in pairs}
 
 
-RUNTIME = _numbered(_RUNTIME)
-DRIVER = _numbered(_DRIVER)
+RUNTIME = _parse_ids(_RUNTIME)
+DRIVER = _parse_ids(_DRIVER)

@@ -67,5 +67,5 @@ class Readings:
         return rows
 
     @property
-    def left_out(self) -> tuple[str, ...]:
+    def omissions(self) -> tuple[str, ...]:
         return (f"{len(self.words)} metrics that are words",) if self.words else ()

@@ -55,7 +55,7 @@ ALWAYS = (
 """Read of every launch, besides what the variants' headers name."""
 
 HIGH, LOW = 80.0, 60.0  # percent of a unit's peak: it bounds the kernel; below this no unit does
-ALIKE = 0.02  # a counter that changes by less has not moved
+UNCHANGED_WITHIN = 0.02  # a counter that changes by less has not moved
 STEADY = 0.05  # what "stays" allows
 
 _METRIC = re.compile(r"[a-z0-9]+__\w[\w.]*\w")
@@ -122,11 +122,11 @@ class CountedLaunch:
 
 @dataclass(frozen=True)
 class CountedCall:
-    """The counted launches of one call with so many images, which makes `made` launches in all."""
+    """The counted launches of one call with so many images, which makes `total_launches` launches in all."""
 
     images: int
     launches: tuple[CountedLaunch, ...]
-    made: int
+    total_launches: int
 
     @property
     def longest(self) -> CountedLaunch:
@@ -134,7 +134,7 @@ class CountedCall:
         return max(self.launches, key=lambda launch: launch.values.get(DURATION, 0.0))
 
     @property
-    def share_of_longest(self) -> float | None:
+    def longest_share(self) -> float | None:
         """The share of the counted launches' time that the longest's kernel takes; None where times were not read."""
         times = [(launch.kernel, launch.values.get(DURATION)) for launch in self.launches]
         whole = sum(ns or 0.0 for _, ns in times)
@@ -143,32 +143,32 @@ class CountedCall:
     @property
     def fp32_flop(self) -> float | None:
         """FP32 operations of the whole call, those on padding too."""
-        return self._scaled_up([launch.fp32_flop for launch in self.launches])
+        return self._scale_up([launch.fp32_flop for launch in self.launches])
 
-    def on_roofline(self, flop: float | None) -> tuple[float, float] | None:
+    def roofline_point(self, flop: float | None) -> tuple[float, float] | None:
         """(operations for each byte that DRAM moves, GFLOP/s) of a call that does so many operations; None where there
         are none, or a counter is missing."""
         moved, ns = self.value(DRAM_BYTES), self.value(DURATION)
         return (flop / moved, flop / ns) if flop and moved and ns else None
 
     @property
-    def cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether only the first launches were counted, so that sums are scaled up from them."""
-        return len(self.launches) < self.made
+        return len(self.launches) < self.total_launches
 
     def value(self, metric: str) -> float | None:
         """A counter of the whole call: its sum over the launches, or of the longest launch where it is no sum."""
         if not metric.endswith(".sum"):
             return self.longest.values.get(metric)
-        return self._scaled_up([launch.values.get(metric) for launch in self.launches])
+        return self._scale_up([launch.values.get(metric) for launch in self.launches])
 
-    def _scaled_up(self, counted: list[float | None]) -> float | None:
+    def _scale_up(self, counted: list[float | None]) -> float | None:
         """A sum over all launches from those counted; None where one gave no reading."""
         readings = [count for count in counted if count is not None]
-        return sum(readings) * self.made / len(readings) if len(readings) == len(counted) else None
+        return sum(readings) * self.total_launches / len(readings) if len(readings) == len(counted) else None
 
 
-def calls(frame: "pd.DataFrame") -> dict[tuple[str, str], CountedCall]:
+def counted_calls(frame: "pd.DataFrame") -> dict[tuple[str, str], CountedCall]:
     """The counted calls in rows of COUNTERS, by (variant, layer); those of the most images where there are several."""
     counted_calls: dict[tuple[str, str], CountedCall] = {}
     counted = frame[(frame.status == "ok") & (frame.tool == "ncu")]
@@ -195,10 +195,10 @@ def instruction_share(calls: Iterable[CountedCall], metric: str) -> float | None
     """The share of calls' instructions that a counter counts, in percent; None where one gave no reading."""
     every = list(calls)
     counted, made = total(every, metric), total(every, INSTRUCTIONS)
-    return share_of_instructions(metric, counted, made) if counted is not None and made else None
+    return percent_of_instructions(metric, counted, made) if counted is not None and made else None
 
 
-def share_of_instructions(metric: str, counted: float, instructions: float) -> float:
+def percent_of_instructions(metric: str, counted: float, instructions: float) -> float:
     """What a counter counted in percent of instructions, of which a warp's count as one: FP32 FMAs are a thread's."""
     return 100 * counted / (32 if metric == FFMA else 1) / instructions
 
@@ -221,8 +221,8 @@ def counter_change(check: str, layer: str, before: float, after: float) -> Count
     verdict = None
     if verb:
         verdict = {
-            "falls": change < -ALIKE * before,
-            "rises": change > ALIKE * before,
+            "falls": change < -UNCHANGED_WITHIN * before,
+            "rises": change > UNCHANGED_WITHIN * before,
             "stays": abs(change) <= STEADY * before,
         }[verb[1]]
     return CounterChange(layer, before, after, verdict)
@@ -250,7 +250,7 @@ def nearest_peak(launch: CountedLaunch) -> str:
     return ISSUE if most == SM and launch.values.get(ISSUE, 0.0) >= 0.9 * used[SM] else most
 
 
-def bound(launch: CountedLaunch) -> str:
+def bound_sentence(launch: CountedLaunch) -> str:
     """A sentence that says what bounds a kernel; empty where the counters that it takes are missing.
 
     The unit nearest its peak bounds the kernel from HIGH percent on, in part from LOW on; below that latency does, and
@@ -264,7 +264,7 @@ def bound(launch: CountedLaunch) -> str:
     instructions = launch.values.get(INSTRUCTIONS)
     fmas = launch.values.get(FFMA)
     if unit in (SM, ISSUE) and instructions and fmas:
-        peak += f"; {_percent(share_of_instructions(FFMA, fmas, instructions))} of instructions are FP32 FMAs"
+        peak += f"; {_percent(percent_of_instructions(FFMA, fmas, instructions))} of instructions are FP32 FMAs"
     waits = (
         f"warps wait {_percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
         if launch.stall
@@ -278,7 +278,7 @@ def bound(launch: CountedLaunch) -> str:
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
 
 
-def bound_in_short(launch: CountedLaunch) -> tuple[str, str, str]:
+def short_bound(launch: CountedLaunch) -> tuple[str, str, str]:
     """What bounds a kernel: whether in part, what, and how busy the unit nearest its peak is: ("in part ", "the L2
     cache", "76 %"). Empty words where the counters that it takes are missing."""
     unit = nearest_peak(launch)

@@ -17,7 +17,7 @@ NO_PERMISSION = (
     "ERR_NVGPUCTRPERM: the driver lets only administrators read hardware counters; "
     "run as root, or load its module with NVreg_RestrictProfilingToAdminUsers=0"
 )
-Run = Callable[[Sequence[str | Path], float, Mapping[str, str]], tuple[int, str, str]]
+RunCommand = Callable[[Sequence[str | Path], float, Mapping[str, str]], tuple[int, str, str]]
 """Runs a command to its end, in so many seconds under an environment: (exit status, stdout, stderr). Raises
 TimeoutExpired."""
 
@@ -30,7 +30,7 @@ _UNKNOWN = re.compile(r"Failed to find metric (?:regex:\^?)?(\w+(?:\.\w+)*)")
 _OWN_WORDS = re.compile(r"==ERROR== (?!The application returned an error code)(.*)")
 
 
-def without_unknown(metrics: list[str], said: str) -> list[str]:
+def drop_unknown(metrics: list[str], said: str) -> list[str]:
     """The counters, without those that ncu says it does not know."""
     unknown = set(_UNKNOWN.findall(said))
     return [metric for metric in metrics if metric not in unknown and metric.split(".")[0] not in unknown]
@@ -47,8 +47,8 @@ def no_counters_reason(status: int, said: str, err: str) -> Failure:
     return "launch_failed", reason
 
 
-def under_ncu(
-    run: Run, inside: Sequence[str], metrics: list[str], timeout_s: float, report: Path
+def run_under_ncu(
+    run: RunCommand, inside: Sequence[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[list[dict[str, Any]], Failure | None]:
     """(what ncu counted of a command that `run` runs: a row for each counter of each launch, with the NVTX `ranges`
     around it; the failure if any).
@@ -75,7 +75,7 @@ def under_ncu(
             except subprocess.TimeoutExpired:
                 return [], ("timed_out", f"still running under ncu after {timeout_s:g} s (timeout_s)")
             said = log.read_text(errors="replace") if log.exists() else ""
-            known = without_unknown(metrics, said + out + err)
+            known = drop_unknown(metrics, said + out + err)
             if known == metrics or report.exists():
                 break
             metrics = known

@@ -65,12 +65,12 @@ class _Source:
     rows: str = ""
 
     @property
-    def rows_of(self) -> str:
+    def query(self) -> str:
         # CUPTI gives a start and an end of 0 to what it had no room to time
         return f"FROM {self.rows or self.table} WHERE ({self.where}) AND NOT ({self.start} = 0 AND {self.end} = 0)"
 
 
-def _copied(label: Label) -> tuple[str, str]:
+def _copy_label(label: Label) -> tuple[str, str]:
     direction = _COPY_KINDS.get(label, "")
     name = f"[CUDA memcpy {direction}]" if direction else "[CUDA memcpy]"
     return activity_kind(name, api=False), name
@@ -95,7 +95,7 @@ def demangle(name: str) -> str:
         ctypes.CDLL(None).free(ctypes.c_void_p(text))
 
 
-def _called(names: dict[int, str], api: str) -> Callable[[Label], tuple[str, str]]:
+def _call_label(names: dict[int, str], api: str) -> Callable[[Label], tuple[str, str]]:
     return lambda label: (f"api_{api}", names.get(label, f"{api} API call {label}"))
 
 
@@ -114,11 +114,11 @@ def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
     return [
         _Source("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "name", kernel, _KERNEL),
         _Source("CUPTI_ACTIVITY_KIND_KERNEL", "name", kernel, _KERNEL),
-        _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copied, _COPY),
-        _Source("CUPTI_ACTIVITY_KIND_MEMCPY2", "copyKind", _copied, _COPY),
+        _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copy_label, _COPY),
+        _Source("CUPTI_ACTIVITY_KIND_MEMCPY2", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
-        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _called(RUNTIME, "runtime"), _CALL),
-        _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _called(DRIVER, "driver"), _CALL),
+        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _call_label(RUNTIME, "runtime"), _CALL),
+        _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _call_label(DRIVER, "driver"), _CALL),
         _Source("CUPTI_ACTIVITY_KIND_MARKER", "name", marked, {}, end="stop", rows=markers),
     ]
 
@@ -139,7 +139,7 @@ def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
     ranges = "[end] IS NOT NULL AND eventType IN (59, 60, 70, 71)"
     return [
         _Source("CUPTI_ACTIVITY_KIND_KERNEL", "demangledName", kernel, _KERNEL),
-        _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copied, _COPY),
+        _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
         _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId", called, _CALL),
         _Source("NVTX_EVENTS", "coalesce(text, textId)", marked, {}, where=ranges),
@@ -200,8 +200,10 @@ def _read(database: sqlite3.Connection, origin: str) -> Profile:
     strings = dict(database.execute(tool.strings))
     if not all(isinstance(text, str) for text in strings.values()):
         raise UserError(f"{origin}: a name in it is no text; {tool.remedy}")
-    sources = [_checked(database, source, tool, origin) for source in tool.sources(strings) if source.table in tables]
-    counts = [database.execute(f"SELECT count(*) {source.rows_of}").fetchone()[0] for source in sources]
+    sources = [
+        _check_source(database, source, tool, origin) for source in tool.sources(strings) if source.table in tables
+    ]
+    counts = [database.execute(f"SELECT count(*) {source.query}").fetchone()[0] for source in sources]
     if not sum(counts):
         raise UserError(f"{origin} is {tool.what} without kernels, copies, API calls or ranges")
     if sum(counts) > EVENTS_AT_MOST:
@@ -223,12 +225,12 @@ def _device(database: sqlite3.Connection, tables: set[str]) -> str:
     return ", ".join(clean(name) for (name,) in names if isinstance(name, str))
 
 
-def _checked(database: sqlite3.Connection, source: _Source, tool: _Tool, origin: str) -> _Source:
+def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, origin: str) -> _Source:
     """The source without the details that its table lacks, once every event is known to end after its start."""
 
     def given(expression: str) -> bool:
         try:
-            database.execute(f"SELECT {expression} {source.rows_of} LIMIT 0")
+            database.execute(f"SELECT {expression} {source.query} LIMIT 0")
         except sqlite3.OperationalError as error:
             if not str(error).startswith("no such column"):
                 raise
@@ -238,7 +240,7 @@ def _checked(database: sqlite3.Connection, source: _Source, tool: _Tool, origin:
     try:
         length = f"typeof({source.start}) = 'integer' AND typeof({source.end}) = 'integer'"
         length += f" AND {source.end} >= {source.start} AND {source.end} - {source.start} < {2**53}"
-        wrong = database.execute(f"SELECT {source.label} {source.rows_of} AND NOT ({length}) LIMIT 1").fetchone()
+        wrong = database.execute(f"SELECT {source.label} {source.query} AND NOT ({length}) LIMIT 1").fetchone()
     except sqlite3.OperationalError as error:
         if not str(error).startswith("no such column"):
             raise
@@ -252,7 +254,7 @@ def _checked(database: sqlite3.Connection, source: _Source, tool: _Tool, origin:
 def _sums(database: sqlite3.Connection, source: _Source) -> Iterator[tuple[str, str, int, int, int, int]]:
     """(kind, name, calls, total, least, most) for each label; times in ns."""
     length = f"{source.end} - {source.start}"
-    query = f"SELECT {source.label}, count(*), sum({length}), min({length}), max({length}) {source.rows_of} GROUP BY 1"
+    query = f"SELECT {source.label}, count(*), sum({length}), min({length}), max({length}) {source.query} GROUP BY 1"
     for label, *figures in database.execute(query):
         yield (*source.known(label), *figures)
 
@@ -261,5 +263,5 @@ def _events(database: sqlite3.Connection, source: _Source) -> Iterator[Row]:
     known = cache(source.known)
     details = source.details.values()
     chosen = ", ".join([source.label, source.start, source.end, *details])
-    for label, start, end, *values in database.execute(f"SELECT {chosen} {source.rows_of}"):
+    for label, start, end, *values in database.execute(f"SELECT {chosen} {source.query}"):
         yield event(*known(label), start, end, **dict(zip(source.details, values, strict=True)))

@@ -34,7 +34,7 @@ class File(BaseModel):
     device: str = ""
 
 
-class Record(BaseModel):
+class ImportRecord(BaseModel):
     """What was imported together. device: as it was said when importing, else as the files name it."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -51,7 +51,7 @@ class ImportedTables:
     """A profile of one variant at one size that somebody else took."""
 
     path: Path
-    record: Record
+    record: ImportRecord
 
     def table(self, table: Table) -> "pd.DataFrame":
         """One of TABLES; without rows where the files had none for it."""
@@ -59,7 +59,7 @@ class ImportedTables:
         return table.read(path) if path.exists() else table.empty()
 
 
-def write(folder: Path, record: Record, rows_of: Mapping[Table, list[Row]]) -> None:
+def write(folder: Path, record: ImportRecord, rows_of: Mapping[Table, list[Row]]) -> None:
     """Write an import's tables and its record in place of what the folder held of an earlier one."""
     (folder / RECORD).unlink(missing_ok=True)
     for table in TABLES:
@@ -85,7 +85,7 @@ def imported_for_study(folder: Path) -> tuple[ImportedTables, ...]:
     found = []
     for path in folder.glob(f"*/{RECORD}"):
         try:
-            found.append(ImportedTables(path.parent, Record.model_validate_json(path.read_text())))
+            found.append(ImportedTables(path.parent, ImportRecord.model_validate_json(path.read_text())))
         except (ValidationError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is damaged: import the profile again") from error
     return tuple(sorted(found, key=lambda one: (one.record.variant, one.record.size)))

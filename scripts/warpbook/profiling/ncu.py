@@ -5,7 +5,13 @@ import re
 from collections.abc import Sequence
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.profile_schema import Profile, clean, error_location, no_decimal_comma, no_doubt
+from warpbook.profiling.profile_schema import (
+    Profile,
+    clean,
+    error_location,
+    reject_ambiguous_comma,
+    reject_decimal_comma,
+)
 
 _HEADER = re.compile(r'\s*"?ID"?,.*"?Kernel Name"?')
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?", re.IGNORECASE)
@@ -33,16 +39,16 @@ class Word(Exception):
     """A metric whose value is no number, such as CachePreferNone."""
 
 
-def reading(text: str, unit: str) -> float | None:
+def parse_reading(text: str, unit: str) -> float | None:
     """A counter's value, None where ncu gave none. Word for a word, ValueError for a decimal comma."""
     if _NONE.fullmatch(text.strip()):
         return None
     match = _NUMBER.fullmatch(text.strip())
     if not match:
-        no_decimal_comma(text)
+        reject_decimal_comma(text)
         raise Word
     if unit == "%":
-        no_doubt(match[1], unit)
+        reject_ambiguous_comma(match[1], unit)
     return float(match[1].replace(",", ""))
 
 
@@ -97,7 +103,7 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
         for name, unit, text in printed:
             try:
                 with error_location(origin, number):
-                    value = (clean(unit), reading(text, unit.strip()))
+                    value = (clean(unit), parse_reading(text, unit.strip()))
             except Word:
                 words.add(name)
                 continue
@@ -113,5 +119,5 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
     left_out = (f"{len(words)} metrics that are words",) if words else ()
     page = "details" if details else "raw"
     return Profile(
-        f"ncu CSV ({page} page, {len(launches)} launches)", "ncu", counters=counters, ranges=ranges, left_out=left_out
+        f"ncu CSV ({page} page, {len(launches)} launches)", "ncu", counters=counters, ranges=ranges, omissions=left_out
     )

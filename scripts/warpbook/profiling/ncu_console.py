@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.ncu import Word, label, reading
+from warpbook.profiling.ncu import Word, label, parse_reading
 from warpbook.profiling.profile_schema import Profile, error_location
 
 REMEDY = "print it with ncu --csv --page raw, or `ncu --import REPORT --csv --page raw` of its report"
@@ -101,13 +101,13 @@ def read_console(lines: Sequence[str], origin: str, first_line: int = 1) -> Prof
     if rule:
         raise UserError(f"{origin}, line {opened}: the table that begins here is cut off: no dashes close it")
     what = f"ncu console text ({len(readings)} launches or kernels)"
-    return Profile(what, "ncu", counters=readings.rows(), left_out=readings.left_out)
+    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions)
 
 
 def _add(readings: Readings, origin: str, line: int, key: Hashable, metric: str, unit: str, texts: list[str]) -> None:
     try:
         with error_location(origin, line):
-            values = [reading(text, unit) for text in texts]
+            values = [parse_reading(text, unit) for text in texts]
     except Word:
         if any(text[:1].isdecimal() for text in texts):
             raise UserError(f"{origin}, line {line}: {' '.join(texts)!r} is no value of {metric}") from None
@@ -151,4 +151,4 @@ def read_summary(lines: Sequence[str], origin: str, first_line: int = 1) -> Prof
         metric = label(row["Metric Name"], row.get("Section Name", ""))
         _add(readings, origin, number, key, metric, row["Metric Unit"], [row[which] for which in _SPREAD_HEADS[2:]])
     what = f"ncu summary as CSV ({len(readings)} kernels)"
-    return Profile(what, "ncu", counters=readings.rows(), left_out=readings.left_out)
+    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions)

@@ -98,7 +98,7 @@ def _tables(lines: Sequence[str], origin: str, first_line: int) -> Iterator[_Tab
         yield table
 
 
-def _share_of(heads: Sequence[str], rows: Sequence[SumRow], types: set[str]) -> tuple[str, str]:
+def _share_basis(heads: Sequence[str], rows: Sequence[SumRow], types: set[str]) -> tuple[str, str]:
     """(what the shares of a table of sums are of, the kind of its rows where all have one); ("", "") for others."""
     names = {head.lower() for head in heads}
     if "range" in names:
@@ -149,7 +149,7 @@ def read_stats(lines: Sequence[str], origin: str, first_line: int = 1) -> Profil
                     types |= {texts["type"][0]} if "type" in texts else set()
         if not sums:
             continue
-        share_of, kind = _share_of(table.heads, sums, types)
+        share_of, kind = _share_basis(table.heads, sums, types)
         if not share_of:
             left_out.append(f"the table at line {table.line}")
             continue
@@ -164,7 +164,7 @@ def read_stats(lines: Sequence[str], origin: str, first_line: int = 1) -> Profil
     if not events and not summaries:
         others = f", only {', '.join(left_out)}" if left_out else ""
         raise UserError(f"{origin} holds no times of kernels, copies or API calls{others}")
-    return limit_events(Profile("nsys stats", "nsys", events, summaries, left_out=tuple(left_out)))
+    return limit_events(Profile("nsys stats", "nsys", events, summaries, omissions=tuple(left_out)))
 
 
 def export(report: Path, target: Path) -> None:
@@ -179,7 +179,7 @@ def export(report: Path, target: Path) -> None:
 _NAMES = ("nameId", "demangledName", "shortName", "mangledName", "textId")
 
 
-def keep_events(exported: Path, target: Path) -> None:
+def copy_events(exported: Path, target: Path) -> None:
     """Copy what an SQLite export holds of events and of the tool: its record of the machine's processes, and of their
     environment, stays behind."""
     with closing(sqlite3.connect(target)) as database:

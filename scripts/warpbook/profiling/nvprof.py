@@ -83,7 +83,7 @@ def _columns(line: str) -> tuple[tuple[str, str], ...]:
         return ()
 
 
-def _unfinished(name: str) -> bool:
+def _continues(name: str) -> bool:
     """Whether a name goes on in the next line: `void`, an open bracket, a comma."""
     if name.endswith(("...", "…")):
         return False
@@ -160,7 +160,7 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTab
                     number,
                     f"{line.strip()[:60]!r} has not the columns {wanted}: one, or the header, was lost",
                 )
-        elif row and _unfinished(row[1][-1].strip()) and grown < _NAME_LINES:
+        elif row and _continues(row[1][-1].strip()) and grown < _NAME_LINES:
             row[1][-1] += " " + line.strip()
             grown += 1
         else:
@@ -198,7 +198,7 @@ def read_console(lines: Sequence[str], origin: str, first_line: int = 1) -> Prof
         return None
     rows = [row for table in tables for row in summary_rows("nvprof", table.share_of, table.rows)]
     others = tuple(f"the section at line {n}" for n, text in enumerate(lines, first_line) if _OTHER_SECTION.match(text))
-    return Profile("nvprof console text", "nvprof", summaries=rows, left_out=others)
+    return Profile("nvprof console text", "nvprof", summaries=rows, omissions=others)
 
 
 _CSV_HEADER = re.compile(r'\s*"?(?:Type"?,"?Time\(%\)"?,|Time\(%\)"?,"?Time"?,|Start"?,"?Duration"?,)')
@@ -271,7 +271,7 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
     end_table()
     if not events and not summaries:
         raise UserError(f"{origin} has the header of nvprof's CSV and no rows under it")
-    return limit_events(Profile("nvprof CSV", "nvprof", events, summaries, left_out=tuple(left_out)))
+    return limit_events(Profile("nvprof CSV", "nvprof", events, summaries, omissions=tuple(left_out)))
 
 
 def _cells(line: str, origin: str, number: int) -> list[str]:

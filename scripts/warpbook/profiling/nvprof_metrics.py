@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from warpbook.common.errors import UserError
 from warpbook.profiling import nvprof
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.profile_schema import Profile, error_location, figure, no_decimal_comma
+from warpbook.profiling.profile_schema import Profile, error_location, parse_number, reject_decimal_comma
 
 _TEXT_HEADER = re.compile(r"\s*Invocations\s+(?:Metric|Event) Name\s.*")
 _CSV_HEADER = re.compile(r'\s*"Device","Kernel","Invocations","(?:Metric|Event) Name",.*')
@@ -34,11 +34,11 @@ def _value(text: str) -> tuple[str, float | None]:
         return "", None
     if level := _LEVEL.fullmatch(text):
         return "level of 10", float(level[1])
-    no_decimal_comma(text, anywhere=True)  # nvprof puts no commas between thousands
+    reject_decimal_comma(text, anywhere=True)  # nvprof puts no commas between thousands
     match = _WITH_UNIT.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no reading of a counter")
-    return match[2] or "", float(match[1]) if "e" in match[1] else float(figure(match[1]).value)
+    return match[2] or "", float(match[1]) if "e" in match[1] else float(parse_number(match[1]).value)
 
 
 def read(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
@@ -96,7 +96,7 @@ def _add(readings: Readings, origin: str, line: int, place: tuple[str, str], cel
     if not place[1].strip() or not metric.strip():
         raise UserError(f"{origin}, line {line}: a counter without its name or the kernel's")
     with error_location(origin, line):
-        count = figure(launches).whole()
+        count = parse_number(launches).whole()
         if not count:
             raise ValueError(f"{metric} over 0 invocations")
         spread = [_value(text) for text in printed]

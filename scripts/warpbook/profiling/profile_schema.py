@@ -1,7 +1,7 @@
 """What a profile is read into, the figures that profilers print, and the sums that must agree with them.
 
-A figure is read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `error_location` adds
-the file and the line.
+A figure is read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `error_location`
+adds the file and the line.
 """
 
 import re
@@ -57,8 +57,8 @@ class Profile:
     """What one file holds: `what` it is, the `tool` that made it, and its rows, as yet without variant and size.
 
     Events carry the columns of ACTIVITIES with times in ns on the tool's own clock; summaries those of SUMMARIES;
-    counters those of COUNTERS; `ranges` the NVTX ranges around launches, as the tool prints them. `left_out` names what
-    the file holds besides, `device` the GPUs where it says which.
+    counters those of COUNTERS; `ranges` the NVTX ranges around launches, as the tool prints them. `omissions` names
+    what the file holds besides, `device` the GPUs where it says which.
     """
 
     what: str
@@ -67,7 +67,7 @@ class Profile:
     summaries: list[Row] = field(default_factory=list)
     counters: list[Row] = field(default_factory=list)
     ranges: dict[int, str] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
+    omissions: tuple[str, ...] = ()
     device: str = ""
 
 
@@ -93,7 +93,7 @@ def error_location(origin: str, line: int) -> Iterator[None]:
         raise UserError(f"{origin}, line {line}: {error}") from error
 
 
-def no_decimal_comma(text: str, anywhere: bool = False) -> None:
+def reject_decimal_comma(text: str, anywhere: bool = False) -> None:
     """ValueError where a number's comma is none between thousands; with `anywhere`, for each comma."""
     number = text.strip()
     if _WITH_COMMA.fullmatch(number) and (anywhere or not re.match(_NUMBER.pattern + r"(?![\d.,])", number)):
@@ -103,7 +103,7 @@ def no_decimal_comma(text: str, anywhere: bool = False) -> None:
         )
 
 
-def no_doubt(text: str, unit: str) -> None:
+def reject_ambiguous_comma(text: str, unit: str) -> None:
     """ValueError for a number such as `4,194` where decimals are printed too: its comma can be either."""
     match = _EITHER.fullmatch(text.strip())
     if match and (match[2] or unit) not in ("ns", "nsec", "B", ""):
@@ -114,11 +114,11 @@ def no_doubt(text: str, unit: str) -> None:
         )
 
 
-def figure(text: str, scale: int = 1) -> PrintedNumber:
+def parse_number(text: str, scale: int = 1) -> PrintedNumber:
     """A printed number such as `1,979,310` or `13.166`, times `scale`; ValueError when it is none."""
     match = _NUMBER.fullmatch(text.strip())
     if not match:
-        no_decimal_comma(text)
+        reject_decimal_comma(text)
         raise ValueError(f"{text.strip()!r} is no number of at most 18 digits")
     value = Decimal(text.strip().replace(",", ""))
     if value * scale >= 2**63:
@@ -132,11 +132,11 @@ def time_ns(text: str, unit: str = "") -> PrintedNumber:
     """A printed time in ns: `1.97931s`, `5.9230us`, `13.166` where `unit` is ms. Its own unit goes before `unit`."""
     match = _TIME.fullmatch(text.strip())
     if not match or not (match[4] or unit):
-        no_decimal_comma(text)
+        reject_decimal_comma(text)
         raise ValueError(f"{text.strip()!r} is no time; times are printed as 1.97931s, 13.166ms, 5.9230us or 897ns")
     if (match[4] or unit) not in _NS:
         raise ValueError(f"{unit!r} is no unit of time; known: {', '.join(_NS)}")
-    return figure(match[1], _NS[match[4] or unit])
+    return parse_number(match[1], _NS[match[4] or unit])
 
 
 def size_bytes(text: str, unit: str, kilo: int) -> int | None:
@@ -147,7 +147,7 @@ def size_bytes(text: str, unit: str, kilo: int) -> int | None:
     power = "BKMG".find(unit.upper()[:1] or "?")
     if power < 0 or unit.upper()[1:] not in ("", "B", "IB"):
         raise ValueError(f"{unit!r} is no unit of size; known: B, KB, MB, GB, KiB, MiB, GiB")
-    size = figure(text, (1024 if "i" in unit else kilo) ** power)
+    size = parse_number(text, (1024 if "i" in unit else kilo) ** power)
     return round(size.value) if size.step <= max(Decimal(2), size.value / 50) else None
 
 
@@ -207,7 +207,7 @@ def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
         digits = text(name)
         if digits.isdecimal() and len(digits) <= 18:
             return int(digits)
-        return figure(digits).whole() if digits else None
+        return parse_number(digits).whole() if digits else None
 
     def extent(name: str) -> str:
         axes = [number(f"{name}_{axis}") for axis in "xyz"]
@@ -215,7 +215,7 @@ def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
 
     def size(name: str) -> int | None:
         if name in cells:
-            no_doubt(*cells[name])
+            reject_ambiguous_comma(*cells[name])
         return size_bytes(*cells[name], kilo) if text(name) else None
 
     static, dynamic = size("static"), size("dynamic")
@@ -223,7 +223,7 @@ def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
     if not name:
         raise ValueError("the event has no name")
     for time in ("start", "duration"):
-        no_doubt(*cells[time])
+        reject_ambiguous_comma(*cells[time])
     return event(
         activity_kind(name, api=not text("grid_x") and not name.startswith("[")),
         name,
@@ -267,11 +267,11 @@ def sum_row(line: int, cells: Mapping[str, tuple[str, str]]) -> SumRow:
     if not name:
         raise ValueError("the row has no name")
     share = cells["share"][0].strip().removesuffix("%").strip()
-    no_decimal_comma(share, anywhere=True)  # at most 100: its comma tells those of the other figures
+    reject_decimal_comma(share, anywhere=True)  # at most 100: its comma tells those of the other figures
     if "." not in share:
         for part in ("total", "avg", "min", "max"):
-            no_doubt(*cells.get(part, ("", "")))
-    calls = figure(cells["calls"][0]).whole() if "calls" in cells else None
+            reject_ambiguous_comma(*cells.get(part, ("", "")))
+    calls = parse_number(cells["calls"][0]).whole() if "calls" in cells else None
     total = time_ns(*cells["total"])
     total.whole()
     avg, least, most = (time_ns(*cells[part]) if part in cells else None for part in ("avg", "min", "max"))
@@ -284,7 +284,9 @@ def sum_row(line: int, cells: Mapping[str, tuple[str, str]]) -> SumRow:
         raise ValueError(
             f"{calls} calls of {name} at {avg.value:f} ns each make {avg.value * calls:f} ns, not {total.value:f} ns"
         )
-    return SumRow(line, name, figure(share.removeprefix("<")), share.startswith("<"), total, calls, avg, least, most)
+    return SumRow(
+        line, name, parse_number(share.removeprefix("<")), share.startswith("<"), total, calls, avg, least, most
+    )
 
 
 def contradiction(rows: Sequence[SumRow], complete: bool) -> tuple[int, str] | None:
@@ -333,7 +335,8 @@ def summary_rows(tool: str, share_of: str, rows: Iterable[SumRow], kind: str = "
 
 
 def sums(tool: str, groups: Iterable[tuple[str, str, int, int, int, int]]) -> list[Row]:
-    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of `activity_group` each kind."""
+    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of `activity_group` each
+    kind."""
     merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
     for kind, name, *new in groups:
         calls, total, least, most = merged.get((kind, name), (0, 0, new[2], new[3]))

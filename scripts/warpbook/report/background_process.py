@@ -25,7 +25,7 @@ def run_in_background(work: Callable[..., None], *arguments: Any) -> Iterator[No
     # WeasyPrint leaves folders of that name where it is killed; what is in this one is its too.
     with (
         tempfile.TemporaryDirectory(prefix="weasyprint-") as folder,
-        _begun(folder, work, arguments) as (process, ours),
+        _start(folder, work, arguments) as (process, ours),
     ):
         yield
         try:
@@ -39,7 +39,7 @@ def run_in_background(work: Callable[..., None], *arguments: Any) -> Iterator[No
 
 
 @contextmanager
-def _begun(
+def _start(
     folder: str, work: Callable[..., None], arguments: tuple[Any, ...]
 ) -> Iterator[tuple[multiprocessing.process.BaseProcess, Connection]]:
     """A process and what tells its end; with the block it is over. Its temporary files are in `folder`, from where they
@@ -58,7 +58,7 @@ def _begun(
 
 
 def _do(result: Connection, folder: str, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    parent_process.end_with_it()
+    parent_process.end_with_snakemake()
     tempfile.tempdir = folder
     try:
         work(*arguments)

@@ -45,45 +45,45 @@ def _firsts(told: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...]
 
 
 def _regressions(compared: Comparison) -> Iterator[tuple[tuple[str, ...], str]]:
-    for variant, network, device, why in compared.lost:
+    for variant, network, device, why in compared.losses:
         said = f"{code(variant)} on {code(network)} ({device}) is no longer right or measured: {code(why)}"
         yield (variant, network, device), said
-    for row in compared.moved:
+    for row in compared.movements:
         if row.verdict == "slower":
-            yield _place(row), _told(row)
+            yield _place(row), _change_words(row)
     for (device, size), drift in compared.drifts.items():
         if compared.verdict_on(device, size) == "slower":
-            yield (device,), _together(device, size, drift.ratio)
+            yield (device,), _joint_change(device, size, drift.ratio)
 
 
 def _doubts(compared: Comparison) -> Iterator[tuple[tuple[str, ...], str]]:
-    for row in compared.moved:
+    for row in compared.movements:
         if is_doubtful(row.verdict, row.speedup):
             drift = compared.drifts[row.place.device, row.place.size]
-            yield _place(row), f"{_told(row)}; {_what_decides(row.speedup, drift.near, drift.far)}"
+            yield _place(row), f"{_change_words(row)}; {_samples_words(row.speedup, drift.near, drift.far)}"
     for (device, size), drift in compared.drifts.items():
         if is_doubtful(compared.verdict_on(device, size), drift.ratio):
-            yield (device,), f"{_together(device, size, drift.ratio)}; measure head again, on the GPU of base"
+            yield (device,), f"{_joint_change(device, size, drift.ratio)}; measure head again, on the GPU of base"
 
 
 def _place(row: ComparedChange) -> tuple[str, ...]:
     return row.place.variant, row.place.network, row.place.device
 
 
-def _told(row: ComparedChange) -> str:
+def _change_words(row: ComparedChange) -> str:
     place, ratio = row.place, units.ratio_and_interval(row.speedup)
     where = f"{code(place.variant)} on {code(place.network)} ({place.device}), {units.count(place.size)} images"
     times = f"{units.time(row.base.value)} before and {units.time(row.head.value)} now"
     return f"{where}: {ratio} of its former speed, {times}"
 
 
-def _together(device: str, size: int, ratio: Estimate) -> str:
+def _joint_change(device: str, size: int, ratio: Estimate) -> str:
     where = f"all unchanged variants on the {device}, {units.count(size)} images"
     return f"{where}, moved together: {units.ratio_and_interval(ratio)}"
 
 
-def _what_decides(speedup: Estimate, near: float, far: float) -> str:
-    samples = statistics.samples_deciding(speedup, near, far)
+def _samples_words(speedup: Estimate, near: float, far: float) -> str:
+    samples = statistics.samples_to_decide(speedup, near, far)
     if samples is None or samples > SAMPLES_MOST:
         return (
             f"at the limit of what runs of the same code differ by ({units.percent(far)}) more samples decide little: "

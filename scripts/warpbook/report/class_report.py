@@ -35,7 +35,7 @@ def _rows(ev: Evidence) -> Iterator[Row]:
     term = ev.submitted.term
     for name in (*term.earlier, FINAL, *term.optimizations):
         judged, one = ev.submitted.judged(name), term.optimizations.get(name)
-        rule, person = claim(ev, name) if one else final_columns(ev) if name == FINAL else ("", "")
+        rule, person = claim_check(ev, name) if one else final_columns(ev) if name == FINAL else ("", "")
         times = ev.course.total(name, ev.largest, OP) if ev.submitted.variant(name) else None
         yield {
             "number": name,
@@ -57,7 +57,7 @@ def _rows(ev: Evidence) -> Iterator[Row]:
         }
 
 
-def claim(ev: Evidence, name: str) -> tuple[str, str]:
+def claim_check(ev: Evidence, name: str) -> tuple[str, str]:
     """What a rule finds of an optimization's claim, and what is left to a person."""
     judged = ev.submitted.judged(name)
     if judged.status == "missing":
@@ -89,10 +89,10 @@ def final_columns(ev: Evidence) -> tuple[str, str]:
     found = final_submission_rules.final_rules(variant.code)
     broken = [f"not kept: {rule.asks} ({rule.words})" for rule in found if rule.kept is False]
     open_ones = [rule.words for rule in found if rule.kept is None]
-    return "; ".join([_at_any_batch(judged), *broken]), "; ".join([*open_ones, "its times on the course's GPU"])
+    return "; ".join([_batch_words(judged), *broken]), "; ".join([*open_ones, "its times on the course's GPU"])
 
 
-def _at_any_batch(judged: JudgedFile) -> str:
+def _batch_words(judged: JudgedFile) -> str:
     if judged.note:
         return f"right, not at any batch size: {judged.note}"
     return f"right at {' and at '.join(map(str, judged.sizes))} images"

@@ -125,7 +125,7 @@ class Comparison:
         return [row for row in rows if row[1] != row[2]]
 
     @cached_property
-    def changed(self) -> dict[str, str]:
+    def changes(self) -> dict[str, str]:
         """What changed of each variant that both runs hold and that is not the same in both."""
         base, head = self.base.record["variants"], self.head.record["variants"]
         return {name: why for name in base if name in head and (why := self._change(name))}
@@ -138,14 +138,14 @@ class Comparison:
         versions = [run.record["machine"]["packages"].get(library) for run in (self.base, self.head)]
         if library and versions[0] != versions[1]:
             return f"{library} {versions[0]} → {versions[1]}"
-        built = self._built(variant)
+        built = self._build_pairs(variant)
         for column in ("options", "compiler"):
             told = [", ".join(dict.fromkeys(frame[column])) for frame in built]
             if told[0] != told[1]:
                 return f"{column}: {told[0]} → {told[1]}"
         return ""
 
-    def _built(self, variant: str) -> list[pd.DataFrame]:
+    def _build_pairs(self, variant: str) -> list[pd.DataFrame]:
         """A variant's kernels in both runs, by kernel and architecture: for the GPU whose times are compared, else for
         every architecture that both were built for."""
         sides = []
@@ -161,8 +161,8 @@ class Comparison:
     def resources(self) -> list[tuple[str, str, str, int, int, str]]:
         """(variant, kernel, resource, base, head, architecture) of all that changed of the kernels' resources."""
         rows = []
-        for variant in self.changed:
-            base, head = self._built(variant)
+        for variant in self.changes:
+            base, head = self._build_pairs(variant)
             for kernel, arch in base.index:
                 for name in RESOURCES:
                     amounts = [side.loc[(kernel, arch), name] for side in (base, head)]
@@ -194,7 +194,7 @@ class Comparison:
             }
             values = np.array(list(ratios.values()))
             middle = statistics.median(values) if len(values) else Estimate(1.0, 1.0, 1.0, 0)
-            judgements = sum(place.device == device and place.variant in self.changed for place in self.places)
+            judgements = sum(place.device == device and place.variant in self.changes for place in self.places)
             near = far = self.tolerance
             if len(values) and judgements:
                 scatter = 1 - np.exp(-np.abs(np.log(values / middle.value)))
@@ -206,14 +206,14 @@ class Comparison:
 
     def _unchanged(self, variant: str) -> bool:
         held = self.head.record["variants"].get(variant)  # a stranger's samples may be of none that its record has
-        return held is not None and variant not in self.changed and not held["peer"]
+        return held is not None and variant not in self.changes and not held["peer"]
 
     @cached_property
-    def moved(self) -> list[ComparedChange]:
+    def movements(self) -> list[ComparedChange]:
         """Every changed variant at every place, those first that lost most."""
         rows = []
         for place in self.places:
-            if place.variant in self.changed:
+            if place.variant in self.changes:
                 base, head = (times[place] for times in self._times)
                 drift = self.drifts[place.device, place.size]
                 ratio = statistics.ratio_of_sums(base, head, paired=False)
@@ -236,7 +236,7 @@ class Comparison:
         return sorted(rows, key=lambda row: -abs(math.log(row[1])))
 
     @cached_property
-    def lost(self) -> list[tuple[str, str, str, str]]:
+    def losses(self) -> list[tuple[str, str, str, str]]:
         """(variant, network, device, why) of what was right or measured in base and is not in head."""
         rows: dict[tuple[str, str, str], str] = {}
         for table in (tables.CORRECTNESS, tables.OP_TIMES):
@@ -250,7 +250,7 @@ class Comparison:
         return [(*place, why) for place, why in rows.items()]
 
     @property
-    def left_out(self) -> list[str]:
+    def omissions(self) -> list[str]:
         """What one run holds and the other does not, in words."""
         words = []
         for run, other, side in ((self.base, self.head, "base"), (self.head, self.base, "head")):
@@ -262,7 +262,7 @@ class Comparison:
 
     def verdict_on(self, device: str, size: int) -> str:
         """What the drift of a device at a size says where no variant changed; empty where one did."""
-        if any(row.place.device == device for row in self.moved):
+        if any(row.place.device == device for row in self.movements):
             return ""
         drift = self.drifts[device, size]
         return statistics.verdict(drift.ratio, drift.near, drift.far)
@@ -272,11 +272,11 @@ class Comparison:
         """The exit status: NO_REGRESSION, REGRESSION, AMBIGUOUS or NOT_COMPARABLE."""
         if not self.devices:
             return NOT_COMPARABLE
-        judgements = [(row.verdict, row.speedup) for row in self.moved]
+        judgements = [(row.verdict, row.speedup) for row in self.movements]
         for (device, size), drift in self.drifts.items():
             if verdict := self.verdict_on(device, size):
                 judgements.append((verdict, drift.ratio))
-        if self.lost or any(verdict == "slower" for verdict, _ in judgements):
+        if self.losses or any(verdict == "slower" for verdict, _ in judgements):
             return REGRESSION
         return AMBIGUOUS if any(is_doubtful(verdict, speedup) for verdict, speedup in judgements) else NO_REGRESSION
 

@@ -29,7 +29,7 @@ def summary_lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     if absent:
         said.append(f"not measured: {units.join_some(absent, MOST_NAMED)}")
     lacking = set(problems.device[problems.status.isin(["stale", "not_measured"])])
-    said.append(f"next: {_next(ev, list(failed.variant), lacking)}")
+    said.append(f"next: {_next_command(ev, list(failed.variant), lacking)}")
     return [f"Report of {ev.name}: {pdf}", *(f"  {line}" for line in said)]
 
 
@@ -70,7 +70,7 @@ def _library_ahead(ev: Evidence) -> tuple[Variant, float] | None:
     return library, taken.value
 
 
-def _next(ev: Evidence, failed: list[str], lacking: set[str]) -> str:
+def _next_command(ev: Evidence, failed: list[str], lacking: set[str]) -> str:
     """What somebody would most likely type now. lacking: the devices without some figure that could be had."""
     again = f"snakemake --cores 1 report --config study={ev.name}"
     if failed:

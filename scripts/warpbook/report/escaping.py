@@ -33,7 +33,7 @@ def to_html(text: str) -> str:
     return str(_parser().render(text))
 
 
-def strangers_to_html(text: str, picture: Callable[[str], str]) -> str:
+def untrusted_to_html(text: str, picture: Callable[[str], str]) -> str:
     """The same of a stranger's, whose links lead to the web alone.
 
     picture: the address of a picture by what the text calls it; one without an address is told by its words.

@@ -78,7 +78,7 @@ def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES) -
         found = _stretch(before, after, most_lines)
         if found:
             entries, added, removed = found
-            lines = tuple(_highlighted(entries, before, after, ending))
+            lines = tuple(_highlight(entries, before, after, ending))
             more = added + removed - sum(entry.sign in (ADDED, REMOVED) for entry in entries)
             return Excerpt(f"{variant.name}{ending}", f"{baseline.name}{ending}", lines, more, added, removed)
     return None
@@ -91,7 +91,7 @@ def _kernels_code(variant: Variant) -> str:
 
 def _stretch(before: str, after: str, most_lines: int) -> tuple[list[_Entry], int, int] | None:
     """The entries that are shown, and how many lines are added and removed in all; None where no code differs."""
-    entries = _with_gaps(list(_difference(before, after)))
+    entries = _insert_gaps(list(_difference(before, after)))
     if not any(entry.weight for entry in entries):
         return None
     # Gaps are free: they are no lines of code.
@@ -136,7 +136,7 @@ def lines_of_code(text: str) -> list[tuple[int, str]]:
     return [(number, " ".join(line.split())) for number, line in lines if not _NO_CODE.fullmatch(line)]
 
 
-def _with_gaps(entries: list[_Entry]) -> list[_Entry]:
+def _insert_gaps(entries: list[_Entry]) -> list[_Entry]:
     """Long stretches of unchanged lines as a gap between their ends."""
     shown: list[_Entry] = []
     changed = [place for place, entry in enumerate(entries) if entry.sign != " "]
@@ -149,7 +149,7 @@ def _with_gaps(entries: list[_Entry]) -> list[_Entry]:
     return shown
 
 
-def _highlighted(entries: list[_Entry], before: str, after: str, ending: str) -> Iterator[Line]:
+def _highlight(entries: list[_Entry], before: str, after: str, ending: str) -> Iterator[Line]:
     """Lines without the indentation that all share."""
     texts = {REMOVED: before.splitlines()}
     code = {sign: texts.get(sign, after.splitlines()) for sign in (ADDED, REMOVED, " ")}
@@ -171,7 +171,7 @@ def highlight_lines(text: str, ending: str) -> tuple[Markup, ...]:
     """
     lines = [""]
     for kind, value in _LEXERS[ending](stripnl=False, ensurenl=False).get_tokens(text):
-        shown = _class_of(kind)
+        shown = _token_class(kind)
         for place, piece in enumerate(value.split("\n")):
             if place:
                 lines.append("")
@@ -183,6 +183,6 @@ def highlight_lines(text: str, ending: str) -> tuple[Markup, ...]:
 
 
 @cache
-def _class_of(kind: Any) -> str:
+def _token_class(kind: Any) -> str:
     """Pygments' class of a kind of token; empty where it is shown as any text."""
     return STANDARD_TYPES[kind] if any(kind in shown for shown in _SHOWN) else ""

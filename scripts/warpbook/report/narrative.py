@@ -45,7 +45,7 @@ class Figures:
         † where the two were not timed in turn, and words where that is too uncertain for one number.
         """
         speedup = self._speedup(variant, over, layer, size, kind)
-        return speedup.marked if speedup else NOT_MEASURED
+        return speedup.plain_text if speedup else NOT_MEASURED
 
     def verdict(self, variant: str, over: str = "", layer: str = "", size: int = 0) -> str:
         """faster, slower, same or ambiguous."""
@@ -126,7 +126,7 @@ def render_narrative(ev: Evidence, folder: Path = FOLDER) -> Markup:
 
     def produce() -> Iterator[str]:
         limit_resources(MEMORY_BYTES, 2 * SECONDS)
-        yield _filled_in(path, Figures(ev))
+        yield _fill_in(path, Figures(ev))
 
     try:
         (text,) = run_supervised(produce, 2 * SECONDS)
@@ -135,7 +135,7 @@ def render_narrative(ev: Evidence, folder: Path = FOLDER) -> Markup:
     return Markup(escaping.to_html(text))
 
 
-def _filled_in(path: Path, figures: Figures) -> str:
+def _fill_in(path: Path, figures: Figures) -> str:
     """A text with its figures in place."""
     env = ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(path.parent), undefined=StrictUndefined, finalize=escaping.escape

@@ -182,7 +182,7 @@ def lay_out(document: str) -> Any:
 
     Raises UserError where Pango is missing or WeasyPrint found something wrong.
     """
-    with _heard():
+    with _raise_complaints():
         return _pages(document)
 
 
@@ -199,7 +199,7 @@ def add_page_numbers(document: str) -> str:
     return re.sub(r'(<a class="pages" href="#([^"]+)">)[^<]*</a>', filled_in, document)
 
 
-def write_strangers_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
+def write_untrusted_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
     """The same of HTML with strangers' words in it: a mark stands for each character that no font here has."""
     try:
         write_pdf(document, target, cited)
@@ -213,13 +213,13 @@ def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
 
     Raises UserError where Pango is missing or WeasyPrint found something wrong.
     """
-    with _heard():
+    with _raise_complaints():
         pages = _pages(document)
         pages.write_pdf(target, finisher=_finish, pdf_variant=VARIANT, attachments=attachments(cited))
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def _raise_complaints() -> Iterator[None]:
     """WeasyPrint's complaints end the block in a UserError."""
     complaints: list[str] = []
 

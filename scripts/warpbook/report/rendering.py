@@ -119,34 +119,34 @@ class Documents:
         self._ev, self._cover = ev, cover.cover_view(ev, made, commit, dirty)
 
     @cached_property
-    def _behind(self) -> Part:
+    def _supplement_part(self) -> Part:
         return _part(self._ev, "sections/supplement.html.j2")
 
     @cached_property
-    def _front(self) -> Part:
+    def _report_part(self) -> Part:
         report = _part(self._ev, "report.html.j2", "sections/summary.html.j2")
-        return _checked(self._ev, report, self._behind)
+        return _add_last_page(self._ev, report, self._supplement_part)
 
     def _document(self, *parts: Part, others: list[dict[str, Any]], full_cover: bool) -> str:
         return templates().get_template("document.html.j2").render(
-            parts=parts, contents=in_columns(parts), others=others, full_cover=full_cover, cover=self._cover,
+            parts=parts, contents=split_columns(parts), others=others, full_cover=full_cover, cover=self._cover,
             stylesheet=_stylesheet(), name=self._ev.name, kind="report",
         )  # fmt: skip
 
     @cached_property
     def supplement(self) -> str:
         """What it has no place for is the report's, which need not be made for it."""
-        alone = self._document(self._behind, others=[], full_cover=False)
+        alone = self._document(self._supplement_part, others=[], full_cover=False)
         return rewrite_links(f"{self._ev.name}.pdf", alone, link_targets(alone))
 
     @cached_property
     def report(self) -> str:
-        alone = self._document(self._front, others=self._behind.chapters, full_cover=True)
-        return rewrite_links(f"{self._ev.name}-supplement.pdf", alone, element_ids(self._behind.body))
+        alone = self._document(self._report_part, others=self._supplement_part.chapters, full_cover=True)
+        return rewrite_links(f"{self._ev.name}-supplement.pdf", alone, element_ids(self._supplement_part.body))
 
     @cached_property
     def whole(self) -> str:
-        document = self._document(self._front, self._behind, others=[], full_cover=True)
+        document = self._document(self._report_part, self._supplement_part, others=[], full_cover=True)
         if lost := link_targets(document) - element_ids(document):
             raise UserError(f"links of the report lead nowhere: {', '.join(sorted(lost))}")
         return document
@@ -157,11 +157,11 @@ def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | Non
     report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
     shell = templates().get_template("document.html.j2")
     shown = {"cover": cover.cover_view(ev, made, commit, dirty), "stylesheet": _stylesheet(), "name": ev.name}
-    contents = in_columns((report,))
+    contents = split_columns((report,))
     return shell.render(parts=[report], contents=contents, others=[], full_cover=True, kind="submission", **shown)
 
 
-def in_columns(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
+def split_columns(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
     """The headings of parts in two columns of about one height; to have the stylesheet balance them would lay them out
     many times."""
     entries = [entry for part in parts for entry in part.headings]
@@ -183,7 +183,7 @@ def _part(ev: Evidence, body: str, front: str = "") -> Part:
     return Part(Markup(first), Markup(env.get_template(body).render()), headings.entries)
 
 
-def _checked(ev: Evidence, report: Part, supplement: Part) -> Part:
+def _add_last_page(ev: Evidence, report: Part, supplement: Part) -> Part:
     """The report with its last page, which says where it, or its supplement, has each deliverable."""
     titles = {entry["id"]: f"{entry['number']} {entry['title']}".strip() for entry in report.headings}
     titles |= {entry["id"]: f"{SUPPLEMENT}{entry['number']} {entry['title']}" for entry in supplement.headings}
@@ -273,7 +273,7 @@ def site_pages(title: str, overview: Overview) -> dict[str, str]:
     return {name: _CHART.sub(_as_element, page) for name, page in pages.items()} | {"site.css": sheets}
 
 
-def standalone(document: str) -> str:
+def embed_assets(document: str) -> str:
     """HTML with its fonts, the sorting of its tables and the zooming of its timelines inside, so that the file can be
     sent alone.
 

@@ -102,7 +102,7 @@ class History:
         made: list[Headline] = []
         latest: dict[tuple[str, GpuModel], Headline] = {}
         for run in self.runs:
-            for network, model, size in self._measured(run):
+            for network, model, size in self._measured_sizes(run):
                 headline = self._headline(run, network, model, size, latest.get((network, model)))
                 if headline:
                     latest[network, model] = headline
@@ -135,15 +135,15 @@ class History:
                     builds_on=baseline,
                     source_sha256=record[name]["source_sha256"],
                     time=time,
-                    over_naive=self._over(run, found, naive, name),
-                    over_baseline=self._over(run, found, baseline, name),
+                    over_naive=self._speedup_over(run, found, naive, name),
+                    over_baseline=self._speedup_over(run, found, baseline, name),
                     registers=builds.get(name),
                     bound=time.value / bound_ms if bound_ms else None,
                 )
             )
         return sorted(rows, key=lambda row: row.time.value)
 
-    def _measured(self, run: Run) -> Iterator[tuple[str, GpuModel, int]]:
+    def _measured_sizes(self, run: Run) -> Iterator[tuple[str, GpuModel, int]]:
         """Networks, models and the largest size of each at which a run has op times."""
         sizes: dict[tuple[str, str], int] = {}
         for place in self._places(run):
@@ -178,11 +178,11 @@ class History:
     def _headline(self, run: Run, network: str, model: GpuModel, size: int, before: Headline | None) -> Headline | None:
         record, found = run.record["variants"], self._series(run, network, model.device, size)
         exact = [name for name in found if _precision(record[name]) == "fp32"]
-        best = _least(found, [name for name in exact if model.device == "cpu" or not record[name]["peer"]])
+        best = _fastest(found, [name for name in exact if model.device == "cpu" or not record[name]["peer"]])
         if not best:
             return None
-        naive, peer = self._naive(run, found), _least(found, [name for name in exact if record[name]["peer"]])
-        over, above = self._over(run, found, naive, best), self._over(run, found, peer, best)
+        naive, peer = self._naive(run, found), _fastest(found, [name for name in exact if record[name]["peer"]])
+        over, above = self._speedup_over(run, found, naive, best), self._speedup_over(run, found, peer, best)
         return Headline(
             run=run,
             model=model,
@@ -195,7 +195,7 @@ class History:
             step=self._step(before, run, found[best], size) if before else None,
         )
 
-    def _over(self, run: Run, found: dict[str, Series], base: str, variant: str) -> Speedup | None:
+    def _speedup_over(self, run: Run, found: dict[str, Series], base: str, variant: str) -> Speedup | None:
         """How many times faster a variant is than another of its run, from series that each took for itself."""
         if base not in found or base == variant:
             return None
@@ -236,7 +236,7 @@ class History:
         return float(bounds.sum()) if len(bounds) else None
 
 
-def _least(found: dict[str, Series], names: list[str]) -> str:
+def _fastest(found: dict[str, Series], names: list[str]) -> str:
     """The fastest of some variants; empty where there is none."""
     return min(names, key=lambda name: sum(float(np.median(layer)) for layer in found[name]), default="")
 

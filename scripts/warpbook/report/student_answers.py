@@ -48,7 +48,7 @@ def read(name: str, questions: int, folder: Path = FOLDER) -> Answers:
             parts.setdefault(current, []).append(line)
     pictures = {file.name: file for file in (folder / name).glob("*")}
     html = {
-        number: Markup(escaping.strangers_to_html("\n".join(lines), lambda name: _picture(pictures.get(name))))
+        number: Markup(escaping.untrusted_to_html("\n".join(lines), lambda name: _picture(pictures.get(name))))
         for number, lines in parts.items()
         if any(lines)
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook.common.intervals import covered_length, length, unite
+from warpbook.common.intervals import covered_length, total_length, unite
 from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
 from warpbook.profiling.counters import DURATION
@@ -49,7 +49,7 @@ def copy_overlap(events: pd.DataFrame) -> CopyOverlap:
     """How far copies hide behind kernels in a traced program, and kernels behind each other."""
     copies = unite(event_spans(events[events.kind.isin(("memcpy_htod", "memcpy_dtoh"))]))
     kernels = event_spans(events[events.kind == "kernel"])
-    busy = length(kernels)
+    busy = total_length(kernels)
     return CopyOverlap(
         copies_ns=sum(end - start for start, end in copies),
         hidden_ns=covered_length(copies, kernels),
@@ -72,7 +72,7 @@ class Side:
 
     @property
     def busy_ns(self) -> int:
-        return length(event_spans(self.kernels))
+        return total_length(event_spans(self.kernels))
 
     def one_bar(self, axis_ns: int) -> bool:
         """Whether on an axis so long one kernel is all that can be seen, with no gap before or after it."""
@@ -113,7 +113,7 @@ class Agreement:
     timed_ms: float | None
 
     @property
-    def apart(self) -> float:
+    def relative_difference(self) -> float:
         """The largest over the smallest, less 1."""
         return max(self.ms.values()) / min(self.ms.values()) - 1
 
@@ -131,7 +131,7 @@ def agreements(ev: Evidence) -> list[Agreement]:
     agreed = []
     counted_beside = tables.COUNTERS not in ev.selection.from_older_run  # tools are compared within one run
     tools = [tool for tool in available_profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]
-    for variant in ev.ranking.measured("gpu", peers=False):
+    for variant in ev.ranking.measured_variants("gpu", peers=False):
         for layer in ev.layers:
             for size in reversed(ev.sizes):
                 seen = {tool: kernels_in_layer(ev, variant.name, layer.name, size, tool) for tool in tools}
@@ -144,8 +144,8 @@ def agreements(ev: Evidence) -> list[Agreement]:
             launches = max(map(len, seen.values()))
             call = ev.counters.calls.get((variant.name, layer.name)) if counted_beside else None
             total_ns = call.value(DURATION) if call else None
-            if call and total_ns and (call.images == size or call.cut):
-                ms["ncu"] = total_ns / call.made * launches / 1e6
+            if call and total_ns and (call.images == size or call.is_truncated):
+                ms["ncu"] = total_ns / call.total_launches * launches / 1e6
             if len(ms) > 1:
                 timed = ev.times.op(variant.name, layer.name, size, kind="gpu")
                 place = (variant.name, layer.name, size, launches)
@@ -166,17 +166,17 @@ class Overhead:
     variant: str
     size: int
     program_s: float
-    watched_s: float
+    profiled_s: float
     op_s: float | None
-    watched_op_s: float | None
+    profiled_op_s: float | None
 
     @property
     def program(self) -> float:
-        return self.watched_s / self.program_s
+        return self.profiled_s / self.program_s
 
     @property
     def op(self) -> float | None:
-        return self.watched_op_s / self.op_s if self.op_s and self.watched_op_s else None
+        return self.profiled_op_s / self.op_s if self.op_s and self.profiled_op_s else None
 
 
 def printed_op_s(output: str) -> float | None:
@@ -202,7 +202,7 @@ def overheads(ev: Evidence) -> list[Overhead]:
     return costs
 
 
-def typical(costs: list[Overhead], tool: str, size: int) -> dict[str, Any]:
+def median_overhead(costs: list[Overhead], tool: str, size: int) -> dict[str, Any]:
     """Medians over the programs that a tool watched at one size: how many, whole program, op times."""
     chosen = [one for one in costs if one.tool == tool and one.size == size]
     ops = [one.op for one in chosen if one.op]

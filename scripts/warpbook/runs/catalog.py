@@ -72,20 +72,20 @@ class Run:
                 return table.empty()
             raise
         if self.sound:
-            return self._in_todays_words(table, table.read_checked(content, self._renamed(table)))
+            return self._convert_rows(table, table.read_checked(content, self._column_renames(table)))
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
         return self._read_table(table, io.BytesIO(content), origin)
 
     def _read_table(self, table: Table, source: Path | IO[bytes], origin: str) -> "pd.DataFrame":
-        return self._in_todays_words(table, table.read(source, origin, renamed=self._renamed(table)))
+        return self._convert_rows(table, table.read(source, origin, renamed=self._column_renames(table)))
 
-    def _renamed(self, table: Table) -> dict[str, str] | None:
+    def _column_renames(self, table: Table) -> dict[str, str] | None:
         return _FORMER.get(self.record["format"], {}).get(table)
 
-    def _in_todays_words(self, table: Table, frame: "pd.DataFrame") -> "pd.DataFrame":
+    def _convert_rows(self, table: Table, frame: "pd.DataFrame") -> "pd.DataFrame":
         if former_names.FORMER in self.record:
             frame = former_names.table_today(frame)
-        return _in_todays_words(frame) if self.record["format"] == 1 and table is tables.SAMPLES else frame
+        return _convert_format_1(frame) if self.record["format"] == 1 and table is tables.SAMPLES else frame
 
     @cached_property
     def problem(self) -> str:
@@ -99,13 +99,13 @@ class Run:
 
     def check_all(self) -> "Run":
         """Itself, every table read now or, of an archive, before; UserError where one is damaged."""
-        proven = _proven(self) if self.path.is_file() else None
+        proven = _verified(self) if self.path.is_file() else None
         if proven is None and self.problem:
             raise UserError(self.problem)
         return proven or self
 
 
-def _in_todays_words(samples: "pd.DataFrame") -> "pd.DataFrame":
+def _convert_format_1(samples: "pd.DataFrame") -> "pd.DataFrame":
     """SAMPLES of format 1, which called an A/A test `again`."""
     return samples.assign(
         job=samples.job.str.replace(r"^again:", "aa:", regex=True),
@@ -163,9 +163,9 @@ def runs_of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> lis
     found: dict[str, Run] = {}
     for other in reversed(gpu_runs(folder)):
         name = other.device_name("gpu")
-        if name == run.device_name("gpu") or name in found or not _alike(run, other, network):
+        if name == run.device_name("gpu") or name in found or not _is_comparable(run, other, network):
             continue
-        if proven := _proven(other):
+        if proven := _verified(other):
             found[name] = proven
     return list(found.values())
 
@@ -173,15 +173,15 @@ def runs_of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> lis
 def earlier_runs_of_model(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
     """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
     the same protocol, the newest first."""
-    older = (one for one in _before(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
-    return [proven for one in older if _alike(run, one, network) and (proven := _proven(one))]
+    older = (one for one in _earlier_runs(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
+    return [proven for one in older if _is_comparable(run, one, network) and (proven := _verified(one))]
 
 
-def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
+def find_newest(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
-    usable, refused = _holding(network, folder)
+    usable, refused = _runs_with_network(network, folder)
     for run in usable:
-        if proven := _proven(run):
+        if proven := _verified(run):
             return proven, refused
         refused.append(run.problem)
     return None, refused
@@ -189,21 +189,21 @@ def newest_archived(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, 
 
 def run_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
     """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
-    return next((proven for one in _before(run, network, folder) if (proven := _proven(one))), None)
+    return next((proven for one in _earlier_runs(run, network, folder) if (proven := _verified(one))), None)
 
 
-def _before(run: Run, network: str, folder: Path) -> list[Run]:
+def _earlier_runs(run: Run, network: str, folder: Path) -> list[Run]:
     """Archived runs with a GPU that hold a network and ended before `run`, the newest first."""
-    return [one for one in _holding(network, folder)[0] if one.record["ended"] < run.record["ended"]]
+    return [one for one in _runs_with_network(network, folder)[0] if one.record["ended"] < run.record["ended"]]
 
 
-def _alike(run: Run, other: Run, network: str) -> bool:
+def _is_comparable(run: Run, other: Run, network: str) -> bool:
     """Whether another run holds a network of the shapes that a run has it in, timed under the same protocol."""
     held = [one.record["networks"].get(network, {}).get("shapes_sha256") for one in (run, other)]
     return bool(held[0] and held[0] == held[1] and run.record["protocol"] == other.record["protocol"])
 
 
-def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:
+def _runs_with_network(network: str, folder: Path) -> tuple[list[Run], list[str]]:
     """Archived runs with a GPU that hold a network, newest first, and why others cannot be read."""
     usable, refused = [], []
     for path in archived_paths(folder):
@@ -217,7 +217,7 @@ def _holding(network: str, folder: Path) -> tuple[list[Run], list[str]]:
     return sorted(usable, key=lambda run: run.record["ended"], reverse=True), refused
 
 
-def _proven(run: Run) -> Run | None:
+def _verified(run: Run) -> Run | None:
     """An archive that can be used; None where it cannot.
 
     To read it whole and check it takes seconds. It is done once, not by every command: a mark stands for the archive's

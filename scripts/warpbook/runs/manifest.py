@@ -21,16 +21,16 @@ def _time(text: str) -> str:
 Time = Annotated[str, AfterValidator(_time)]
 
 
-class _Part(BaseModel):
+class _RecordModel(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class RecordedCpu(_Part):
+class RecordedCpu(_RecordModel):
     model: str
     cores: PositiveInt
 
 
-class RecordedGpu(_Part):
+class RecordedGpu(_RecordModel):
     name: str
     arch: str = Field(pattern=r"^sm_\d{2,3}[af]?$")
     uuid_sha256: str
@@ -39,7 +39,7 @@ class RecordedGpu(_Part):
     peak_gflop_per_s: dict[str, PositiveFloat | None]
 
 
-class Machine(_Part):
+class Machine(_RecordModel):
     system: str
     python: str
     compiler: str
@@ -48,25 +48,25 @@ class Machine(_Part):
     gpu: RecordedGpu | None
 
 
-class RecordedNetwork(_Part):
+class RecordedNetwork(_RecordModel):
     shapes_sha256: str
     sizes: list[PositiveInt]
 
 
-class RecordedVariant(_Part):
+class RecordedVariant(_RecordModel):
     source_sha256: str
     peer: bool
     requires: str
 
 
-class RecordedMeasuring(_Part):
+class RecordedMeasuring(_RecordModel):
     target_rel_ci: PositiveFloat
     equivalence_margin: NonNegativeFloat
     gpu: dict[str, Any]
     cpu: dict[str, Any]
 
 
-class Record(_Part):
+class Record(_RecordModel):
     format: int = Field(ge=1, le=FORMAT)
     run_id: str = Field(pattern=r"^[\w.-]{1,100}$")
     studies: list[str]

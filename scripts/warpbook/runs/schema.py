@@ -208,7 +208,7 @@ class Table:
         """
         import pandas as pd
 
-        values = self._opened(source, origin or str(source), renamed or {})
+        values = self._read_columns(source, origin or str(source), renamed or {})
         return pd.DataFrame({name: pd.Series(values[name], dtype=dtype) for name, dtype in self._dtypes.items()})
 
     def read_checked(self, content: bytes, renamed: Mapping[str, str] | None = None) -> "pd.DataFrame":
@@ -232,14 +232,16 @@ class Table:
     def rows(self, path: str | Path) -> list[Row]:
         """The rows of a small file, checked alike, without pandas, whose import costs a short program more than its
         work."""
-        values = self._opened(path, str(path), {})
+        values = self._read_columns(path, str(path), {})
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 
     def empty(self) -> "pd.DataFrame":
         """The table without rows."""
         return self.read(io.BytesIO((",".join(self.columns) + "\n").encode()), self.name.removesuffix(".gz"))
 
-    def _opened(self, source: str | Path | IO[bytes], origin: str, renamed: Mapping[str, str]) -> dict[str, list[Any]]:
+    def _read_columns(
+        self, source: str | Path | IO[bytes], origin: str, renamed: Mapping[str, str]
+    ) -> dict[str, list[Any]]:
         """The checked values of a file, by column."""
         try:
             with contextlib.ExitStack() as stack:

@@ -40,7 +40,7 @@ NONE_SOUND = "none of"
 """How the reason begins where a series has samples and none of them is a figure: the machine's doing, no variant's."""
 
 
-def by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], np.ndarray]:
+def group_by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], np.ndarray]:
     """The sound times of each series of SAMPLES, by what tells them apart; NaN where a sample is none, so that pairs
     stay in step. A series without a sound sample is left out."""
     times = sound_ms(samples)
@@ -48,7 +48,7 @@ def by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], n
     return {key: times for key, times in series.items() if not np.isnan(times).all()}
 
 
-def finite(times_ms: np.ndarray) -> np.ndarray:
+def drop_nan(times_ms: np.ndarray) -> np.ndarray:
     """A series' sound times, those that are NaN left out."""
     sound: np.ndarray = times_ms[~np.isnan(times_ms)]
     return sound
@@ -57,7 +57,7 @@ def finite(times_ms: np.ndarray) -> np.ndarray:
 def series_median(times_ms: np.ndarray) -> Estimate | None:
     """The median of a series' sound times, with its interval: a run's table and every report hold this one. None where
     no time is sound."""
-    sound = finite(times_ms)
+    sound = drop_nan(times_ms)
     return statistics.median(sound) if len(sound) else None
 
 

@@ -68,7 +68,7 @@ def _paths(program: Path, without: frozenset[str]) -> list[str]:
     reached = {program}
     ahead = [program]
     while ahead:
-        for path in _named_in(ahead.pop()) - reached - left_out:
+        for path in _named_files(ahead.pop()) - reached - left_out:
             reached.add(path)
             if path.suffix == ".py":
                 ahead.append(path)
@@ -83,7 +83,7 @@ def module_path(name: str) -> Path | None:
 
 
 @cache
-def _named_in(path: Path) -> set[Path]:
+def _named_files(path: Path) -> set[Path]:
     """Files of this project that one source file names: modules imported, programs and data files as text."""
     files = _files_by_name(path.parent)
     named: set[Path] = set()

@@ -26,7 +26,7 @@ def _own_networks(plan: Plan) -> list[str]:
     return [f"{WHOLE}{name}" for name, one in plan.implementations.items() if not one.header.peer]
 
 
-def _beside_direct(plan: Plan) -> list[str]:
+def _against_direct(plan: Plan) -> list[str]:
     """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
     on, and `direct`. Another order of the arrays in memory is none of numbers; files of the course run otherwise."""
     compared = {name: plan.variants[name] for network in plan.networks for name in plan.variants_for(network, "gpu")}
@@ -34,7 +34,7 @@ def _beside_direct(plan: Plan) -> list[str]:
         return []
     chosen = {BASELINE}
     for name, one in compared.items():
-        if not one.header.sums_plainly and one.header.order == "NCHW" and not one.course:
+        if not one.header.sums_in_fp32 and one.header.order == "NCHW" and not one.course:
             chosen |= {name, one.header.builds_on}
     return sorted(chosen & set(compared))
 
@@ -47,7 +47,7 @@ OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
         for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
-    "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _beside_direct(plan)],
+    "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _against_direct(plan)],
     "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in [*_kernels(plan), *_own_networks(plan)]],
     "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
 }

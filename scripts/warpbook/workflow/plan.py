@@ -46,16 +46,16 @@ class Plan:
 
     config: Config
     variants: dict[str, Variant]
-    probed: Device | str
-    promised: RemoteTarget | None = None
-    beside: tuple[Device, ...] = ()
+    device_or_reason: Device | str
+    remote_target: RemoteTarget | None = None
+    other_devices: tuple[Device, ...] = ()
     """Devices that are visible here besides the one in hand."""
 
     @property
     def device(self) -> Device | None:
         """The CUDA device to measure on; None where none answers or the configuration does not want one."""
         wanted = self.config.gpu in ("auto", "live")
-        return self.probed if wanted and isinstance(self.probed, Device) else None
+        return self.device_or_reason if wanted and isinstance(self.device_or_reason, Device) else None
 
     @cached_property
     def gpus(self) -> int:
@@ -65,8 +65,8 @@ class Plan:
         """
         if not self.device:
             return 1
-        if not self.promised:
-            return len(cuda_devices.select_alike([self.device, *self.beside], self.config.gpus))
+        if not self.remote_target:
+            return len(cuda_devices.select_alike([self.device, *self.other_devices], self.config.gpus))
         if not isinstance(self.config.gpus, int):
             raise UserError("gpus: all counts the devices here, and target promises those of others: say how many "
                             "(gpus: 4)")  # fmt: skip
@@ -90,18 +90,18 @@ class Plan:
     @property
     def networks(self) -> list[str]:
         """Networks of the chosen studies, each once."""
-        return list(dict.fromkeys(study.network for study in self.config.chosen.values()))
+        return list(dict.fromkeys(study.network for study in self.config.chosen_studies.values()))
 
     @cached_property
     def profilers(self) -> list[str]:
         """Profilers that watch programs: those that the configuration wants and the measuring machine has."""
         wanted = list(available_profilers.NAMES) if self.config.profilers == "auto" else self.config.profilers
-        if self.promised:
-            return [tool for tool in wanted if self.device and tool in self.promised.profilers]
-        return [tool for tool in wanted if self.device and not available_profilers.missing(tool, self.device)]
+        if self.remote_target:
+            return [tool for tool in wanted if self.device and tool in self.remote_target.profilers]
+        return [tool for tool in wanted if self.device and not available_profilers.missing_reason(tool, self.device)]
 
     def studies_showing(self, network: str) -> list[Study]:
-        return [study for study in self.config.chosen.values() if study.network == network]
+        return [study for study in self.config.chosen_studies.values() if study.network == network]
 
     def sizes(self, network: str) -> list[int]:
         """Sizes that any study wants of a network, chosen or not: studies of one network share what is measured."""
@@ -186,7 +186,11 @@ class Plan:
         """
         sizes = self.program_sizes(network, variant)
         if tool == "nsys":
-            wanted = "cupti" not in self.profilers or variant in self._shown(network) or self.repeats_programs(variant)
+            wanted = (
+                "cupti" not in self.profilers
+                or variant in self._submission_variants(network)
+                or self.repeats_programs(variant)
+            )
             return sizes[-1:] if wanted else []
         if not sizes:
             return []
@@ -199,10 +203,10 @@ class Plan:
     def profile_weights(self, tool: str, network: str, variant: str) -> list[str]:
         """Weight sets besides the first with which the program of a starting point, or of what a study shows as its
         submission, is watched at the largest size."""
-        wanted = variant in self._shown(network) or not self.variants[variant].header.builds_on
+        wanted = variant in self._submission_variants(network) or not self.variants[variant].header.builds_on
         return self.weight_sets(network)[1:] if wanted and tool != "nsys" else []
 
-    def _shown(self, network: str) -> set[str]:
+    def _submission_variants(self, network: str) -> set[str]:
         """Variants whose programs a study of a network shows as its submission."""
         return {
             name for study in self.config.studies.values() if study.network == network for name in study.show_profile_of
@@ -223,33 +227,33 @@ class Plan:
 
         Raises UserError where the configuration demands a device or a run that is not there.
         """
-        return {name: self._gpu_source(study) for name, study in self.config.chosen.items()}
+        return {name: self._gpu_source(study) for name, study in self.config.chosen_studies.items()}
 
     def _gpu_source(self, study: Study) -> GpuSource:
         gpu = self.config.gpu
         if gpu == "none":
             return GpuSource(None, None, "the configuration asks for no GPU figures (gpu: none)")
         if gpu in ("auto", "live"):
-            if isinstance(self.probed, Device):
-                whose = "the measuring nodes'" if self.promised else "this machine's"
-                return GpuSource(self.probed, None, f"{whose} {self.probed.name}")
+            if isinstance(self.device_or_reason, Device):
+                whose = "the measuring nodes'" if self.remote_target else "this machine's"
+                return GpuSource(self.device_or_reason, None, f"{whose} {self.device_or_reason.name}")
             if gpu == "live":
-                raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.probed}")
+                raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.device_or_reason}")
             if study.course:
                 timed_where = "files of a submission are timed only on the machine that makes its report"
-                return GpuSource(None, None, f"there is no GPU here ({self.probed}), and {timed_where}")
-            run, refused = catalog.newest_archived(study.network)
+                return GpuSource(None, None, f"there is no GPU here ({self.device_or_reason}), and {timed_where}")
+            run, refused = catalog.find_newest(study.network)
             if run is None:
                 return GpuSource(
                     None,
                     None,
-                    f"there is no GPU here ({self.probed}), and no archived run holds {study.network}",
+                    f"there is no GPU here ({self.device_or_reason}), and no archived run holds {study.network}",
                     refused,
                 )
             return GpuSource(
                 None,
                 run,
-                f"the newest archived run of {study.network}, for there is no GPU here ({self.probed})",
+                f"the newest archived run of {study.network}, for there is no GPU here ({self.device_or_reason})",
                 refused,
             )
         found = catalog.find_archived(gpu, "gpu", words=("auto", "live", "none"))
@@ -290,7 +294,7 @@ class Plan:
         )
 
     @property
-    def cited(self) -> list[Path]:
+    def cited_paths(self) -> list[Path]:
         """Archived runs that the chosen studies cite."""
         paths = [source.archived.path for source in self.gpu_sources.values() if source.archived]
         return list(dict.fromkeys(paths))
@@ -309,16 +313,16 @@ def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:
     """
     known = variants.discover() if known is None else known
     if config.target is None:
-        found = cuda_devices.visible()
+        found = cuda_devices.visible_devices()
         if isinstance(found, str):
             return Plan(config, known, found)
-        return Plan(config, known, found[0], beside=tuple(found[1:]))
-    promised = _promised(config.target)
+        return Plan(config, known, found[0], other_devices=tuple(found[1:]))
+    promised = _remote_target(config.target)
     device = Device(promised.name or f"GPU of {promised.arch}", promised.arch, "", "")
     return Plan(config, known, device, promised)
 
 
-def _promised(target: Target) -> RemoteTarget:
+def _remote_target(target: Target) -> RemoteTarget:
     """A target in full. What it leaves out is that of the newest archived run on a GPU of its name."""
     known = {} if target.arch else {run.gpu["name"]: run for run in catalog.gpu_runs() if run.gpu}
     if target.arch is None and target.name not in known:

@@ -17,7 +17,7 @@ import numpy as np
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import atomic_write
-from warpbook.common.intervals import length
+from warpbook.common.intervals import total_length
 from warpbook.problems import fashion_mnist
 from warpbook.problems.networks import Network
 from warpbook.runs import run_parts
@@ -160,8 +160,8 @@ def summarize_streams(shards: "pd.DataFrame") -> Iterator[Row]:
     for _, one in shards.groupby(IDENTITY, sort=True):
         images, devices = int(one.images.iloc[0]), one.measured_on.nunique()
         # Pauses between spans left out: a shard may be done again later.
-        wall_s = length(zip(one.began_s, one.ended_s, strict=True))
-        streaming_s = length(zip(one.first_read_s, one.ended_s, strict=True))
+        wall_s = total_length(zip(one.began_s, one.ended_s, strict=True))
+        streaming_s = total_length(zip(one.first_read_s, one.ended_s, strict=True))
         rows.append(
             {name: one[name].iloc[0] for name in (*IDENTITY, "device", "stream_sha256")}
             | {
@@ -178,7 +178,7 @@ def summarize_streams(shards: "pd.DataFrame") -> Iterator[Row]:
             }
         )
     for row in rows:
-        single = next((other for other in rows if other["devices"] == 1 and _alike(row, other)), None)
+        single = next((other for other in rows if other["devices"] == 1 and _is_same_stream(row, other)), None)
         for rate in ("images_per_s", "streaming_images_per_s"):
             name = rate.replace("images_per_s", "efficiency")
             row[name] = row[rate] / (row["devices"] * single[rate]) if single else None
@@ -190,5 +190,5 @@ def device_words(row: Row) -> str:
     return f"{row['devices']} {row['device'].upper()}{'s' * (row['devices'] > 1)}"
 
 
-def _alike(one: Row, other: Row) -> bool:
+def _is_same_stream(one: Row, other: Row) -> bool:
     return all(one[name] == other[name] for name in ("network", "variant", "images"))

@@ -155,17 +155,17 @@ class Targets:
         return OPTIONAL_PARTS["sanitizer"](self.plan)
 
     @cached_property
-    def _profiled(self) -> list[str]:
+    def _profiled_places(self) -> list[str]:
         return self.places("gpu", programs=True) if self.on_gpu else []
 
     @cached_property
-    def _traced(self) -> list[str]:
+    def _traced_places(self) -> list[str]:
         """`tool/gpu/place` for every program that a tracing profiler watches."""
         tools = [tool for tool in available_profilers.TRACERS if tool in self.plan.profilers]
         return [
             f"{tool}/gpu/{place}"
             for tool in tools
-            for place in self._profiled
+            for place in self._profiled_places
             if self._watches(tool, *place.split("/"))
         ]
 
@@ -173,26 +173,29 @@ class Targets:
         return bool(self.plan.profile_sizes(tool, network, variant))
 
     @property
-    def _counted(self) -> list[str]:
-        return self._profiled if "ncu" in self.plan.profilers else []
+    def _counted_places(self) -> list[str]:
+        return self._profiled_places if "ncu" in self.plan.profilers else []
 
     @property
     def counters(self) -> list[str]:
         whole = WholeNetworks(self.plan).counters if self.on_gpu else []
-        return [*(f"{PARTS}/counters/gpu/{place}.csv" for place in self._counted), *whole]
+        return [*(f"{PARTS}/counters/gpu/{place}.csv" for place in self._counted_places), *whole]
 
     @property
     def activities(self) -> list[str]:
-        return [f"{PARTS}/activities/{traced}.csv.gz" for traced in self._traced]
+        return [f"{PARTS}/activities/{traced}.csv.gz" for traced in self._traced_places]
 
     @property
     def profiles(self) -> list[str]:
-        return [f"{PARTS}/profiles/{traced}.csv" for traced in self._traced]
+        return [f"{PARTS}/profiles/{traced}.csv" for traced in self._traced_places]
 
     @property
     def reports(self) -> list[str]:
         """Folders of the profilers' files."""
-        return [f"{PARTS}/reports/{traced}" for traced in [*self._traced, *(f"ncu/gpu/{it}" for it in self._counted)]]
+        return [
+            f"{PARTS}/reports/{traced}"
+            for traced in [*self._traced_places, *(f"ncu/gpu/{it}" for it in self._counted_places)]
+        ]
 
     def sources(self, variant: str) -> list[str]:
         """Source files of a variant."""
@@ -227,7 +230,7 @@ class Targets:
 
     def images(self, network: str, device: str) -> list[str]:
         """The data set as a network takes it; a workload takes random numbers, and so does the emulator."""
-        labelled = device != "emulator" and self.plan.config.network(network).labels_images
+        labelled = device != "emulator" and self.plan.config.network(network).has_labels
         return [f"results/data/{network}.npz"] if labelled else []
 
     def labels(self, network: str, device: str) -> list[str]:
@@ -239,7 +242,7 @@ class Targets:
         """The file of a weight set."""
         return f"weights/{self.plan.config.network(network).model(weight_set)}.npz"
 
-    def imported(self, study: str) -> list[str]:
+    def imported_files(self, study: str) -> list[str]:
         """Files of the profiles that were imported for a study."""
         return sorted(map(str, Path("results/imported", study).glob("*/*")))
 

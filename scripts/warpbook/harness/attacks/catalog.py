@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpbook.common.files import PROJECT
-from warpbook.config.settings import Measuring, Programs, SeriesPolicy
+from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
 from warpbook.harness.attacks import cheating_launchers as launchers
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
@@ -35,7 +35,7 @@ MEASURING = Measuring(
     equivalence_margin=0.01,
     gpu=QUICK,
     cpu=QUICK,
-    programs=Programs(runs=1, min_samples_timeout_s=1),
+    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
     timeout_s=TIMEOUT_S,
 )
 # A device without limits: its lower bound would catch some before the check that they are to try.
@@ -91,7 +91,7 @@ class Attack:
     timed: bool = False
     processes: int = 1
 
-    def words(self, device: str) -> str | None:
+    def expected_words(self, device: str) -> str | None:
         """What must be said on a device; None where it does not show itself."""
         return {"emulator": self.emulated, "gpu": self.gpu, "cpu": self.cpu}[device]
 
@@ -176,7 +176,8 @@ ATTACKS = {
     "replaces the judge of its errors": Attack(
         "replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
         "replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
-        launcher=launchers.KIND_JUDGE, cpu="replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
+        launcher=launchers.KIND_JUDGE,
+        cpu="replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
     ),
     "writes only where it sees poison": Attack(
         "exceeds what fp32 allows", "exceeds what fp32 allows", STORE,
@@ -331,6 +332,6 @@ def document() -> str:
     """The attacks as a Markdown table: by which check each is caught, emulated, as a CPU variant and on a GPU."""
     lines = ["| A kernel or launcher that | emulated | on the CPU | on a GPU |", "| --- | --- | --- | --- |"]
     for name, attack in ATTACKS.items():
-        caught = (check_behind(attack.words(device) or "") or "-" for device in DEVICES)
+        caught = (check_behind(attack.expected_words(device) or "") or "-" for device in DEVICES)
         lines.append(f"| {name} | {' | '.join(caught)} |")
     return "\n".join(lines) + "\n"

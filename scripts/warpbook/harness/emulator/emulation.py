@@ -72,7 +72,7 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     """
     assert variant.cuda_source is not None
     name = variant.cuda_source.name
-    body = translation.to_host(building.checked_source(variant), name, own)
+    body = translation.to_host(building.device_source(variant), name, own)
     declared = variant.course.declaration if variant.course else ""
     entries = _driver(variant.course) if variant.course else "".join(map(_entry, kernels))
     return f'{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{entries}'
@@ -154,7 +154,7 @@ def build_emulator(scratch: Path) -> Path:
     name = f"emulator-{identity.hexdigest()[:16]}"
     for folder in (CODE / "results" / "libraries", cpp_compiler.LIBRARIES, scratch):
         try:
-            with _alone(folder / f".{name}.lock"):
+            with _exclusive_lock(folder / f".{name}.lock"):
                 if not (folder / name).exists():
                     with atomic_write(folder / name) as made:
                         _make(made)
@@ -168,7 +168,7 @@ def build_emulator(scratch: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _exclusive_lock(lock: Path) -> Iterator[None]:
     """Hold a lock's file: of several processes that want the same made, one makes it."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as held:
@@ -327,7 +327,7 @@ def allocate(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     return np.frombuffer(memory, dtype, count).reshape(shape)
 
 
-def sanitizing() -> dict[str, str]:
+def sanitizer_environment() -> dict[str, str]:
     """The environment of a process that loads emulated kernels: the sanitizer's library must be loaded first."""
     asked = [str(compiler()), "-print-file-name=libasan.so"]
     return {
@@ -337,13 +337,13 @@ def sanitizing() -> dict[str, str]:
     }
 
 
-def lacks(text: str) -> str:
+def unsupported_feature(text: str) -> str:
     """What an emulated source used that is not here, by what its process wrote; empty where nothing."""
     words = re.search(r"^beyond the emulator: .*", text, re.MULTILINE)
     return words[0] if words else ""
 
 
-def sanitizer_words(text: str) -> str:
+def sanitizer_message(text: str) -> str:
     """The sanitizer's error that ended a process, and its place in the kernel, of what it wrote; empty without one."""
     if words := re.search(r"^emulator: (.*)", text, re.MULTILINE):
         return words.group(1)
@@ -351,11 +351,13 @@ def sanitizer_words(text: str) -> str:
         return f"undefined behaviour at {undefined.group(1)}: {undefined.group(2)}"
     if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
         place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cuh?:\d+)", text)
-        return f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}{_accessed(text)}"
+        return (
+            f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}{_describe_access(text)}"
+        )
     return ""
 
 
-def _accessed(text: str) -> str:
+def _describe_access(text: str) -> str:
     """What a bad access was of, by the sanitizer's report: which side of how much memory, and where that was allocated,
     to stand behind its place; empty where the report does not say."""
     if "points to the zero page" in text:

@@ -80,12 +80,12 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
         if node.type == "call_expression" and (config := cuda_ast.child(node, "kernel_call_syntax")):
             edits += _launch(node, config)
         elif node.type == "declaration" and _shared(node):
-            edits += _declared(node, name)
+            edits += _shared_declarations(node, name)
         elif node.type == "preproc_include":
-            edits += _included(node, own)
+            edits += _include_edits(node, own)
         elif node.type == "gnu_asm_expression":
             edits.append((node.start_byte, node.end_byte, _instructions(node)))
-    made = _edited(text, edits).decode()
+    made = _apply_edits(text, edits).decode()
     plain = sources.without_comments(made)
     for left, what in (("<<<", "this launch"), ("__shared__", "this declaration in shared memory")):
         if left in plain:
@@ -93,7 +93,7 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
     return made
 
 
-def _edited(text: bytes, edits: list[Edit]) -> bytes:
+def _apply_edits(text: bytes, edits: list[Edit]) -> bytes:
     """The text with all edits made; of two that overlap the outer one must leave the inner one's bytes alone."""
     for begin, end, replacement in sorted(edits, key=lambda edit: edit[:2], reverse=True):
         lines = text.count(b"\n", begin, end)
@@ -109,7 +109,7 @@ def _launch(call: "Node", config: "Node") -> Iterator[Edit]:
             raise unsupported_construct("an argument of a launch that changes what it names", node.start_point.row + 1)
     begin, end = config.children[0], config.children[-1]
     kernel, arguments = call.children[0], call.children[-1]
-    name = cuda_ast.words(kernel)
+    name = cuda_ast.node_text(kernel)
     yield kernel.start_byte, begin.end_byte, f"emulator::launch(emulator::Config({line}, "
     yield end.start_byte, end.end_byte, f"), [&] {{ {' '.join(name.split())}"
     yield arguments.end_byte, arguments.end_byte, "; })"
@@ -117,15 +117,15 @@ def _launch(call: "Node", config: "Node") -> Iterator[Edit]:
 
 def _shared(declaration: "Node") -> bool:
     return any(
-        child.type == "type_qualifier" and cuda_ast.words(child) == "__shared__" for child in declaration.children
+        child.type == "type_qualifier" and cuda_ast.node_text(child) == "__shared__" for child in declaration.children
     )
 
 
-def _declared(declaration: "Node", name: str) -> Iterator[Edit]:
+def _shared_declarations(declaration: "Node", name: str) -> Iterator[Edit]:
     """Each variable of a declaration in shared memory: its type under a name of its own, and a reference to memory."""
     dynamic = False
     for child in declaration.children:
-        word = cuda_ast.words(child)
+        word = cuda_ast.node_text(child)
         if child.type == "type_qualifier" and word == "__shared__":
             yield child.start_byte, child.end_byte, "typedef"
         elif child.type == "storage_class_specifier" and word in ("extern", "static"):
@@ -141,7 +141,7 @@ def _declared(declaration: "Node", name: str) -> Iterator[Edit]:
         ]
         if not found or declarator.type == "init_declarator":
             raise unsupported_construct("this declaration in shared memory", declarator.start_point.row + 1)
-        variable, called = found[0], cuda_ast.words(found[0])
+        variable, called = found[0], cuda_ast.node_text(found[0])
         kind = f"{called}_of_block"
         yield variable.start_byte, variable.end_byte, kind
         if not dynamic:
@@ -163,12 +163,12 @@ def _instructions(assembly: "Node") -> str:
     """PTX as calls, an instruction's operands in their order."""
     line = assembly.start_point.row + 1
     pieces = [
-        " " if node.type == "escape_sequence" else cuda_ast.words(node)  # the ends of its lines
+        " " if node.type == "escape_sequence" else cuda_ast.node_text(node)  # the ends of its lines
         for node in cuda_ast.walk(cuda_ast.field(assembly, "assembly_code") or assembly)
         if node.type in ("string_content", "escape_sequence")
     ]
     held = [
-        cuda_ast.words(cuda_ast.field(node, "value"))
+        cuda_ast.node_text(cuda_ast.field(node, "value"))
         for node in cuda_ast.walk(assembly)
         if node.type in ("gnu_asm_output_operand", "gnu_asm_input_operand")
     ]
@@ -213,11 +213,11 @@ def _in_function(node: "Node") -> bool:
     return False
 
 
-def _included(node: "Node", own: dict[str, str]) -> Iterator[Edit]:
+def _include_edits(node: "Node", own: dict[str, str]) -> Iterator[Edit]:
     path = node.child_by_field_name("path")
     if path is None:
         return
-    included = PurePosixPath(cuda_ast.words(path).strip('<>"')).name
+    included = PurePosixPath(cuda_ast.node_text(path).strip('<>"')).name
     if included in own:
         yield path.start_byte, path.end_byte, f'"{own[included]}"'
     elif included in PROVIDED:

@@ -42,7 +42,7 @@ class UnreadableExpression(Exception):
 
 
 @dataclass(frozen=True)
-class Value:
+class SymbolicValue:
     """A number: its expression in Python's grammar, whether C++ has it as an integer, and whether it is one anyway."""
 
     tree: ast.expr
@@ -60,18 +60,18 @@ class Value:
             isinstance(node, ast.Name) and node.id not in ("ceil", "min", "max") for node in ast.walk(self.tree)
         )
 
-    def as_integer(self) -> "Value":
+    def as_integer(self) -> "SymbolicValue":
         """What an int holds of it."""
-        return self if self.whole else Value(ast.BinOp(self.tree, ast.FloorDiv(), ast.Constant(1)))
+        return self if self.whole else SymbolicValue(ast.BinOp(self.tree, ast.FloorDiv(), ast.Constant(1)))
 
 
 @dataclass(frozen=True)
 class Extents:
     """A dim3."""
 
-    values: tuple[Value, ...]
+    values: tuple[SymbolicValue, ...]
 
-    def of(self, name: str) -> Value | None:
+    def component(self, name: str) -> SymbolicValue | None:
         """Its x, y or z."""
         place = "xyz".find(name)
         return None if place < 0 else [*self.values, *[number(1)] * 3][place]
@@ -87,16 +87,16 @@ class Function:
     """What it returns; None for a macro, which has no type."""
 
 
-Known = Value | Extents | Function | UnreadableExpression
+Known = SymbolicValue | Extents | Function | UnreadableExpression
 Lookup = Callable[[str, int], Known | None]
 
 
-def number(value: int) -> Value:
-    return Value(ast.Constant(value))
+def number(value: int) -> SymbolicValue:
+    return SymbolicValue(ast.Constant(value))
 
 
-def extent(name: str) -> Value:
-    return Value(ast.Name(name, ast.Load()))
+def extent(name: str) -> SymbolicValue:
+    return SymbolicValue(ast.Name(name, ast.Load()))
 
 
 def is_whole(type_name: str) -> bool:
@@ -133,11 +133,11 @@ class Reader:
         self._strided = strided
         self._depth = 0
 
-    def whole(self, node: "Node", line: int = 0) -> Value:
+    def whole(self, node: "Node", line: int = 0) -> SymbolicValue:
         """The value of an expression that an int holds. `line` is where it stands, if not where its node says."""
         return self.value(node, line).as_integer()
 
-    def value(self, node: "Node", line: int = 0) -> Value:
+    def value(self, node: "Node", line: int = 0) -> SymbolicValue:
         """The value of an expression. Raises Unread."""
         line = line or cuda_ast.line(node)
         self._depth += 1
@@ -154,14 +154,17 @@ class Reader:
         while node.type == "parenthesized_expression":
             node = node.named_children[0]
         if node.type == "identifier":
-            known = self._lookup(cuda_ast.words(node), line)
+            known = self._lookup(cuda_ast.node_text(node), line)
             if isinstance(known, Extents):
                 return known
         listed: Sequence[Node] | None = None
-        if node.type == "call_expression" and cuda_ast.words(cuda_ast.field(node, "function")) in ("dim3", "::dim3"):
+        if node.type == "call_expression" and cuda_ast.node_text(cuda_ast.field(node, "function")) in (
+            "dim3",
+            "::dim3",
+        ):
             arguments = cuda_ast.field(node, "arguments")
             listed = arguments.named_children if arguments else []
-        elif node.type == "compound_literal_expression" and cuda_ast.words(cuda_ast.field(node, "type")) == "dim3":
+        elif node.type == "compound_literal_expression" and cuda_ast.node_text(cuda_ast.field(node, "type")) == "dim3":
             literal = cuda_ast.field(node, "value")
             listed = literal.named_children if literal else []
         elif node.type == "initializer_list":
@@ -170,37 +173,37 @@ class Reader:
             return Extents((self.whole(node, line),))
         return Extents(tuple(self.whole(each, line) for each in listed if each.type != "comment"))
 
-    def _read(self, node: "Node", line: int) -> Value:
+    def _read(self, node: "Node", line: int) -> SymbolicValue:
         match node.type:
             case "parenthesized_expression":
                 return self.value(node.named_children[0], line)
             case "number_literal":
-                return _literal(cuda_ast.words(node), line)
+                return _literal(cuda_ast.node_text(node), line)
             case "identifier":
-                return self._named(cuda_ast.words(node), line)
+                return self._look_up_value(cuda_ast.node_text(node), line)
             case "qualified_identifier":
-                return self._named(cuda_ast.words(node).rpartition("::")[2], line)
+                return self._look_up_value(cuda_ast.node_text(node).rpartition("::")[2], line)
             case "subscript_expression":
-                return self._named("".join(cuda_ast.words(node).split()), line)
+                return self._look_up_value("".join(cuda_ast.node_text(node).split()), line)
             case "field_expression":
                 return self._member(node, line)
             case "unary_expression":
-                return self._signed(node, line)
+                return self._apply_sign(node, line)
             case "binary_expression":
-                return self._combined(node, line)
+                return self._combine(node, line)
             case "cast_expression":
                 inner = cuda_ast.field(node, "value")
                 if inner is not None:
-                    return _cast(self.value(inner, line), cuda_ast.words(cuda_ast.field(node, "type")), node, line)
+                    return _cast(self.value(inner, line), cuda_ast.node_text(cuda_ast.field(node, "type")), node, line)
             case "sizeof_expression":
                 return self._size(node, line)
             case "call_expression":
-                return self._called(node, line)
+                return self._call_value(node, line)
         raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
 
-    def _named(self, name: str, line: int) -> Value:
+    def _look_up_value(self, name: str, line: int) -> SymbolicValue:
         known = self._lookup(name, line)
-        if isinstance(known, Value):
+        if isinstance(known, SymbolicValue):
             return known
         if isinstance(known, UnreadableExpression):
             raise known
@@ -208,51 +211,51 @@ class Reader:
             return self.value(known.body, line)
         raise UnreadableExpression(f"`{name}` is no extent of a layer and no number known before", line)
 
-    def _member(self, node: "Node", line: int) -> Value:
-        base, name = cuda_ast.field(node, "argument"), cuda_ast.words(cuda_ast.field(node, "field"))
-        known = self._lookup(cuda_ast.words(base), line)
-        if isinstance(known, Extents) and (value := known.of(name)):
+    def _member(self, node: "Node", line: int) -> SymbolicValue:
+        base, name = cuda_ast.field(node, "argument"), cuda_ast.node_text(cuda_ast.field(node, "field"))
+        known = self._lookup(cuda_ast.node_text(base), line)
+        if isinstance(known, Extents) and (value := known.component(name)):
             return value
         if isinstance(known, UnreadableExpression):
             raise known
-        return self._named(cuda_ast.words(node), line)
+        return self._look_up_value(cuda_ast.node_text(node), line)
 
-    def _signed(self, node: "Node", line: int) -> Value:
-        sign, inner = cuda_ast.words(cuda_ast.field(node, "operator")), cuda_ast.field(node, "argument")
+    def _apply_sign(self, node: "Node", line: int) -> SymbolicValue:
+        sign, inner = cuda_ast.node_text(cuda_ast.field(node, "operator")), cuda_ast.field(node, "argument")
         if sign not in ("-", "+") or inner is None:
             raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
         value = self.value(inner, line)
-        return Value(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
+        return SymbolicValue(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
 
-    def _combined(self, node: "Node", line: int) -> Value:
-        sign = cuda_ast.words(cuda_ast.field(node, "operator"))
+    def _combine(self, node: "Node", line: int) -> SymbolicValue:
+        sign = cuda_ast.node_text(cuda_ast.field(node, "operator"))
         operands = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
         if operands[0] is None or operands[1] is None:
             raise UnreadableExpression(f"`{_short(node)}` cannot be read", line)
         left, right = (self.value(each, line) for each in operands if each)
         if sign in ("<<", ">>"):
             power = ast.BinOp(ast.Constant(2), ast.Pow(), right.tree)
-            return Value(ast.BinOp(left.tree, ast.Mult() if sign == "<<" else ast.FloorDiv(), power))
+            return SymbolicValue(ast.BinOp(left.tree, ast.Mult() if sign == "<<" else ast.FloorDiv(), power))
         if sign not in _OPERATORS:
             raise UnreadableExpression(f"`{_short(node)}`: `{sign}` is none of + - * / % << >>", line)
         integer = left.integer and right.integer
         if sign == "*" and "1" in (left.text, right.text):
             factor = left if right.text == "1" else right
-            return Value(factor.tree, integer, factor.whole)
+            return SymbolicValue(factor.tree, integer, factor.whole)
         if sign == "/" and not integer:
-            return Value(ast.BinOp(left.tree, ast.Div(), right.tree), integer=False, whole=False)
-        return Value(ast.BinOp(left.tree, _OPERATORS[sign](), right.tree), integer, left.whole and right.whole)
+            return SymbolicValue(ast.BinOp(left.tree, ast.Div(), right.tree), integer=False, whole=False)
+        return SymbolicValue(ast.BinOp(left.tree, _OPERATORS[sign](), right.tree), integer, left.whole and right.whole)
 
-    def _size(self, node: "Node", line: int) -> Value:
-        named = cuda_ast.words(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
+    def _size(self, node: "Node", line: int) -> SymbolicValue:
+        named = cuda_ast.node_text(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
         if named not in BYTES:
             raise UnreadableExpression(f"`{_short(node)}`: the size of {named} is not known here", line)
         return number(BYTES[named])
 
-    def _called(self, node: "Node", line: int) -> Value:
+    def _call_value(self, node: "Node", line: int) -> SymbolicValue:
         function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
         arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
-        name = cuda_ast.words(function).removeprefix("::").removeprefix("std::")
+        name = cuda_ast.node_text(function).removeprefix("::").removeprefix("std::")
         if name.startswith("static_cast<") and len(arguments) == 1:
             return _cast(self.value(arguments[0], line), name[12:-1], node, line)
         if (is_whole(name) or is_fraction(name)) and len(arguments) == 1:
@@ -260,21 +263,21 @@ class Reader:
         base = name.partition("<")[0]
         known = self._lookup(base, line)
         if isinstance(known, Function) and len(known.parameters) == len(arguments):
-            return self._inlined(known, [self.value(each, line) for each in arguments], line)
+            return self._inline(known, [self.value(each, line) for each in arguments], line)
         if base in ("ceil", "ceilf", "floor", "floorf") and len(arguments) == 1:
             value = self.value(arguments[0], line)
             if value.whole:
-                return Value(value.tree, integer=False)
+                return SymbolicValue(value.tree, integer=False)
             if base.startswith("floor"):
-                return Value(value.as_integer().tree, integer=False)
-            return Value(_call("ceil", value), integer=False)
+                return SymbolicValue(value.as_integer().tree, integer=False)
+            return SymbolicValue(_call("ceil", value), integer=False)
         if base in ("min", "max", "fmin", "fmax", "fminf", "fmaxf") and len(arguments) == 2:
             both = [self.value(each, line) for each in arguments]
             made = _call(base.strip("f") if base.startswith("f") else base, *both)
-            return Value(made, all(each.integer for each in both), all(each.whole for each in both))
+            return SymbolicValue(made, all(each.integer for each in both), all(each.whole for each in both))
         raise UnreadableExpression(f"`{_short(node)}` calls what is not known here", line)
 
-    def _inlined(self, function: Function, values: list[Value], line: int) -> Value:
+    def _inline(self, function: Function, values: list[SymbolicValue], line: int) -> SymbolicValue:
         given = dict(zip(function.parameters, values, strict=True))
         if function.integer:
             given = {name: value.as_integer() for name, value in given.items()}
@@ -284,7 +287,7 @@ class Reader:
         return value.as_integer() if function.integer else value
 
 
-def _literal(text: str, line: int) -> Value:
+def _literal(text: str, line: int) -> SymbolicValue:
     text = text.replace("'", "")
     if whole := _NUMBER.fullmatch(text):
         octal = re.fullmatch(r"0\d+", whole[1])
@@ -296,23 +299,23 @@ def _literal(text: str, line: int) -> Value:
     top: ast.expr = ast.Constant(exact.numerator)
     if exact.denominator != 1:
         top = ast.BinOp(top, ast.Div(), ast.Constant(exact.denominator))
-    return Value(top, integer=False, whole=exact.denominator == 1)
+    return SymbolicValue(top, integer=False, whole=exact.denominator == 1)
 
 
-def _cast(value: Value, type_name: str, node: "Node", line: int) -> Value:
+def _cast(value: SymbolicValue, type_name: str, node: "Node", line: int) -> SymbolicValue:
     if is_whole(type_name):
         return value.as_integer()
     if is_fraction(type_name):
-        return Value(value.tree, integer=False, whole=value.whole)
+        return SymbolicValue(value.tree, integer=False, whole=value.whole)
     raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
 
 
-def _call(name: str, *values: Value) -> ast.expr:
+def _call(name: str, *values: SymbolicValue) -> ast.expr:
     return ast.Call(ast.Name(name, ast.Load()), [value.tree for value in values], [])
 
 
 def _short(node: "Node") -> str:
-    text = " ".join(cuda_ast.words(node).split())
+    text = " ".join(cuda_ast.node_text(node).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -323,20 +326,20 @@ def _sample(names: Mapping[str, int], strided: bool) -> dict[str, int]:
     return made
 
 
-def _simplest(value: Value, strided: bool) -> Value:
+def _simplest(value: SymbolicValue, strided: bool) -> SymbolicValue:
     """The value, by its name where it is a number, or an extent of the output however it is written."""
     text = value.text
     if isinstance(value.tree, ast.Name | ast.Constant) or len(text) > expressions.LENGTH_MAX:
         return value
-    used = expressions.names_in(text)
+    used = expressions.used_names(text)
     samples = [_sample(names, strided) for names in _SAMPLES]
     try:
         values = [expressions.evaluate(text, sample) for sample in samples]
     except ValueError:
         return value
     if not used:
-        return Value(ast.Constant(values[0]), value.integer) if values[0] >= 0 else value
+        return SymbolicValue(ast.Constant(values[0]), value.integer) if values[0] >= 0 else value
     for name in ("H_out", "W_out"):
         if values == [sample[name] for sample in samples]:
-            return Value(extent(name).tree, value.integer)
+            return SymbolicValue(extent(name).tree, value.integer)
     return value

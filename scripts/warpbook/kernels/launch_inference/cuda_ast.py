@@ -10,10 +10,10 @@ from warpbook.kernels import sources
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-_HOSTS = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bmain\s*\(|\bstd\s*::\s*(?:vector|string|cout|cerr|chrono)\b")
+_HOST_CODE = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bmain\s*\(|\bstd\s*::\s*(?:vector|string|cout|cerr|chrono)\b")
 _FRAMEWORKS = re.compile(r"#\s*include\s*[<\"](?:mxnet|mshadow|dmlc|torch|ATen|c10|pybind11|opencv2|cudnn|gtest)\b")
 """Headers that host code alone could use, and no compiler here has."""
-_OF_DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
+_DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 _HOST_TYPES = re.compile(r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(")
 
 
@@ -49,7 +49,7 @@ def field(node: "Node", name: str) -> "Node | None":
     return node.child_by_field_name(name)
 
 
-def words(node: "Node | None") -> str:
+def node_text(node: "Node | None") -> str:
     """A node's text; empty for none."""
     return (node.text or b"").decode() if node else ""
 
@@ -65,12 +65,12 @@ def device_code(text: str) -> str:
     NVRTC refuses each of them. Where nothing tells that there is host code, the text is returned as it is. Raises
     ImportError where there is and tree-sitter is not installed.
     """
-    if not _HOSTS.search(sources.without_comments(text)):
+    if not _HOST_CODE.search(sources.without_comments(text)):
         return text
     root = parse(text)
     of_device = _annotations(root)
     content = bytearray(text.encode())
-    for node in _hosts(root, of_device):
+    for node in _host_nodes(root, of_device):
         for place in range(node.start_byte, node.end_byte):
             if content[place] != ord("\n"):
                 content[place] = ord(" ")
@@ -79,17 +79,17 @@ def device_code(text: str) -> str:
 
 def _annotations(root: "Node") -> set[str]:
     """What says that a declaration is the device's: CUDA's words, and macros made of them."""
-    known = set(_OF_DEVICE)
+    known = set(_DEVICE_WORDS)
     for node in walk(root):
-        if node.type == "preproc_def" and known & set(re.findall(r"\w+", words(field(node, "value")))):
-            known.add(words(field(node, "name")))
+        if node.type == "preproc_def" and known & set(re.findall(r"\w+", node_text(field(node, "value")))):
+            known.add(node_text(field(node, "name")))
     return known
 
 
-def _hosts(node: "Node", of_device: set[str]) -> Iterator["Node"]:
+def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
     """Declarations of the host alone, the outermost of each."""
     for each in node.children:
-        if each.type == "preproc_include" and _FRAMEWORKS.match(words(each)):
+        if each.type == "preproc_include" and _FRAMEWORKS.match(node_text(each)):
             yield each
             continue
         inner = each
@@ -99,12 +99,12 @@ def _hosts(node: "Node", of_device: set[str]) -> Iterator["Node"]:
             if not of_device & _head(inner):
                 yield each
         elif inner.type in ("declaration", "field_declaration"):
-            if _is_hosts(inner, of_device):
+            if _is_host_declaration(inner, of_device):
                 yield each
-        elif inner.type in ("class_specifier", "struct_specifier") and "<<<" in words(inner):
+        elif inner.type in ("class_specifier", "struct_specifier") and "<<<" in node_text(inner):
             yield each
         elif inner.type not in ("compound_statement", "preproc_include", "preproc_def", "preproc_function_def"):
-            yield from _hosts(inner, of_device)
+            yield from _host_nodes(inner, of_device)
 
 
 def _head(function: "Node") -> set[str]:
@@ -114,9 +114,9 @@ def _head(function: "Node") -> set[str]:
     return set(re.findall(r"\w+", (function.text or b"")[:end].decode()))
 
 
-def _is_hosts(declaration: "Node", of_device: set[str]) -> bool:
+def _is_host_declaration(declaration: "Node", of_device: set[str]) -> bool:
     """Whether a declaration is of a host's function or variable; constants serve both."""
-    text = words(declaration)
+    text = node_text(declaration)
     said = set(re.findall(r"\w+", text))
     if of_device & said:
         return False

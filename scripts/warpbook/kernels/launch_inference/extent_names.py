@@ -55,7 +55,7 @@ def extent_at_place(array: str, place: int) -> str:
     return of_arrays[array][place] if array in of_arrays and place < 4 else ""
 
 
-def extent_of_array(array: str, extent: str) -> str:
+def layer_extent(array: str, extent: str) -> str:
     """The layer's extent that one of an array's is, the four of each called as those of x: the H of y is H_out."""
     of_others = {"y": {"C": "M", "H": "H_out", "W": "W_out"}, "w": {"N": "M", "H": "K", "W": "K"}}
     return of_others.get(array, {}).get(extent, extent)

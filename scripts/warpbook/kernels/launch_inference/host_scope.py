@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, extent_names
-from warpbook.kernels.launch_inference.cpp_expressions import Extents, Function, Known, UnreadableExpression, Value
+from warpbook.kernels.launch_inference.cpp_expressions import (
+    Extents,
+    Function,
+    Known,
+    SymbolicValue,
+    UnreadableExpression,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,16 +35,18 @@ class Globals:
         for node in cuda_ast.walk(root):
             match node.type:
                 case "preproc_def":
-                    self._keep(node, cpp.parse_expression(cuda_ast.words(cuda_ast.field(node, "value"))), ())
+                    self._keep(node, cpp.parse_expression(cuda_ast.node_text(cuda_ast.field(node, "value"))), ())
                 case "preproc_function_def":
                     listed = cuda_ast.field(node, "parameters")
-                    parameters = tuple(cuda_ast.words(each) for each in listed.named_children) if listed else ()
-                    self._keep(node, cpp.parse_expression(cuda_ast.words(cuda_ast.field(node, "value"))), parameters)
+                    parameters = tuple(cuda_ast.node_text(each) for each in listed.named_children) if listed else ()
+                    self._keep(
+                        node, cpp.parse_expression(cuda_ast.node_text(cuda_ast.field(node, "value"))), parameters
+                    )
                 case "function_definition":
                     self._function(node)
-        scope = Scope(self, {}, False)
-        for node in _outside(root):
-            if node.type == "declaration" and {"const", "constexpr"} & set(cuda_ast.words(node).split()):
+        scope = HostScope(self, {}, False)
+        for node in _top_level_nodes(root):
+            if node.type == "declaration" and {"const", "constexpr"} & set(cuda_ast.node_text(node).split()):
                 scope.declare(node)
             elif node.type == "enum_specifier":
                 scope.enumerate(node)
@@ -47,13 +55,13 @@ class Globals:
 
     def _keep(self, node: "Node", body: "Node | None", parameters: tuple[str, ...]) -> None:
         if body is not None:
-            name = cuda_ast.words(cuda_ast.field(node, "name"))
+            name = cuda_ast.node_text(cuda_ast.field(node, "name"))
             self.known[name] = Function(parameters, body)
             self.lines[name] = cuda_ast.line(node)
 
     def _function(self, node: "Node") -> None:
         body, declared = cuda_ast.field(node, "body"), cuda_ast.field(node, "declarator")
-        kind = cuda_ast.words(cuda_ast.field(node, "type"))
+        kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
         if body is None or declared is None:
             return
         statements = [each for each in body.named_children if each.type != "comment"]
@@ -61,10 +69,10 @@ class Globals:
             names = tuple(name for name, _ in function_parameters(node))
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
             known = Function(names, statements[0].named_children[0], integer)
-            self.known[cuda_ast.words(cuda_ast.field(declared, "declarator"))] = known
+            self.known[cuda_ast.node_text(cuda_ast.field(declared, "declarator"))] = known
 
 
-def _outside(root: "Node") -> "list[Node]":
+def _top_level_nodes(root: "Node") -> "list[Node]":
     """Nodes that stand in no function."""
     found, ahead = [], [root]
     while ahead:
@@ -99,10 +107,10 @@ def is_pointer(declaration: "Node") -> bool:
 def _name(declarator: "Node | None") -> str:
     if declarator is None:
         return ""
-    return next((cuda_ast.words(node) for node in cuda_ast.walk(declarator) if node.type == "identifier"), "")
+    return next((cuda_ast.node_text(node) for node in cuda_ast.walk(declarator) if node.type == "identifier"), "")
 
 
-class Scope:
+class HostScope:
     """Names known at a place of a function, on top of the file's.
 
     `taken` are names that stand for extents because a kernel gets them: what else gives them a value, a number for one,
@@ -133,7 +141,7 @@ class Scope:
         owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
         extent = extent_names.find_extent(member)
         if owner:
-            extent = extent_names.extent_of_array(extent_names.find_array(owner.partition(".")[0]), extent)
+            extent = extent_names.layer_extent(extent_names.find_array(owner.partition(".")[0]), extent)
         if not extent or not (owner or name in self._taken or extent not in self._claimed):
             return None
         self._take(name, extent, line)
@@ -155,7 +163,7 @@ class Scope:
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
 
-    def up_to(self, body: "Node", launch: "Node") -> None:
+    def read_until(self, body: "Node", launch: "Node") -> None:
         """Read a function's statements down to a launch."""
         for statement in body.named_children:
             if statement.start_byte >= launch.start_byte:
@@ -171,7 +179,7 @@ class Scope:
         for inner in statement.named_children:
             if inner.start_byte <= launch.start_byte < inner.end_byte:
                 if inner.type == "compound_statement":
-                    self.up_to(inner, launch)
+                    self.read_until(inner, launch)
                 else:
                     self._enclosing(inner, launch)
             elif inner.type == "declaration" and statement.type not in LOOPS:
@@ -196,11 +204,11 @@ class Scope:
         for each in cuda_ast.walk(node):
             value = cuda_ast.field(each, "value") if each.type == "enumerator" else None
             if value is not None:
-                self._bind(cuda_ast.words(cuda_ast.field(each, "name")), value, cuda_ast.line(each))
+                self._bind(cuda_ast.node_text(cuda_ast.field(each, "name")), value, cuda_ast.line(each))
 
     def declare(self, node: "Node") -> None:
         """A declaration of variables."""
-        kind = cuda_ast.words(cuda_ast.field(node, "type"))
+        kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
         for declarator in node.children_by_field_name("declarator"):
             name, line = _name(declarator), cuda_ast.line(declarator)
             value = cuda_ast.field(declarator, "value")
@@ -223,7 +231,7 @@ class Scope:
         try:
             if declarator.type == "function_declarator":
                 # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
-                text = cuda_ast.words(cuda_ast.field(declarator, "parameters"))
+                text = cuda_ast.node_text(cuda_ast.field(declarator, "parameters"))
                 made = Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
             elif value is None:
                 made = Extents(())
@@ -241,14 +249,14 @@ class Scope:
         self.lines[name] = line
         self.notes.pop(name, None)
         try:
-            if kind == "auto" and cuda_ast.words(value).startswith("dim3"):
+            if kind == "auto" and cuda_ast.node_text(value).startswith("dim3"):
                 self.known[name] = self.reader.extents(value)
                 return
             made = self.reader.value(value)
             if kind != "auto" and not cpp.is_fraction(kind):
                 made = made.as_integer()
             elif cpp.is_fraction(kind):
-                made = Value(made.tree, integer=False, whole=made.whole)
+                made = SymbolicValue(made.tree, integer=False, whole=made.whole)
             self.known[name] = made
             usual = made.constant and name in self._taken
         except UnreadableExpression as reason:
@@ -262,15 +270,15 @@ class Scope:
 
     def _assign(self, node: "Node") -> None:
         left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
-        sign = cuda_ast.words(cuda_ast.field(node, "operator")) or "="
+        sign = cuda_ast.node_text(cuda_ast.field(node, "operator")) or "="
         if left is None or right is None:
             return
         base = left.named_children[0] if left.type == "field_expression" else left
-        name, line = cuda_ast.words(base), cuda_ast.line(node)
+        name, line = cuda_ast.node_text(base), cuda_ast.line(node)
         if sign != "=":
             self.known[name] = UnreadableExpression(f"`{name}` is changed by `{sign}`", line)
         elif left.type == "field_expression":
-            known, place = self.known.get(name), "xyz".find(cuda_ast.words(cuda_ast.field(left, "field")))
+            known, place = self.known.get(name), "xyz".find(cuda_ast.node_text(cuda_ast.field(left, "field")))
             if isinstance(known, Extents) and place >= 0:
                 values = [*known.values, *[cpp.number(1)] * 3][:3]
                 try:
@@ -279,7 +287,7 @@ class Scope:
                 except UnreadableExpression as reason:
                     self.known[name] = reason
         elif left.type == "identifier":
-            if isinstance(self.known.get(name), Extents) or cuda_ast.words(right).startswith("dim3"):
+            if isinstance(self.known.get(name), Extents) or cuda_ast.node_text(right).startswith("dim3"):
                 try:
                     self.known[name] = self.reader.extents(right)
                 except UnreadableExpression as reason:
@@ -293,14 +301,14 @@ class Scope:
             changed: Node | None = None
             if node.type == "assignment_expression":
                 changed = cuda_ast.field(node, "left")
-            elif node.type == "update_expression" or cuda_ast.words(node).startswith("&"):
+            elif node.type == "update_expression" or cuda_ast.node_text(node).startswith("&"):
                 changed = cuda_ast.field(node, "argument")
             elif node.type == "init_declarator" and where != "in a block of its own":
                 changed = cuda_ast.field(node, "declarator") if statement.type in LOOPS else None
             while changed is not None and changed.type == "field_expression":
                 changed = cuda_ast.field(changed, "argument")
             if changed is not None and changed.type == "identifier":
-                name = cuda_ast.words(changed)
+                name = cuda_ast.node_text(changed)
                 self.known[name] = UnreadableExpression(f"`{name}` is set {where}", cuda_ast.line(node))
                 if name in self._taken and where == "by a call":
                     self._take(name, self._taken[name], cuda_ast.line(node))

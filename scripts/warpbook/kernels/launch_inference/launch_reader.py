@@ -1,8 +1,8 @@
 """How a file launches its own kernel, read from its `<<<>>>`: kernel, arguments, threads, grid and shared memory.
 
 Names of the host's function decide which extent of a layer is meant (`layer_names`), and what is made of them is
-followed to the launch (`host_scope`). What cannot be followed is not guessed: `UnreadableLaunch` says what, in which line,
-and the facts to write instead, as far as they were understood.
+followed to the launch (`host_scope`). What cannot be followed is not guessed: `UnreadableLaunch` says what, in which
+line, and the facts to write instead, as far as they were understood.
 """
 
 import re
@@ -14,12 +14,12 @@ from warpbook.kernels import ece408, launches, sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, extent_names
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
-from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, Scope, function_parameters, is_pointer
+from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope, function_parameters, is_pointer
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
     constant_array,
+    find_launches,
     kernel_definitions,
-    launches_in,
     namespaces,
 )
 
@@ -63,7 +63,7 @@ def read(text: str, wanted: str = "") -> InferredLaunch | None:
     if "<<<" not in sources.without_comments(text):
         return None
     root = cuda_ast.parse(text)
-    found = list(launches_in(root))
+    found = list(find_launches(root))
     kernels = kernel_definitions(root)
     if not found:
         raise UnreadableLaunch("its launch stands in a macro or in what could not be parsed")
@@ -81,7 +81,7 @@ def read(text: str, wanted: str = "") -> InferredLaunch | None:
     if chosen[0].plain not in kernels:
         raise UnreadableLaunch(f"line {chosen[0].line} launches {chosen[0].plain}, which this file does not define")
     outside = Globals(root)
-    read = [_Reading(launch, kernels[launch.plain], outside, root).written() for launch in chosen]
+    read = [_LaunchInference(launch, kernels[launch.plain], outside, root).infer() for launch in chosen]
     others = [each for each in read if each.facts != read[0].facts]
     if others:
         raise UnreadableLaunch(
@@ -120,7 +120,7 @@ def yaml_lines(facts: dict[str, Any]) -> str:
     return "\n".join(f"{key}: {yaml_line(value)}" for key, value in facts.items())
 
 
-class _Reading:
+class _LaunchInference:
     """One launch being read: what is understood so far is kept for who has to write the rest."""
 
     def __init__(self, launch: LaunchSite, kernel: "Node", outside: Globals, root: "Node"):
@@ -128,27 +128,27 @@ class _Reading:
         self._host = function_parameters(launch.function)
         self._takes = function_parameters(kernel)
         self._among = [name for name, _ in self._host]
-        taken = self._taken()
+        taken = self._extent_parameters()
         strided = bool(
             {"S", "P"} & {*taken.values(), *(extent_names.find_extent(each, self._among) for each in self._among)}
         )
-        self._scope = Scope(outside, taken, strided)
+        self._scope = HostScope(outside, taken, strided)
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
         body = cuda_ast.field(launch.function, "body")
         if body is not None:
-            self._scope.up_to(body, launch.node)
+            self._scope.read_until(body, launch.node)
         self._reasons: list[str] = []
         self._to_be_launched = False
         self._copied: dict[str, Any] = {}
 
-    def written(self) -> InferredLaunch:
+    def infer(self) -> InferredLaunch:
         """The facts. Raises UnreadableLaunch with those that are known."""
         launch = self._launch
         facts = dict(zip(_KEYS, (launch.kernel, self._arguments(), *self._shape()), strict=True))
         if not facts["shared_bytes"]:
             del facts["shared_bytes"]
-        self._in_its_place()
+        self._check_unconditional()
         if self._reasons:
             said = {} if self._to_be_launched else facts | self._copied
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
@@ -156,19 +156,19 @@ class _Reading:
         facts |= self._copied | ({"limits": limits} if limits else {})
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
-    def _taken(self) -> dict[str, str]:
+    def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
         among = [*self._among, *(name for name, _ in self._takes)]
         taken = {}
         for (parameter, declaration), node in zip(self._takes, self._launch.arguments, strict=False):
-            name = cuda_ast.words(node)
+            name = cuda_ast.node_text(node)
             if node.type == "identifier" and not is_pointer(declaration):
                 extent = extent_names.find_extent(name, among) or extent_names.find_extent(parameter, among)
                 if extent:
                     taken[name] = extent
         return taken
 
-    def _not_read(self, reason: str, line: int) -> str:
+    def _fail(self, reason: str, line: int) -> str:
         words = f"{reason}, line {line}"
         if words not in self._reasons:
             self._reasons.append(words)
@@ -177,7 +177,7 @@ class _Reading:
     def _shape(self) -> tuple[list[str | int], list[str | int], str | int]:
         parts = self._launch.configuration
         if len(parts) < 2:
-            self._not_read("the launch gives no grid and block", self._launch.line)
+            self._fail("the launch gives no grid and block", self._launch.line)
             return [UNKNOWN], [UNKNOWN], 0
         grid, threads = (self._extents(part) for part in parts[:2])
         return threads, grid, self._number(parts[2]) if len(parts) > 2 else 0
@@ -186,30 +186,30 @@ class _Reading:
         try:
             made = self._scope.reader.extents(node)
         except UnreadableExpression as reason:
-            return [self._not_read(str(reason), reason.line)]
+            return [self._fail(str(reason), reason.line)]
         return [_fact(value.text) for value in made.values] or [1]
 
     def _number(self, node: "Node") -> str | int:
         try:
             return _fact(self._scope.reader.whole(node).text)
         except UnreadableExpression as reason:
-            return self._not_read(str(reason), reason.line)
+            return self._fail(str(reason), reason.line)
 
     def _arguments(self) -> list[str | int]:
         given, takes = self._launch.arguments, self._takes
         if len(given) != len(takes):
             words = f"{self._launch.plain} takes {len(takes)} arguments, and the launch gives {len(given)}"
-            self._not_read(words, self._launch.line)
+            self._fail(words, self._launch.line)
             return [UNKNOWN]
         arrays = self._arrays()
         made: list[str | int] = []
         for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
             if is_pointer(declaration):
                 made.append(arrays[place])
-            elif not cpp.is_whole(cuda_ast.words(cuda_ast.field(declaration, "type"))):
-                kind = cuda_ast.words(cuda_ast.field(declaration, "type"))
+            elif not cpp.is_whole(cuda_ast.node_text(cuda_ast.field(declaration, "type"))):
+                kind = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
                 made.append(
-                    self._not_read(
+                    self._fail(
                         f"`{name}` is of type {kind}, and a kernel gets pointers and ints", cuda_ast.line(declaration)
                     )
                 )
@@ -229,7 +229,7 @@ class _Reading:
         """x, w and y by the place of the kernel's pointers."""
         places = [place for place, (_, declaration) in enumerate(self._takes) if is_pointer(declaration)]
         names = {place: self._array(place) for place in places}
-        const = {place: "const" in cuda_ast.words(self._takes[place][1]).split() for place in places}
+        const = {place: "const" in cuda_ast.node_text(self._takes[place][1]).split() for place in places}
         written = [place for place in places if not const[place]]
         if len(written) == 1 and not names[written[0]] and "y" not in names.values():
             names[written[0]] = "y"
@@ -241,36 +241,36 @@ class _Reading:
         line = self._launch.line
         for place in places:
             name, declaration = self._takes[place]
-            if cuda_ast.words(cuda_ast.field(declaration, "type")) != "float":
-                self._not_read(f"`{name}` points to other than float", cuda_ast.line(declaration))
+            if cuda_ast.node_text(cuda_ast.field(declaration, "type")) != "float":
+                self._fail(f"`{name}` points to other than float", cuda_ast.line(declaration))
             elif not names[place]:
-                names[place] = self._not_read(
-                    f"`{cuda_ast.words(self._launch.arguments[place])}` is none of x, w and y by its name", line
+                names[place] = self._fail(
+                    f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of x, w and y by its name", line
                 )
             elif list(names.values()).count(names[place]) > 1:
-                self._not_read(f"two pointers are {names[place]} by their names", line)
+                self._fail(f"two pointers are {names[place]} by their names", line)
             elif names[place] == "y" and const[place]:
-                self._not_read(f"`{name}` is y by its name, and const", cuda_ast.line(declaration))
+                self._fail(f"`{name}` is y by its name, and const", cuda_ast.line(declaration))
         if missing == ["w"] and not unnamed:
             self._constant_memory()
         elif missing and not unnamed:
-            self._not_read(f"no pointer is {' or '.join(missing)}", line)
+            self._fail(f"no pointer is {' or '.join(missing)}", line)
             self._to_be_launched = True
         return names
 
     def _constant_memory(self) -> None:
         """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
         copies = [
-            (cuda_ast.words(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
+            (cuda_ast.node_text(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
             for node in cuda_ast.walk(self._root)
-            if cuda_ast.words(cuda_ast.field(node, "function")) == "cudaMemcpyToSymbol"
+            if cuda_ast.node_text(cuda_ast.field(node, "function")) == "cudaMemcpyToSymbol"
             and (listed := cuda_ast.field(node, "arguments"))
             and len(listed.named_children) in (3, 5)
         ]
         names = {name for name, _ in copies}
         array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
         if len(names) != 1 or array is None:
-            self._not_read("no pointer is w, and none is copied to one array in constant memory", self._launch.line)
+            self._fail("no pointer is w, and none is copied to one array in constant memory", self._launch.line)
             self._to_be_launched = True
             return
         held, sizes = (
@@ -283,7 +283,7 @@ class _Reading:
         name, line = copies[0]
         self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
         if not held:
-            self._not_read(f"how many weights {name} holds is not known", cuda_ast.line(array))
+            self._fail(f"how many weights {name} holds is not known", cuda_ast.line(array))
         self._scope.notes[name] = f"{name} (filled in line {line}) for w"
 
     def _array(self, place: int) -> str:
@@ -298,33 +298,33 @@ class _Reading:
                 break
             base = inner
         if base.type != "identifier":
-            self._not_read(f"`{cuda_ast.words(node)}` is no array from its beginning", cuda_ast.line(node))
+            self._fail(f"`{cuda_ast.node_text(node)}` is no array from its beginning", cuda_ast.line(node))
             return ""
-        return extent_names.find_array(cuda_ast.words(base)) or extent_names.find_array(self._takes[place][0])
+        return extent_names.find_array(cuda_ast.node_text(base)) or extent_names.find_array(self._takes[place][0])
 
-    def _in_its_place(self) -> None:
+    def _check_unconditional(self) -> None:
         """Complain of a launch under a condition."""
         node, function = self._launch.node, self._launch.function
         while node.parent is not None and node != function:
             parent = node.parent
             condition = cuda_ast.field(parent, "condition")
             if parent.type in _CONDITIONS and parent.type not in LOOPS and node != condition:
-                words = " ".join(cuda_ast.words(condition).split()) if condition else "else"
-                self._not_read(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
+                words = " ".join(cuda_ast.node_text(condition).split()) if condition else "else"
+                self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
                 return
             node = parent
 
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Extents that the kernel has as a number of the file's, and is not told."""
         given = " ".join(map(str, facts["arguments"]))
-        used = set(re.findall(r"\w+", cuda_ast.words(cuda_ast.field(self._kernel, "body"))))
+        used = set(re.findall(r"\w+", cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))))
         bounds: dict[str, dict[str, int]] = {}
         for name in sorted(used & self._outside.known.keys()):
             extent = extent_names.find_extent(name)
             if extent not in ("C", "H", "W", "M", "K") or re.search(rf"\b{extent}\b", given):
                 continue
             try:
-                value = _fact(self._scope.reader.whole(self._node_of(name)).text)
+                value = _fact(self._scope.reader.whole(self._find_node(name)).text)
             except UnreadableExpression:
                 continue
             if isinstance(value, int):
@@ -334,7 +334,7 @@ class _Reading:
                 )
         return bounds
 
-    def _node_of(self, name: str) -> "Node":
+    def _find_node(self, name: str) -> "Node":
         node = cpp.parse_expression(name)
         assert node is not None
         return node

@@ -49,28 +49,28 @@ def kernel_names(code: str) -> tuple[str, ...]:
 def defines_kernels_by_macro(code: str) -> bool:
     """Whether a macro of CUDA C++ defines kernels, whose names are then not to be read."""
     macros = (node for node in cuda_ast.walk(cuda_ast.parse(code)) if node.type in _MACROS)
-    return any("__global__" in cuda_ast.words(cuda_ast.field(node, "value")) for node in macros)
+    return any("__global__" in cuda_ast.node_text(cuda_ast.field(node, "value")) for node in macros)
 
 
 def _kernel_name(node: "Node") -> str:
     """The name of the kernel that a node defines; empty for others."""
-    if node.type != "function_definition" or "__global__" not in cuda_ast.words(node).partition("{")[0]:
+    if node.type != "function_definition" or "__global__" not in cuda_ast.node_text(node).partition("{")[0]:
         return ""
     declared = cuda_ast.field(node, "declarator")
-    return cuda_ast.words(cuda_ast.field(declared, "declarator")) if declared else ""
+    return cuda_ast.node_text(cuda_ast.field(declared, "declarator")) if declared else ""
 
 
 def constant_array(node: "Node") -> str:
     """The name of an array of float in constant memory that a node declares, visible from outside; empty for others."""
-    said = cuda_ast.words(node).split()
+    said = cuda_ast.node_text(node).split()
     if node.type != "declaration" or "__constant__" not in said or "static" in said or "float" not in said:
         return ""
     declarator = cuda_ast.field(node, "declarator")
     names = (each for each in cuda_ast.walk(declarator) if each.type == "identifier") if declarator else iter(())
-    return cuda_ast.words(next(names, None))
+    return cuda_ast.node_text(next(names, None))
 
 
-def launches_in(root: "Node") -> Iterator[LaunchSite]:
+def find_launches(root: "Node") -> Iterator[LaunchSite]:
     for node in cuda_ast.walk(root):
         config = cuda_ast.child(node, "kernel_call_syntax") if node.type == "call_expression" else None
         if config is None:
@@ -81,13 +81,13 @@ def launches_in(root: "Node") -> Iterator[LaunchSite]:
         listed = cuda_ast.field(node, "arguments")
         if function is not None and listed is not None:
             arguments = [each for each in listed.named_children if each.type != "comment"]
-            written = "".join(cuda_ast.words(cuda_ast.field(node, "function")).split()).replace(",", ", ")
-            kernel = _in_its_namespace(written, root)
+            written = "".join(cuda_ast.node_text(cuda_ast.field(node, "function")).split()).replace(",", ", ")
+            kernel = _qualified_name(written, root)
             configuration = [each for each in config.named_children if each.type != "comment"]
             yield LaunchSite(node, configuration, kernel, function, arguments)
 
 
-def _in_its_namespace(kernel: str, root: "Node") -> str:
+def _qualified_name(kernel: str, root: "Node") -> str:
     """A kernel's name with those of the named namespaces that it is defined in."""
     plain = kernel.partition("<")[0].rpartition("::")[2]
     found = kernel_definitions(root).get(plain)
@@ -101,6 +101,6 @@ def namespaces(node: "Node") -> list[str]:
     around: Node | None = node
     while around is not None:
         if around.type == "namespace_definition" and (name := cuda_ast.field(around, "name")):
-            names = [*cuda_ast.words(name).split("::"), *names]
+            names = [*cuda_ast.node_text(name).split("::"), *names]
         around = around.parent
     return names

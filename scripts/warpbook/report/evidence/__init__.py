@@ -22,7 +22,7 @@ from warpbook.report.evidence.profile_values import (
     ProfileRow,
     ProfileValues,
     first_rows_covering,
-    within_layer,
+    layer_events,
 )
 from warpbook.report.evidence.program_times import ProgramTimes
 from warpbook.report.evidence.published_values import PublishedValues
@@ -31,23 +31,23 @@ from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.stream_times import StreamTimes
 from warpbook.report.evidence.submission_evidence import SubmissionEvidence
-from warpbook.report.evidence.time_series import STATE, UNSETTLED, Speedup, Times
+from warpbook.report.evidence.time_series import INCONCLUSIVE, STATE, Speedup, Times
 from warpbook.runs.catalog import Run
 from warpbook.workflow.plan import Plan
 
 __all__ = [
     "API_KINDS",
     "GPU_KINDS",
+    "INCONCLUSIVE",
     "STATE",
-    "UNSETTLED",
     "CheckTally",
     "Evidence",
     "KernelLaunches",
     "ProfileRow",
     "Speedup",
     "first_rows_covering",
+    "layer_events",
     "load",
-    "within_layer",
 ]
 
 
@@ -77,7 +77,7 @@ class Evidence(Scope):
         self.submitted = SubmissionEvidence(self, self.builds)
 
     @property
-    def cited(self) -> list[Run]:
+    def cited_runs(self) -> list[Run]:
         """The runs that the report draws on: this machine's, that of the GPU's figures, and older ones of what that one
         does not hold."""
         older = {run.run_id: run for run in self.selection.from_older_run.values() if run.run_id != self.local.run_id}

@@ -26,7 +26,7 @@ class BuildResults:
 
     def _of(self, device: str) -> pd.DataFrame:
         frame = self._scope.local.table(tables.BUILDS)
-        return frame[frame.variant.isin([variant.name for variant in self._scope.wanted(device)])]
+        return frame[frame.variant.isin([variant.name for variant in self._scope.compared_variants(device)])]
 
     @cached_property
     def failed(self) -> pd.DataFrame:

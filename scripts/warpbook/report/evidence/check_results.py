@@ -70,7 +70,7 @@ class CheckResults:
     def errors(self) -> pd.DataFrame:
         """Errors over the length of sums and the range of inputs where the run holds them, each with its `ratio` to
         that of `direct` on the same inputs."""
-        frame = self._selection.optional(PRECISION)
+        frame = self._selection.optional_rows(PRECISION)
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
 
@@ -91,7 +91,7 @@ class CheckResults:
             return []
         tests = self._scope.gpu_run.table(tables.CORRECTNESS)
         tests = tests[(tests.network == self._scope.network.name) & (tests.device == "gpu")]
-        compared = [variant.name for variant in self._scope.wanted("gpu")]
+        compared = [variant.name for variant in self._scope.compared_variants("gpu")]
         rows = []
         for name in dict.fromkeys(tests.variant):
             variant = self._scope.plan.variants.get(name)

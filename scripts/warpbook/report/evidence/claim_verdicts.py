@@ -79,7 +79,7 @@ class ClaimVerdicts:
     @cached_property
     def judged(self) -> list[JudgedClaim]:
         """Every claim of the study's variants, in their order."""
-        wanted = [*self._scope.wanted("gpu"), *self._scope.wanted("cpu")]
+        wanted = [*self._scope.compared_variants("gpu"), *self._scope.compared_variants("cpu")]
         return [self.judge(variant, claim) for variant in wanted for claim in variant.header.claims]
 
     def for_variant(self, variant: str) -> list[JudgedClaim]:
@@ -97,7 +97,7 @@ class ClaimVerdicts:
             figures, missing = self._figures(variant, claim)
         except UndecidedClaim as why:
             return JudgedClaim(variant.name, claim, "not testable", str(why), ())
-        verdict, reason = _summed_up(figures)
+        verdict, reason = _combine_verdicts(figures)
         if missing and verdict == "held":
             verdict = "partly"
         return JudgedClaim(variant.name, claim, verdict, "; ".join([*([reason] if reason else []), *missing]), figures)
@@ -140,7 +140,7 @@ class ClaimVerdicts:
             self._scope.sizes if "N" in where.model_fields_set and claim.quantity in TIMES else [self._scope.largest]
         )
         layers = self._scope.layers if by_layer else self._scope.layers[:1]
-        places = [(layer, size) for layer in layers for size in sizes if not where.broken_by(layer, size)]
+        places = [(layer, size) for layer in layers for size in sizes if not where.violation(layer, size)]
         if not places:
             raise UndecidedClaim(f"the study has no layer or size with {where.words}")
         return places
@@ -162,9 +162,9 @@ class ClaimVerdicts:
             for layer in self._scope.layers:
                 elsewhere = layer.name != figure.layer if fields - {"N"} else layer.name == figure.layer
                 for size in sizes:
-                    if elsewhere and not where.broken_by(layer, size):
+                    if elsewhere and not where.violation(layer, size):
                         other = read(variant, baseline, layer, size)
-                        compared.append(replace(figure, than=other, says=_says_more(direction, figure, other)))
+                        compared.append(replace(figure, than=other, says=_compare_values(direction, figure, other)))
         if not compared:
             raise UndecidedClaim(f"the study has nothing with {where.words} to compare with")
         return compared
@@ -237,7 +237,7 @@ class ClaimVerdicts:
             assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None  # whence the bound is
             peak = self._scope.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
             return ClaimValue(layer.name, size, None, layer.flops(size) / time.value / 1e6 / peak, None, True, OPEN)
-        bound = "memory bandwidth" if of_memory else self._times.bound_by(layer, size)
+        bound = "memory bandwidth" if of_memory else self._times.limiting_resource(layer, size)
         return ClaimValue(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
 
     def _error(self, variant: Variant, over: str) -> ClaimValue:
@@ -289,14 +289,14 @@ def verdict_reason(claim: Claim, change: Estimate, still: float) -> str:
     """
     least, most = claim.by.at_least, claim.by.at_most
     if claim.change == "stays":
-        return _within(change, 1 - (most or 0.0), 1 + (most or 0.0), 0.0, math.inf)
+        return _locate_interval(change, 1 - (most or 0.0), 1 + (most or 0.0), 0.0, math.inf)
     if claim.change == "falls":
-        return _within(change, 1 - most if most is not None else 0.0, 1 - max(least, still), 0.0, 1 - still)
+        return _locate_interval(change, 1 - most if most is not None else 0.0, 1 - max(least, still), 0.0, 1 - still)
     top = 1 + most if most is not None else math.inf
-    return _within(change, 1 + max(least, still), top, 1 + still, math.inf)
+    return _locate_interval(change, 1 + max(least, still), top, 1 + still, math.inf)
 
 
-def _within(change: Estimate, low: float, high: float, least: float, most: float) -> str:
+def _locate_interval(change: Estimate, low: float, high: float, least: float, most: float) -> str:
     """Where a change's interval lies: within what is claimed, within the direction alone, outside, or on an edge.
 
     A claim without an amount has one range; one of what stays has no direction that could be right.
@@ -312,7 +312,7 @@ def _within(change: Estimate, low: float, high: float, least: float, most: float
     return REFUTED if change.low > most or change.high < least else OPEN
 
 
-def _says_more(direction: str, figure: ClaimValue, other: ClaimValue) -> str:
+def _compare_values(direction: str, figure: ClaimValue, other: ClaimValue) -> str:
     """Whether one place's figure falls, or rises, and more than another's."""
     mine, theirs = figure.change, other.change
     if mine is None or theirs is None or not (math.isfinite(mine.low) and math.isfinite(theirs.low)):
@@ -326,7 +326,7 @@ def _says_more(direction: str, figure: ClaimValue, other: ClaimValue) -> str:
     return REFUTED if mine.low > theirs.high else OPEN
 
 
-def _summed_up(figures: tuple[ClaimValue, ...]) -> tuple[str, str]:
+def _combine_verdicts(figures: tuple[ClaimValue, ...]) -> tuple[str, str]:
     """(the verdict of all figures together, why where they do not agree)."""
     said = {figure.says for figure in figures}
     if said == {HELD}:

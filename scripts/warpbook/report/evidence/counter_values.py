@@ -36,14 +36,14 @@ class CounterValues:
     @cached_property
     def calls(self) -> dict[tuple[str, str], CountedCall]:
         """Calls whose counters were read, by (variant, layer)."""
-        return counters.calls(self.table)
+        return counters.counted_calls(self.table)
 
     @cached_property
     def counted(self) -> list[tuple[Variant, ConvLayer, CountedCall]]:
         """The counted calls of variants with sound figures, variant by variant."""
         return [
             (variant, layer, self.calls[variant.name, layer.name])
-            for variant in self._ranking.measured("gpu")
+            for variant in self._ranking.measured_variants("gpu")
             for layer in self._scope.layers
             if (variant.name, layer.name) in self.calls
         ]

@@ -11,7 +11,7 @@ from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import summaries, tables
 
-Place = tuple[str, str, str, int]
+AaPlace = tuple[str, str, str, int]
 """variant, network, layer, size"""
 
 
@@ -57,12 +57,12 @@ class MeasurementValidity:
         return samples.assign(sound_ms=summaries.sound_ms(samples))
 
     @cached_property
-    def aa_by_gpu(self) -> dict[Place, dict[str, np.ndarray]]:
+    def aa_by_gpu(self) -> dict[AaPlace, dict[str, np.ndarray]]:
         """Op times in ms, cold, of each variant in its A/A tests by the GPU, of places that two GPUs or more had."""
         samples = self._aa_samples
         samples = samples[(samples.kind == "op") & (samples.state == "cold") & ~samples.variant.str.endswith(":aa")]
         samples = samples[samples.sound_ms.notna()]
-        found: dict[Place, dict[str, np.ndarray]] = {}
+        found: dict[AaPlace, dict[str, np.ndarray]] = {}
         for key, group in samples.groupby(["variant", "network", "layer", "size", "measured_on"], sort=False):
             variant, network, layer, size, gpu = map(str, key)
             found.setdefault((variant, network, layer, int(size)), {})[gpu] = group.sound_ms.to_numpy()
@@ -92,15 +92,15 @@ class MeasurementValidity:
     @cached_property
     def attacks(self) -> pd.DataFrame:
         """Kernels that cheat, and what caught each."""
-        return self._selection.optional(tables.ATTACKS)
+        return self._selection.optional_rows(tables.ATTACKS)
 
     @cached_property
     def sanitizer(self) -> pd.DataFrame:
         """Errors that compute-sanitizer counted."""
-        return self._selection.optional(tables.SANITIZER)
+        return self._selection.optional_rows(tables.SANITIZER)
 
     @cached_property
     def sweep(self) -> pd.DataFrame:
         """Configurations of a variant's parameters that ran."""
-        frame = self._selection.optional(tables.SWEEP)
+        frame = self._selection.optional_rows(tables.SWEEP)
         return frame[frame.status == "ok"]

@@ -52,7 +52,7 @@ class MissingData:
         rows = [
             {"variant": variant.name, "device": device, **problem}
             for device in ("gpu", "cpu")
-            for variant in self._scope.wanted(device)
+            for variant in self._scope.compared_variants(device)
             for problem in self._grouped(self._of_variant(variant))
         ]
         rows += [
@@ -119,9 +119,9 @@ class MissingData:
                 yield _Lack("", row["size"], (PROGRAM,), row["status"], (row["reason"],))
 
     def _of_network(self, one: Implementation) -> Iterator[_Lack]:
-        if reason := self._networks.left_out.get(one.name):
-            yield _Lack("", None, (), "stale" if self._networks.stale(one) else "not_measured", (reason,))
-        elif one in self._networks.recorded:
+        if reason := self._networks.omission_reasons.get(one.name):
+            yield _Lack("", None, (), "stale" if self._networks.stale_reason(one) else "not_measured", (reason,))
+        elif one in self._networks.recorded_implementations:
             for size in self._scope.sizes:
                 there = self._networks.outcomes(one.name, size)
                 if there.empty:

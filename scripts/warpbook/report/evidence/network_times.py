@@ -33,7 +33,7 @@ class NetworkTimes:
         return frame[(frame.network == self._scope.network.name) & frame["size"].isin(self._scope.sizes)]
 
     @cached_property
-    def _taken(self) -> pd.DataFrame:
+    def _network_samples(self) -> pd.DataFrame:
         if self._scope.gpu_run is None:
             return tables.NETWORK_SAMPLES.empty()
         frame = self._scope.gpu_run.table(tables.NETWORK_SAMPLES)
@@ -41,29 +41,29 @@ class NetworkTimes:
 
     @cached_property
     def _samples(self) -> pd.DataFrame:
-        frame = self._taken
+        frame = self._network_samples
         return frame[(frame.status == "ok") & ~frame.throttled & (frame.state == "cold")]
 
     @cached_property
-    def recorded(self) -> list[Implementation]:
+    def recorded_implementations(self) -> list[Implementation]:
         """Implementations that the run holds and whose figures are not stale."""
         names = set(self._checks.variant)
         found = whole_networks.discover().values()
-        return [one for one in found if one.name in names and not self.stale(one)]
+        return [one for one in found if one.name in names and not self.stale_reason(one)]
 
-    def stale(self, one: Implementation) -> str:
+    def stale_reason(self, one: Implementation) -> str:
         """Why the recorded figures of an implementation are no longer about what stands here; empty when they are."""
-        return self._selection.stale_network(one, self._scope.gpu_run) if self._scope.gpu_run else ""
+        return self._selection.stale_network_reason(one, self._scope.gpu_run) if self._scope.gpu_run else ""
 
     @cached_property
-    def left_out(self) -> dict[str, str]:
+    def omission_reasons(self) -> dict[str, str]:
         """Why no figure of an implementation that stands here is shown, by name."""
         run, held = self._scope.gpu_run, set(self._checks.variant)
         if run is None or not held:
             return {}
-        shown = {one.name for one in self.recorded}
+        shown = {one.name for one in self.recorded_implementations}
         return {
-            one.name: f"recorded in {run.run_id}, but {self.stale(one)}"
+            one.name: f"recorded in {run.run_id}, but {self.stale_reason(one)}"
             if one.name in held
             else f"the run {run.run_id} holds no figure of it"
             for one in whole_networks.discover().values()
@@ -82,7 +82,7 @@ class NetworkTimes:
         if check is None or check.status != "ok":
             rows = [] if check is None else [("", "", check.status, check.reason)]
             return pd.DataFrame(rows, columns=_OUTCOME)
-        frame = self._taken
+        frame = self._network_samples
         own = frame[(frame.job == name) & (frame.variant == name) & (frame["size"] == size)]
         slowed = own.throttled & (own.status == "ok")
         own = own.assign(
@@ -114,7 +114,7 @@ class NetworkTimes:
     def steps(self, one: Implementation) -> list[tuple[Implementation, Estimate]]:
         """What an implementation gains over what it builds on, and so on down, at the largest size, as long as each was
         taken in turn with the next."""
-        by_name = {each.name: each for each in self.recorded}
+        by_name = {each.name: each for each in self.recorded_implementations}
         found: list[tuple[Implementation, Estimate]] = []
         step: Implementation | None = one
         while step and len(found) < len(by_name) and (gain := self.gain(step, self._scope.largest)):
@@ -136,7 +136,7 @@ class NetworkTimes:
         size, between its own job and one of what builds on it."""
         frame = self._samples[(self._samples["size"] == size) & (self._samples.kind == "gpu")]
         medians: dict[Any, float] = frame.groupby(["job", "variant"]).time_ms.median().to_dict()
-        of = {one.name for one in self.recorded if not one.header.peer} | set(names)
+        of = {one.name for one in self.recorded_implementations if not one.header.peer} | set(names)
         changes = [
             abs(ms / medians[variant, variant] - 1)
             for (job, variant), ms in medians.items()
@@ -156,17 +156,17 @@ class NetworkTimes:
     @cached_property
     def calls(self) -> dict[str, CountedCall]:
         """Calls whose hardware counters were read, by implementation."""
-        return {name: call for (name, _), call in counters.calls(self._counters).items()}
+        return {name: call for (name, _), call in counters.counted_calls(self._counters).items()}
 
     @cached_property
-    def uncounted(self) -> dict[str, str]:
+    def counter_failures(self) -> dict[str, str]:
         """Why there are no hardware counters of an implementation, where it was tried."""
         failed = self._counters[self._counters.status != "ok"]
         return dict(zip(failed.variant, failed.reason, strict=True))
 
     def fastest(self, size: int, peers: bool, precision: str = "") -> Implementation | None:
         """The fastest of ours, or of the libraries', of one precision where it is named; None where there is none."""
-        timed = [(time.value, one) for one in self.recorded if (time := self.time(one.name, size))]
+        timed = [(time.value, one) for one in self.recorded_implementations if (time := self.time(one.name, size))]
         alike = [(value, one) for value, one in timed if one.header.peer == peers]
         chosen = [(value, one) for value, one in alike if precision in ("", one.header.precision)]
         return min(chosen, key=lambda each: each[0])[1] if chosen else None

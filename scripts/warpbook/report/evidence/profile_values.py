@@ -101,8 +101,8 @@ class ProfileValues:
 
     @cached_method
     def within_layer(self, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
-        """`within_layer` of one program."""
-        return within_layer(self.events(variant, size, tool), layer, variant)
+        """`layer_events` of one program."""
+        return layer_events(self.events(variant, size, tool), layer, variant)
 
     @cached_method
     def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:
@@ -134,7 +134,7 @@ class ProfileValues:
     @cached_property
     def kernel_names(self) -> list[str]:
         """The kernels of all our programs, in the order of the variants and of first launch."""
-        ours = [variant.name for variant in self._scope.wanted("gpu") if not variant.header.peer]
+        ours = [variant.name for variant in self._scope.compared_variants("gpu") if not variant.header.peer]
         frames = (self.events(variant, size) for variant in ours for size in self._scope.sizes)
         return list(dict.fromkeys(name for frame in frames for name in frame[frame.kind == "kernel"].name.unique()))
 
@@ -196,7 +196,7 @@ class ProfileValues:
         return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
 
 
-def within_layer(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
+def layer_events(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
     """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
     of start; nothing without one."""
     kinds: Any = events.kind.to_numpy()

@@ -29,5 +29,5 @@ class ProgramTimes:
 
     def framework(self, device: str) -> Variant | None:
         """The peer that runs whole networks on a device: milestone 1's framework."""
-        peers = [variant for variant in self._scope.wanted(device) if variant.header.peer]
+        peers = [variant for variant in self._scope.compared_variants(device) if variant.header.peer]
         return next((peer for peer in peers if not self.runs(peer.name, self._scope.largest).empty), None)

@@ -15,23 +15,23 @@ class Ranking:
         self._scope, self._times = scope, times
 
     @cached_method
-    def measured(self, device: str, peers: bool | None = None) -> list[Variant]:
+    def measured_variants(self, device: str, peers: bool | None = None) -> list[Variant]:
         """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when
         told."""
         largest = self._scope.largest
         return [
             variant
-            for variant in self._scope.wanted(device)
+            for variant in self._scope.compared_variants(device)
             if peers in (None, variant.header.peer)
             and all(self._times.op(variant.name, layer, largest) for layer in self._scope.layer_names)
         ]
 
     def _ours(self, *, fp32: bool) -> list[Variant]:
-        variants = self.measured("gpu", peers=False)
+        variants = self.measured_variants("gpu", peers=False)
         return [variant for variant in variants if (variant.header.precision == "fp32") == fp32]
 
     def _starting_point(self, device: str) -> Variant | None:
-        return next((one for one in self.measured(device, peers=False) if not one.header.builds_on), None)
+        return next((one for one in self.measured_variants(device, peers=False) if not one.header.builds_on), None)
 
     @cached_property
     def naive(self) -> Variant | None:
@@ -48,7 +48,7 @@ class Ranking:
         return self._least(self._ours(fp32=True))
 
     @cached_property
-    def ahead(self) -> dict[str, Variant]:
+    def faster_variants(self) -> dict[str, Variant]:
         """By layer, the FP32 GPU variant of ours that is called faster there than the best: one that has no figure for
         another layer, or loses there what it gains here."""
         if self.best is None:
@@ -78,7 +78,7 @@ class Ranking:
         """By layer, the FP32 variant of the least median among those that are ours, or libraries, as `best` is; it has
         a figure there, and may have none elsewhere."""
         size, found = self._scope.largest, {}
-        alike = [one for one in self._scope.wanted("gpu") if one.header.peer == best.header.peer]
+        alike = [one for one in self._scope.compared_variants("gpu") if one.header.peer == best.header.peer]
         for layer in self._scope.layer_names:
             times = [
                 (time.value, one)
@@ -97,22 +97,24 @@ class Ranking:
     @cached_property
     def best_cpu(self) -> Variant | None:
         """The fastest CPU code, libraries among it."""
-        return self._least(self.measured("cpu"))
+        return self._least(self.measured_variants("cpu"))
 
     @cached_property
     def best_own_cpu(self) -> Variant | None:
         """The fastest CPU code of ours."""
-        return self._least(self.measured("cpu", peers=False))
+        return self._least(self.measured_variants("cpu", peers=False))
 
     @cached_property
     def best_peer(self) -> Variant | None:
         """The fastest FP32 library on the GPU: what our FP32 variants compete with."""
-        return self._least([peer for peer in self.measured("gpu", peers=True) if peer.header.precision == "fp32"])
+        return self._least(
+            [peer for peer in self.measured_variants("gpu", peers=True) if peer.header.precision == "fp32"]
+        )
 
     @cached_property
     def fastest_first(self) -> list[Variant]:
         """GPU variants by the sum of their op times at the largest size."""
-        return sorted(self.measured("gpu"), key=self._total_ms)
+        return sorted(self.measured_variants("gpu"), key=self._total_ms)
 
     def _least(self, candidates: list[Variant]) -> Variant | None:
         return min(candidates, key=self._total_ms, default=None)
@@ -135,7 +137,7 @@ class Ranking:
 
         That to the best starts where the study says: steps that `start` took away from it are taken back first.
         """
-        measured = self.measured("gpu", peers=False)
+        measured = self.measured_variants("gpu", peers=False)
         chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
         passed = {step.name for chain in chains for step in chain[:-1]}
         ends = [chain for chain in chains if chain[-1].name not in passed and len(chain) >= 3]
@@ -145,12 +147,13 @@ class Ranking:
             if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
                 shown.append(chain)
         return [
-            self._way(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain for chain in shown
+            self._chain_from(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain
+            for chain in shown
         ]
 
-    def _way(self, start: str, chain: list[Variant]) -> list[Variant]:
+    def _chain_from(self, start: str, chain: list[Variant]) -> list[Variant]:
         """A chain begun at `start`: back over what that builds on to where the two part, if it was measured."""
-        first = next((variant for variant in self.measured("gpu") if variant.name == start), chain[0])
+        first = next((variant for variant in self.measured_variants("gpu") if variant.name == start), chain[0])
         behind = self.chain(first)
         shared = [step for step in chain if step in behind]
         if not shared:
@@ -160,7 +163,7 @@ class Ranking:
     @cached_property
     def combinations(self) -> list[tuple[Variant, list[Variant]]]:
         """Variants that join the ideas of others, with those others: what leaving one idea out costs."""
-        measured = {variant.name: variant for variant in self.measured("gpu", peers=False)}
+        measured = {variant.name: variant for variant in self.measured_variants("gpu", peers=False)}
         joined = [
             (variant, [measured[part] for part in variant.header.combines if part in measured])
             for variant in measured.values()

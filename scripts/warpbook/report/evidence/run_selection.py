@@ -16,7 +16,7 @@ from warpbook.runs.run_parts import WHOLE
 from warpbook.runs.schema import Table
 from warpbook.runs.tables import PRECISION
 
-BORROWED = {
+OLDER_RUN_TABLES = {
     tables.COUNTERS: "hardware counters",
     tables.SANITIZER: "errors that compute-sanitizer counts",
     tables.ATTACKS: "kernels that cheat",
@@ -40,7 +40,12 @@ class Selection:
         Files of a submission are told by what was measured on the machine that makes their report.
         """
         own = self._scope.gpu_run
-        if own is None or table not in BORROWED or self._scope.study.course or len(self._held(own, table)):
+        if (
+            own is None
+            or table not in OLDER_RUN_TABLES
+            or self._scope.study.course
+            or len(self._study_rows(own, table))
+        ):
             return own
         return self._older_with(table) or own
 
@@ -53,13 +58,13 @@ class Selection:
         assert self._scope.gpu_run is not None  # than which they are older
         return catalog.earlier_runs_of_model(self._scope.gpu_run, self._scope.network.name)
 
-    def _held(self, run: Run, table: Table) -> pd.DataFrame:
+    def _study_rows(self, run: Run, table: Table) -> pd.DataFrame:
         """Rows of a table that a report of the study may show: of its own network, or of all where it shows all."""
         frame = run.table(table)
         return frame[frame.network == self._scope.network.name] if table is tables.COUNTERS else frame
 
     def _holds_sound(self, run: Run, table: Table) -> bool:
-        held = self._held(run, table)
+        held = self._study_rows(run, table)
         if "variant" in held:
             held = held[held.variant.isin([*self.usable("gpu", run), *self.implementations(run)])]
         return not held.empty
@@ -67,7 +72,7 @@ class Selection:
     @cached_property
     def from_older_run(self) -> dict[Table, Run]:
         """The tables whose rows come from another run than the study's other GPU figures, each with that run."""
-        found = {table: self.run_with(table) for table in BORROWED}
+        found = {table: self.run_with(table) for table in OLDER_RUN_TABLES}
         return {table: run for table, run in found.items() if run and run is not self._scope.gpu_run}
 
     def stale(self, variant: Variant, run: Run | None = None) -> str:
@@ -100,7 +105,7 @@ class Selection:
             return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
         return ""
 
-    def stale_network(self, one: Implementation, run: Run) -> str:
+    def stale_network_reason(self, one: Implementation, run: Run) -> str:
         """The same of figures of an implementation of the study's whole network."""
         checks = run.table(tables.NETWORK_CHECKS)
         recorded = {*checks.source_sha256[(checks.network == self._scope.network.name) & (checks.variant == one.name)]}
@@ -115,12 +120,12 @@ class Selection:
         checks = run.table(tables.NETWORK_CHECKS)
         names = {*checks.variant[checks.network == self._scope.network.name]}
         found = whole_networks.discover().values()
-        return [one.name for one in found if one.name in names and not self.stale_network(one, run)]
+        return [one.name for one in found if one.name in names and not self.stale_network_reason(one, run)]
 
     def usable(self, device: str, run: Run | None = None) -> list[str]:
         """Names of the variants that the study compares on a device and whose figures, those in `run` where one is
         named, are not stale."""
-        return [variant.name for variant in self._scope.wanted(device) if not self.stale(variant, run)]
+        return [variant.name for variant in self._scope.compared_variants(device) if not self.stale(variant, run)]
 
     def rows(self, table: Table) -> pd.DataFrame:
         """Rows of the study's network and variants, each from its device's run, stale ones left out."""
@@ -143,7 +148,7 @@ class Selection:
         frame = self.rows(table)
         return frame[frame["size"].isin(self._scope.sizes)]
 
-    def optional(self, table: Table) -> pd.DataFrame:
+    def optional_rows(self, table: Table) -> pd.DataFrame:
         """A table that a run on a GPU holds only where it was asked for, over all its networks, stale rows left out.
 
         An implementation of a whole network is named there with WHOLE before it.

@@ -57,7 +57,7 @@ class Scope:
         run = self.run_for(device)
         return run.device_name(device) if run else "no GPU"
 
-    def wanted(self, device: str) -> list[Variant]:
+    def compared_variants(self, device: str) -> list[Variant]:
         """Variants of a device that the study compares, baselines first; none of the CPU where its figures are not
         asked for."""
         if device == "cpu" and self.missing_reason("cpu"):

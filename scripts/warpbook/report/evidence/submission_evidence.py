@@ -105,7 +105,7 @@ class SubmissionEvidence:
     def is_baseline(self, name: str) -> bool:
         """Whether the code of one is that of its baseline, comments and layout aside."""
         mine, over = self.variant(name), self.baseline(name)
-        return bool(mine and over and _bare(mine.code) == _bare(over.code))
+        return bool(mine and over and _code_words(mine.code) == _code_words(over.code))
 
     def shown(self, name: str) -> list[CodeEvidence]:
         """The words that an optimization's code ought to hold."""
@@ -123,7 +123,7 @@ class SubmissionEvidence:
         path = PROJECT / WRITTEN / f"{name}.out"
         if name not in self.of.outputs:
             return []
-        return program_output.runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
+        return program_output.parse_runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
 
     def elsewhere(self, run: ProgramOutput) -> bool:
         """Whether a run's op times cannot hold the work: one is less than its layer's bytes need on the term's GPU."""
@@ -199,7 +199,7 @@ class SubmissionEvidence:
         return f"{variant.name}.cu defines no GPUInterface::conv_forward_gpu{held}"
 
 
-def _bare(code: str) -> list[str]:
+def _code_words(code: str) -> list[str]:
     return sources.without_comments(code).split()
 
 

@@ -26,7 +26,7 @@ WIDEST = 1.5
 """The most that an interval's upper end may be of its lower one where a ratio is settled."""
 FEWEST = 3
 """The fewest samples that a settled ratio rests on."""
-UNSETTLED = "not settled"
+INCONCLUSIVE = "not settled"
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class Speedup:
     verdict: str
 
     @property
-    def settled(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether the interval, any drift between jobs within it, is narrow enough and of enough samples for one
         number to be quoted."""
         return self.ratio.n >= FEWEST and self.ratio.high <= WIDEST * self.ratio.low  # of no interval, neither compares
 
     @property
-    def marked(self) -> str:
+    def plain_text(self) -> str:
         """It in plain text with what is to be known of it: 21.2×† [13.8, 33.0] n 4 (not settled)."""
         told = f"{units.ratio_and_interval(self.ratio, '' if self.paired else '†')} {units.sample_size([self.ratio])}"
-        return told if self.settled else f"{told} ({UNSETTLED})"
+        return told if self.is_conclusive else f"{told} ({INCONCLUSIVE})"
 
 
 class Times:
@@ -66,7 +66,7 @@ class Times:
     @cached_property
     def _by_series(self) -> dict[Key, Series]:
         """Times by (job, variant, layer, size, state, kind), NaN where no figure, so that pairs stay in step."""
-        return summaries.by_series(self.samples, ["job", "variant", "layer", "size", "state", "kind"])
+        return summaries.group_by_series(self.samples, ["job", "variant", "layer", "size", "state", "kind"])
 
     @cached_property
     def drift(self) -> JobDrift:
@@ -85,26 +85,26 @@ class Times:
         """Samples that were sound in the run and are no figure here: kernel times of more than twice the call's own."""
         return summaries.refused_count(self.samples)
 
-    def _state_of(self, variant: str) -> str:
+    def _quoted_state(self, variant: str) -> str:
         """The state that a variant's figures are quoted in: cold or hot."""
         return STATE[self._scope.plan.variants[variant].device]
 
     def _series(self, variant: str, layer: str, size: int, kind: str, state: str, job: str = "") -> Series:
         return self._by_series.get((job or variant, variant, layer, size, state, kind), np.empty(0))
 
-    def _sound(self, variant: str, layer: str, size: int, kind: str) -> Series:
+    def _sound_times(self, variant: str, layer: str, size: int, kind: str) -> Series:
         """Times in the state that figures are quoted in, throttled ones left out."""
-        return summaries.finite(self._series(variant, layer, size, kind, self._state_of(variant)))
+        return summaries.drop_nan(self._series(variant, layer, size, kind, self._quoted_state(variant)))
 
     def _sound_layers(self, variant: str, size: int, kind: str) -> list[Series] | None:
         """A series for each layer; None where one has no sound figure."""
-        series = [self._sound(variant, layer, size, kind) for layer in self._scope.layer_names]
+        series = [self._sound_times(variant, layer, size, kind) for layer in self._scope.layer_names]
         return series if all(map(len, series)) else None
 
     @cached_method
     def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
         """Median time in ms of one layer, with its interval; None where there is no sound figure."""
-        return summaries.series_median(self._series(variant, layer, size, kind, state or self._state_of(variant)))
+        return summaries.series_median(self._series(variant, layer, size, kind, state or self._quoted_state(variant)))
 
     @cached_method
     def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
@@ -117,7 +117,7 @@ class Times:
     def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[Series, Series] | None:
         """(`over`'s times, variant's times) of the same rounds of one's job, whose baseline is the other; None where
         there are none."""
-        state = self._state_of(variant)
+        state = self._quoted_state(variant)
         for job in (variant, over):
             mine, theirs = (self._series(name, layer, size, kind, state, job=job) for name in (variant, over))
             sound = ~np.isnan(mine) & ~np.isnan(theirs) if len(mine) == len(theirs) else np.empty(0)
@@ -128,7 +128,7 @@ class Times:
     def _baseline(self, variant: str) -> str:
         return self._scope.plan.variants[variant].header.builds_on
 
-    def before(self, variant: str, layer: str, size: int) -> Estimate | None:
+    def baseline_time(self, variant: str, layer: str, size: int) -> Estimate | None:
         """Op time of what a variant builds on, from the samples taken in turn with it; its own where there are none."""
         over = self._baseline(variant)
         pairs = self._pairs(variant, over, layer, size, "op")
@@ -145,11 +145,11 @@ class Times:
             return None
         pairs = self._pairs(variant, over, layer, size, kind)
         if pairs:
-            return self._paired(statistics.paired_ratio(*pairs))
-        base, mine = (self._sound(name, layer, size, kind) for name in (over, variant))
+            return self._paired_speedup(statistics.paired_ratio(*pairs))
+        base, mine = (self._sound_times(name, layer, size, kind) for name in (over, variant))
         if not len(base) or not len(mine):
             return None
-        return self._apart(statistics.unpaired_ratio(base, mine), variant, over, size)
+        return self._separate_speedup(statistics.unpaired_ratio(base, mine), variant, over, size)
 
     @cached_method
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
@@ -163,11 +163,11 @@ class Times:
         pairs = [pair for layer in layers if (pair := self._pairs(variant, over, layer, size, kind))]
         if len(pairs) == len(layers):
             base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
-            return self._paired(statistics.ratio_of_sums(base, mine, paired=True))
+            return self._paired_speedup(statistics.ratio_of_sums(base, mine, paired=True))
         base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
         if not base_series or not series:
             return None
-        return self._apart(statistics.ratio_of_sums(base_series, series, paired=False), variant, over, size)
+        return self._separate_speedup(statistics.ratio_of_sums(base_series, series, paired=False), variant, over, size)
 
     def separate_total(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
         """Its speedup over what it builds on by the times of each one's own job, where the paired one is not told by
@@ -177,15 +177,15 @@ class Times:
         if not paired or not paired.paired or not base or not mine:
             return None
         ratio = statistics.ratio_of_sums(base, mine, paired=False)
-        return None if statistics.agree(paired.ratio, ratio) else self._apart(ratio, variant, over, size)
+        return None if statistics.agree(paired.ratio, ratio) else self._separate_speedup(ratio, variant, over, size)
 
     def _verdict(self, ratio: Estimate) -> str:
         return statistics.verdict(ratio, self._scope.config.measuring.equivalence_margin)
 
-    def _paired(self, ratio: Estimate) -> Speedup:
+    def _paired_speedup(self, ratio: Estimate) -> Speedup:
         return Speedup(ratio, True, self._verdict(ratio))
 
-    def _apart(self, ratio: Estimate, variant: str, over: str, size: int) -> Speedup:
+    def _separate_speedup(self, ratio: Estimate, variant: str, over: str, size: int) -> Speedup:
         """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
         within = ratio.widen(max(self.drift.limit(name, size) for name in (variant, over)))
         return Speedup(within, False, self._verdict(within))
@@ -200,7 +200,7 @@ class Times:
         gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
         return lower_bounds.memory_bound_ms(layer, size, gpu) if gpu else None
 
-    def bound_by(self, layer: ConvLayer, size: int) -> str:
+    def limiting_resource(self, layer: ConvLayer, size: int) -> str:
         """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
         assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
         return lower_bounds.bounding_resource(layer, size, self._scope.gpu_run.gpu)

@@ -16,7 +16,7 @@ from warpbook.report.figures.style import (
     MUTED,
     RULE,
     WIDTH_IN,
-    as_ratio,
+    format_ratio,
     log_axis,
     name_rows,
     note,
@@ -44,11 +44,13 @@ def times_bound(ev: Evidence) -> str:
         name_rows(axes, [variant.name for variant in part], top=0.8)
         axes.set_ylim(len(parts[0]) - 0.4, -0.8)
     for layer, marker in zip(ev.layers, MARKERS, strict=False):
-        panels[0].plot([], [], marker, color=MUTED, label=f"{layer.name} (bound: {ev.times.bound_by(layer, size)})")
+        panels[0].plot(
+            [], [], marker, color=MUTED, label=f"{layer.name} (bound: {ev.times.limiting_resource(layer, size)})"
+        )
     left, right = panels[0].get_xlim()
     panels[0].set_xlim(left / 6, right * 1.5)
     for axes in panels:
-        log_axis(axes.xaxis, as_ratio)
+        log_axis(axes.xaxis, format_ratio)
         axes.set_xlabel("Kernel time over the bound")
     figure.legend(loc="outside lower center", ncols=3)
     return svg(figure)
@@ -93,13 +95,13 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         points = [
             (
                 *place,
-                variant.header.sums_plainly,
+                variant.header.sums_in_fp32,
                 numbers[variant.name],
                 variant_look(ev, variant),
                 variant.name in named,
             )
             for variant, of, call in ev.counters.counted
-            if of == layer and (place := call.on_roofline(layer.flops(call.images)))
+            if of == layer and (place := call.roofline_point(layer.flops(call.images)))
         ]
         ridge = peak / copy
         left = min([ridge, *(point[0] for point in points)]) / 2

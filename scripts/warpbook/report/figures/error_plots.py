@@ -10,7 +10,7 @@ from warpbook.report.figures.style import DASHED, INK, WIDTH_IN, log_axis, name_
 from warpbook.report.figures.svg_drawing import svg
 
 
-def over_length(ev: Evidence) -> str:
+def error_by_length(ev: Evidence) -> str:
     """Relative L2 error on random reals against the products of a sum, logarithmic both ways: a line for each variant,
     the largest error of layers whose sums are as long, and the limit of FP32's class.
 

@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
-from warpbook.report.figures.style import MUTED, OURS, VERDICTS, as_ratio, error_bars, value_axis
+from warpbook.report.figures.style import MUTED, OURS, VERDICTS, error_bars, format_ratio, value_axis
 from warpbook.report.figures.svg_drawing import svg
 from warpbook.report.run_history import GpuModel, Headline
 
@@ -19,15 +19,15 @@ CHARACTERS = 26
 
 def op_times(lines: list[Headline]) -> str:
     """Op time of the best variant of each run, from zero."""
-    return _over_runs(lines, lambda line: line.time, lambda value, _: units.time(value, 3) if value else "0")
+    return _plot_over_runs(lines, lambda line: line.time, lambda value, _: units.time(value, 3) if value else "0")
 
 
 def speedups(lines: list[Headline]) -> str:
     """How many times faster than the naive variant the best one is, in each run that has both."""
-    return _over_runs(lines, lambda line: line.over[1].ratio if line.over else None, as_ratio)
+    return _plot_over_runs(lines, lambda line: line.over[1].ratio if line.over else None, format_ratio)
 
 
-def _over_runs(
+def _plot_over_runs(
     lines: list[Headline], figure_of: Callable[[Headline], Estimate | None], words: Callable[[float, int], str]
 ) -> str:
     """Runs in order of time and not to its scale; a vertical rule marks a step whose verdict is faster or slower, with

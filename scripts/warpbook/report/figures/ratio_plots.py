@@ -14,8 +14,8 @@ from warpbook.report.figures.style import (
     RULE,
     VERDICTS,
     WIDTH_IN,
-    as_ratio,
     error_bars,
+    format_ratio,
     name_rows,
     series_colour,
     value_axis,
@@ -87,7 +87,7 @@ def changed_times(comparison: Comparison) -> str:
     rows = list(comparison.drifts.items())[::-1]
     figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.45 * len(rows)), layout="constrained")
     axes = figure.subplots()
-    names = list(dict.fromkeys(row.place.variant for row in comparison.moved))
+    names = list(dict.fromkeys(row.place.variant for row in comparison.movements))
     for place, ((device, size), drift) in enumerate(rows):
         for reach, colour in ((drift.far, "#eceff2"), (drift.near, RULE)):
             axes.fill_betweenx([place - 0.42, place + 0.42], 1 - reach, 1 + reach, color=colour, linewidth=0)
@@ -95,7 +95,7 @@ def changed_times(comparison: Comparison) -> str:
         ratios = sorted(ratio / drift.ratio.value for ratio in drift.ratios.values())
         heights = [place - 0.3 + 0.6 * (number * 0.618 % 1) for number in range(len(ratios))]
         axes.plot(ratios, heights, ".", color=MUTED, markersize=2.5)
-        changes = [row for row in comparison.moved if (row.place.device, row.place.size) == (device, size)]
+        changes = [row for row in comparison.movements if (row.place.device, row.place.size) == (device, size)]
         for number, row in enumerate(changes):
             height = place + 0.3 * (2 * number - len(changes) + 1) / max(1, len(changes) - 1)
             colour = series_colour(row.place.variant, names)
@@ -108,7 +108,7 @@ def changed_times(comparison: Comparison) -> str:
     axes.set_xscale("log")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(as_ratio))
+    axes.xaxis.set_major_formatter(FuncFormatter(format_ratio))
     axes.set_xlabel("Speedup of head over base, corrected by the drift")
     value_axis(axes, "x")
     name_rows(axes, [f"{device.upper()}, {units.count(size)} images" for (device, size), _ in rows])

@@ -14,7 +14,7 @@ from warpbook.report.figures.style import (
     RULE,
     VERDICTS,
     WIDTH_IN,
-    as_ratio,
+    format_ratio,
     line,
     name_ends,
     name_rows,
@@ -27,7 +27,7 @@ from warpbook.report.figures.svg_drawing import svg
 SMALL_IN = 2.36  # beside an excerpt of code
 
 
-def by_size(ev: Evidence, variant: Variant) -> dict[str, dict[int, Speedup]]:
+def speedups_by_size(ev: Evidence, variant: Variant) -> dict[str, dict[int, Speedup]]:
     """Speedups of a variant over what it builds on, by layer and size, where there are any."""
     found = {
         layer: {size: ev.times.speedup(variant.name, layer, size) for size in ev.sizes} for layer in ev.layer_names
@@ -49,7 +49,7 @@ def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
     axes.axhspan(1 - same, 1 + same, color=RULE, linewidth=0)
     axes.axhline(1, color=INK, linewidth=0.8)
     reach, ends = [1 - 2 * same, 1 + 2 * same], []
-    for place, (layer, speedups) in enumerate(by_size(ev, variant).items()):
+    for place, (layer, speedups) in enumerate(speedups_by_size(ev, variant).items()):
         colour, marker = OURS[place], MARKERS[place]
         line(axes, {size: one.ratio for size, one in speedups.items()}, (colour, marker), capsize=0)
         apart = {size: one.ratio.value for size, one in speedups.items() if not one.paired}
@@ -76,7 +76,7 @@ def _gain_axis(axes: Axes, low: float, high: float) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
         margin = (high - low) * 0.08
         axes.set_ylim(low - margin, high + margin)
-    axes.yaxis.set_major_formatter(FuncFormatter(as_ratio))
+    axes.yaxis.set_major_formatter(FuncFormatter(format_ratio))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -109,7 +109,7 @@ def _waterfall(ev: Evidence, axes: Axes, chain: list[Variant]) -> None:
         axes.barh(place, abs(before - after), left=min(before, after), height=0.62, edgecolor=colour, linewidth=0.6,
                   color="none" if saved else colour, hatch="////" if saved else None)  # fmt: skip
         words = [units.time(after)]
-        words += [stepped.marked] if stepped else []
+        words += [stepped.plain_text] if stepped else []
         if whole and last.name != first:
             words += [f"in all {units.ratio(whole.ratio.value)}{'' if whole.paired else '†'}"]
         note(axes, "; ".join(words), (max(before, after), place), (5, 0))

@@ -112,7 +112,7 @@ def log_axis(axis: Axis, formatter: Callable[[float, int], str]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def as_ratio(value: float, _: int) -> str:
+def format_ratio(value: float, _: int) -> str:
     return f"{value:g}×"
 
 

@@ -15,8 +15,8 @@ from warpbook.report.figures.style import (
     MARKERS,
     OURS,
     WIDTH_IN,
-    as_ratio,
     bar_with_error,
+    format_ratio,
     lay_out,
     line,
     log_axis,
@@ -38,7 +38,7 @@ def op_times(ev: Evidence) -> str:
     ranked, size = ev.ranking.fastest_first, ev.largest
     kept = [variant for variant in ranked if variant.header.peer or variant == ev.ranking.naive]
     others = [variant for variant in ranked if variant not in kept][: MOST_SHOWN - len(kept)]
-    ahead = {variant.name: variant for variant in ev.ranking.ahead.values()}
+    ahead = {variant.name: variant for variant in ev.ranking.faster_variants.values()}
     partly = [variant for variant in ahead.values() if variant not in ranked]
     shown = [*partly, *(variant for variant in ranked if variant in kept or variant in others)]
     figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.155 * len(shown)), layout="constrained")
@@ -55,7 +55,7 @@ def op_times(ev: Evidence) -> str:
         bound = ev.times.fp32_bound_ms(layer, size)
         assert bound is not None  # of what was measured on a GPU
         axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
-        what = "FP32" if ev.times.bound_by(layer, size) == "FP32 arithmetic" else "traffic"
+        what = "FP32" if ev.times.limiting_resource(layer, size) == "FP32 arithmetic" else "traffic"
         note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
         axes.set_title(f"{layer.name}: {layer}")
         axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times if estimate))
@@ -101,7 +101,7 @@ def speedup_by_size(ev: Evidence, variant: Variant, others: list[Variant]) -> st
             line(axes, sound, look)
             ends.append((list(sound.values())[-1].value, other.name, look[0]))
     axes.set_yscale("log")
-    log_axis(axes.yaxis, as_ratio)
+    log_axis(axes.yaxis, format_ratio)
     size_axis(axes, ev.sizes)
     axes.axhline(1, color=INK, linewidth=0.9)
     value_axis(axes, "y")

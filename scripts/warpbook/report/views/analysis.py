@@ -24,14 +24,15 @@ SHARES = {
     "SM": counters.SM, "Issue": counters.ISSUE, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
     "Memory": counters.MEMORY, "Achieved": counters.ACHIEVED, "At most": counters.THEORETICAL,
 }  # fmt: skip
-"""Columns in percent: what `counters.bound` makes its sentences of, then the memory system as a whole and occupancy."""
+"""Columns in percent: what `counters.bound_sentence` makes its sentences of, then the memory system as a whole and
+occupancy."""
 BUSY = {
     "Issue": counters.ISSUE, "Pipes": counters.SM, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
 }  # fmt: skip
 """What may bound a kernel."""
 BUSY_HEAD = ("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")
 
-Counted = tuple[Variant, ConvLayer, CountedCall]
+CountedLayer = tuple[Variant, ConvLayer, CountedCall]
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class Counts:
     variants that the rest are held against."""
 
     images: str
-    of: str
+    coverage: str
     roofline: Figure
     few: HtmlTable
 
 
 @dataclass(frozen=True)
-class InFull:
+class FullAnalysis:
     """The longest kernel of every variant, and what bounds it."""
 
     kernels: HtmlTable
@@ -68,36 +69,36 @@ def analysis_view(ev: Evidence) -> Analysis | None:
     return Analysis(_counts(ev, ev.counters.counted) if ev.counters.counted else None, tuple(_notes(ev)))
 
 
-def full_analysis(ev: Evidence) -> InFull | None:
+def full_analysis(ev: Evidence) -> FullAnalysis | None:
     """For the supplement; None where nothing was counted."""
     counted = ev.counters.counted
     if not counted:
         return None
     labels = _labels(counted)
-    return InFull(_kernels(ev, counted, labels, units.count(counted[0][2].images)), _bounds(ev, counted, labels))
+    return FullAnalysis(_kernels(ev, counted, labels, units.count(counted[0][2].images)), _bounds(ev, counted, labels))
 
 
-def _counts(ev: Evidence, counted: list[Counted]) -> Counts:
+def _counts(ev: Evidence, counted: list[CountedLayer]) -> Counts:
     labels = _labels(counted)
     return Counts(
         images=units.count(counted[0][2].images),
-        of=_of(ev, list(labels)),
+        coverage=_coverage(ev, list(labels)),
         roofline=_roofline(ev, counted),
         few=_few(ev, counted, labels),
     )
 
 
-def _labels(counted: list[Counted]) -> dict[str, str]:
+def _labels(counted: list[CountedLayer]) -> dict[str, str]:
     """By variant its name with its number, under which it is in the roofline."""
     names = dict.fromkeys(one.name for one, *_ in counted)
     return {name: f"{number}\u00a0{name}" for number, name in enumerate(names, 1)}
 
 
-def _of(ev: Evidence, counted: list[str]) -> str:
+def _coverage(ev: Evidence, counted: list[str]) -> str:
     """What the counters are of, as a sentence: the run, the network, and the variants that have some and none."""
     run = ev.selection.run_with(tables.COUNTERS)
     assert run is not None and ev.gpu_run is not None  # which the counters are of, and the times
-    others = [variant.name for variant in ev.ranking.measured("gpu") if variant.name not in counted]
+    others = [variant.name for variant in ev.ranking.measured_variants("gpu") if variant.name not in counted]
     older = run is not ev.gpu_run
     changed = " there, or whose sources are others today" if older else ""
     without = (
@@ -108,16 +109,16 @@ def _of(ev: Evidence, counted: list[str]) -> str:
     return f"{said} The run {ev.gpu_run.run_id}, which the times are of, holds none." if older else said
 
 
-def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
+def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     hollow = (
         "; hollow points are of variants that do fewer operations than the direct method, or in TF32 or FP16, whose "
         "peaks are higher: they may lie above the roof"
-        if not all(variant.header.sums_plainly for variant, *_ in counted)
+        if not all(variant.header.sums_in_fp32 for variant, *_ in counted)
         else ""
     )
     return Figure(
         "analysis-roofline",
-        figures.bound_plots.roofline(ev, _named(ev)),
+        figures.bound_plots.roofline(ev, _headline_variants(ev)),
         "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
@@ -125,7 +126,7 @@ def _roofline(ev: Evidence, counted: list[Counted]) -> Figure:
         f"points are the others, whose figures are in the supplement. {_roof(ev)} "
         "Operations are the useful ones, those of the direct method on the layer, whatever a call does for "
         f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope."
-        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
+        f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
     )
 
 
@@ -143,7 +144,7 @@ def _roof(ev: Evidence) -> str:
     )
 
 
-def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], images: str) -> HtmlTable:
+def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], images: str) -> HtmlTable:
     return HtmlTable(
         "analysis-table",
         f"The longest kernel of each variant on each layer, {images} images on {ev.device_name('gpu')}: throughput of "
@@ -154,7 +155,7 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
         "operations, those of the direct method on the layer, a second and for each byte that DRAM moves, whatever "
         "unit does them; FP32 operations done for each useful one, more than 1 where some are on padding, less where "
         "the method does fewer or tensor cores and half precision do them."
-        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
+        f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         (
             *words("Variant", "Layer", "Kernel"),
             *numbers(*SHARES),
@@ -168,21 +169,21 @@ def _kernels(ev: Evidence, counted: list[Counted], labels: dict[str, str], image
 
 def _kernel(label: str, layer: ConvLayer, call: CountedCall) -> tuple[Cell, ...]:
     launch, useful = call.longest, layer.flops(call.images)
-    place, done = call.on_roofline(useful), call.fp32_flop
+    place, done = call.roofline_point(useful), call.fp32_flop
     intensity, rate = place or (None, None)
     return (
         label,
         layer.name,
-        _shortened(short_name(launch.kernel)),
+        _shorten_name(short_name(launch.kernel)),
         *(_percent(launch.values.get(metric)) for metric in SHARES.values()),
-        stall(launch),
+        stall_text(launch),
         units.significant(rate / 1e3, 3) if rate is not None else MISSING,
         units.significant(intensity, 3) if intensity is not None else MISSING,
         units.significant(done / useful, 3) if done is not None else MISSING,
     )
 
 
-def _shortened(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
@@ -190,7 +191,7 @@ def _percent(value: float | None) -> str:
     return units.percent(value / 100, 0) if value is not None else MISSING
 
 
-def stall(launch: CountedLaunch) -> str:
+def stall_text(launch: CountedLaunch) -> str:
     """What warps wait for most, with its share, not to be broken over lines."""
     if not launch.stall:
         return MISSING
@@ -201,49 +202,49 @@ def stall(launch: CountedLaunch) -> str:
     return f"{largest}, not\u00a0selected\u00a0{units.percent(launch.ready, 0)}"
 
 
-def bound(call: CountedCall) -> str:
+def bound_text(call: CountedCall) -> str:
     """What bounds a call's longest kernel; of a call with several kernels, which one and its share of the time."""
-    sentence, share = counters.bound(call.longest), call.share_of_longest
-    if not sentence or call.made == 1 or share is None:
+    sentence, share = counters.bound_sentence(call.longest), call.longest_share
+    if not sentence or call.total_launches == 1 or share is None:
         return sentence or MISSING
     return f"{short_name(call.longest.kernel)}, {units.percent(share, 0)} of the call's kernel time: {sentence}"
 
 
-def _bounds(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> HtmlTable:
+def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> HtmlTable:
     return HtmlTable(
         "analysis-bound",
         "What bounds each kernel, by rule: the unit nearest its peak bounds it from "
         f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
         "throughput is of the cycles in which it was active, the others' of all."
-        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
+        f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         words("Variant", "Layer", "What bounds it"),
-        tuple((labels[variant.name], layer.name, bound(call)) for variant, layer, call in counted),
+        tuple((labels[variant.name], layer.name, bound_text(call)) for variant, layer, call in counted),
         "sentences",
     )
 
 
-def _named(ev: Evidence) -> list[str]:
+def _headline_variants(ev: Evidence) -> list[str]:
     """The first kernel, each step from it to the best, the best of rounded operands, and the fastest library."""
     ranking = ev.ranking
     named = [ranking.naive, *(ranking.chain(ranking.best) if ranking.best else []), ranking.best_rounded]
     return list(dict.fromkeys(one.name for one in [*named, ranking.best_peer] if one))
 
 
-def _few(ev: Evidence, counted: list[Counted], labels: dict[str, str]) -> HtmlTable:
+def _few(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> HtmlTable:
     copy = ev.counters.gpu["copy_gb_per_s"]
-    places = {name: place for place, name in enumerate(_named(ev))}
+    places = {name: place for place, name in enumerate(_headline_variants(ev))}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return HtmlTable(
         "analysis-few",
         f"How busy the device is under the first kernel, each step from it to the best, and the fastest library. "
-        f"{busy_words('the whole call', 'its longest kernel', copy)}{borrowed_run.sentence(ev, tables.COUNTERS)}",
+        f"{busy_caption('the whole call', 'its longest kernel', copy)}{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         (*words("Variant", "Layer"), *numbers(*BUSY_HEAD)),
-        tuple((labels[variant.name], layer.name, *busy(call, copy)) for variant, layer, call in shown),
+        tuple((labels[variant.name], layer.name, *busy_cells(call, copy)) for variant, layer, call in shown),
         "dense",
     )
 
 
-def busy_words(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
+def busy_caption(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
     """What the columns BUSY_HEAD tell, the sums `of_all` and the shares `of_one`."""
     return (
         f"Of {of_all}: instructions, a warp's as one, and among them FP32 FMAs and those of the tensor pipe, which "
@@ -256,7 +257,7 @@ def busy_words(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
     )
 
 
-def busy(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
+def busy_cells(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
     """A call's cells in the columns BUSY_HEAD."""
     values, unit = call.longest.values, counters.nearest_peak(call.longest)
     instructions = call.value(counters.INSTRUCTIONS)

@@ -4,7 +4,7 @@ from warpbook.report.evidence import Evidence
 from warpbook.runs.schema import Table
 
 
-def sentence(ev: Evidence, table: Table) -> str:
+def run_sentence(ev: Evidence, table: Table) -> str:
     """To follow a caption: the older run that a table's figures are of; empty where they are of the study's own."""
     run = ev.selection.from_older_run.get(table)
     return f" Of the older run {run.run_id}; {_own(ev)} holds none." if run else ""

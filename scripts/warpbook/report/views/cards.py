@@ -2,7 +2,7 @@
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.report.evidence import UNSETTLED, Speedup
+from warpbook.report.evidence import INCONCLUSIVE, Speedup
 from warpbook.report.views.components import Fact
 
 
@@ -13,9 +13,9 @@ def summary_card(label: str, speedup: Speedup | None, missing: str, where: str =
         return Fact(label, MISSING, missing)
     how = "timed in turn" if speedup.paired else "not timed in turn"
     behind = f"{units.ratio_interval(speedup.ratio)} {units.sample_size([speedup.ratio])}, {how}{where}"
-    if speedup.settled:
+    if speedup.is_conclusive:
         # No more digits than the interval supports, and few enough for a card.
         return Fact(
             label, min(units.ratio(speedup.ratio.value), units.ratio_beside_interval(speedup.ratio), key=len), behind
         )
-    return Fact(label, UNSETTLED, f"{behind}: too uncertain for one number", "name")
+    return Fact(label, INCONCLUSIVE, f"{behind}: too uncertain for one number", "name")

@@ -26,7 +26,8 @@ def cause_sentences(ev: Evidence, best: Variant) -> str:
     fma = counters.instruction_share(before.values(), counters.FFMA)
     of_fma = f"; {units.percent(fma / 100, 0)} of its instructions are FP32 multiply-adds" if fma else ""
     return (
-        f"{naive.name} is bound {_bounds(before)}{of_fma}. {best.name}{_fewer(before, after)} is bound {_bounds(after)}"
+        f"{naive.name} is bound {_bounds(before)}{of_fma}. {best.name}{_instruction_ratio(before, after)} is "
+        f"bound {_bounds(after)}"
     )
 
 
@@ -39,7 +40,7 @@ def _bounds(calls: Calls) -> str:
     """What bounds calls, once where it is the same: by instruction issue (conv1 84 %, in part conv2 79 % of cycles)."""
     found: dict[str, list[tuple[str, str]]] = {}
     for layer, call in calls.items():
-        degree, name, share = counters.bound_in_short(call.longest)
+        degree, name, share = counters.short_bound(call.longest)
         found.setdefault(name, []).append((degree, f"{layer} {share}" if len(calls) > 1 else share))
     return " and ".join(_bound(name, shares) for name, shares in found.items())
 
@@ -51,10 +52,10 @@ def _bound(name: str, shares: list[tuple[str, str]]) -> str:
     return f"by {name} ({', '.join(degree + share for degree, share in shares)} of {of})"
 
 
-def _fewer(before: Calls, after: Calls) -> str:
+def _instruction_ratio(before: Calls, after: Calls) -> str:
     """How many times fewer instructions calls take than others; empty where they do not, or none were read."""
     instructions, left = (counters.total(calls.values(), counters.INSTRUCTIONS) for calls in (before, after))
-    if not instructions or not left or instructions < (1 + counters.ALIKE) * left:
+    if not instructions or not left or instructions < (1 + counters.UNCHANGED_WITHIN) * left:
         return ""
     tensor = counters.instruction_share(after.values(), counters.TENSOR) or 0.0
     among = f", {units.percent(tensor / 100, 0)} on tensor cores," if tensor >= LEAST_TENSOR else ""

@@ -13,12 +13,12 @@ from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.course.program_output import ProgramOutput
 from warpbook.report import figures
-from warpbook.report.evidence import UNSETTLED, Speedup
+from warpbook.report.evidence import INCONCLUSIVE, Speedup
 from warpbook.report.evidence.submission_evidence import JudgedFile
 
-_TIMED = Markup('<span class="nowrap">{}{}</span>')
+_TIME_CELL = Markup('<span class="nowrap">{}{}</span>')
 _INTERVAL = Markup(' <span class="interval">{}</span>')
-_JUDGED = Markup('<span class="{}">{}</span>')
+_VERDICT_CELL = Markup('<span class="{}">{}</span>')
 _CODE = Markup("<code>{}</code>")
 _IN_BACKTICKS = re.compile(r"`([^`]+)`")
 # A ratio of times that were not taken in turn.
@@ -44,16 +44,16 @@ def time_cell(estimate: Estimate | None) -> str:
         return MISSING
     spread = units.spread(estimate)
     interval = _INTERVAL.format(f"{spread} {units.sample_size([estimate])}") if spread else ""
-    return _TIMED.format(units.time(estimate.value), interval)
+    return _TIME_CELL.format(units.time(estimate.value), interval)
 
 
 def elapsed_cell(elapsed_s: Iterable[float], unit: str = "") -> str:
-    """A program's elapsed time, the median of its runs, with their `spread_of_runs`: 2.26 [1.98, 2.61] n 3."""
+    """A program's elapsed time, the median of its runs, with their `run_spread`: 2.26 [1.98, 2.61] n 3."""
     values = list(elapsed_s)
-    return _TIMED.format(units.seconds(median(values)) + unit, _INTERVAL.format(spread_of_runs(values)))
+    return _TIME_CELL.format(units.seconds(median(values)) + unit, _INTERVAL.format(run_spread(values)))
 
 
-def spread_of_runs(elapsed_s: Iterable[float]) -> str:
+def run_spread(elapsed_s: Iterable[float]) -> str:
     """How far a program's runs differ, in s: the 95 % interval of three or more, both of two, that there is one."""
     values = sorted(elapsed_s)
     if len(values) < 3:
@@ -69,22 +69,26 @@ def speedup_cell(speedup: Speedup | None) -> str:
         return MISSING
     ratio = speedup.ratio
     alone = ratio.n == 1
-    interval = f"(one sample, {UNSETTLED})" if alone else f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
-    unsettled = "" if alone or speedup.settled else f" ({UNSETTLED})"
+    interval = (
+        f"(one sample, {INCONCLUSIVE})" if alone else f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
+    )
+    unsettled = "" if alone or speedup.is_conclusive else f" ({INCONCLUSIVE})"
     dagger = Markup("") if speedup.paired else _UNPAIRED
-    return _TIMED.format(units.ratio_beside_interval(ratio), dagger + _INTERVAL.format(interval)) + unsettled
+    return _TIME_CELL.format(units.ratio_beside_interval(ratio), dagger + _INTERVAL.format(interval)) + unsettled
 
 
 def ratio_cell(speedup: Speedup | None) -> str:
     """A speedup without its interval, in its verdict's colour, for a table that draws the interval."""
     if speedup is None:
         return MISSING
-    return _JUDGED.format(speedup.verdict, units.ratio(speedup.ratio.value)) + ("" if speedup.paired else _UNPAIRED)
+    return _VERDICT_CELL.format(speedup.verdict, units.ratio(speedup.ratio.value)) + (
+        "" if speedup.paired else _UNPAIRED
+    )
 
 
 def verdict_cell(speedup: Speedup | None) -> str:
     """What a speedup and its interval allow to say, in its colour."""
-    return _JUDGED.format(speedup.verdict, speedup.verdict) if speedup else MISSING
+    return _VERDICT_CELL.format(speedup.verdict, speedup.verdict) if speedup else MISSING
 
 
 def interval_cell(speedup: Speedup | None, span: tuple[float, float], equivalence_margin: float) -> str:
@@ -105,7 +109,7 @@ def link(id: str, words: str) -> Markup:
     return Markup('<a href="#{}">{}</a>').format(id, words)
 
 
-def companion(id: str, words: str) -> Markup:
+def companion_link(id: str, words: str) -> Markup:
     """The same to a place that may be in the other document; the stylesheet tells it apart."""
     return Markup('<a class="elsewhere" href="#{}">{}</a>').format(id, words)
 

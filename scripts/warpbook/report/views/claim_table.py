@@ -55,13 +55,13 @@ def claim_table_view(ev: Evidence) -> ClaimSection | None:
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
     still = units.percent(ev.config.measuring.equivalence_margin, 0)
-    return ClaimSection(total, still, _listed(ev, "claims-failed", caption, failed) if failed else None)
+    return ClaimSection(total, still, _claims_table(ev, "claims-failed", caption, failed) if failed else None)
 
 
 def full_claim_table(ev: Evidence) -> HtmlTable | None:
     """Every claim, for the supplement; None where there is none."""
     caption = "Every claim: its words, the test made of them, the verdict, and the figures or why there are none."
-    return _listed(ev, "claims-all", caption, ev.claims.judged) if ev.claims.judged else None
+    return _claims_table(ev, "claims-all", caption, ev.claims.judged) if ev.claims.judged else None
 
 
 def tally_claims(ev: Evidence) -> ClaimTally | None:
@@ -80,7 +80,7 @@ def _example(ev: Evidence) -> str:
     refuted.sort(key=lambda one: one.variant not in chain)
     return next(
         (
-            f"{one.variant}, {_expected(one)} ({claim_words(one.claim)}){_where(ev, one)}: {figures(one)}"
+            f"{one.variant}, {_claim_words(one)} ({claim_words(one.claim)}){_where(ev, one)}: {verdict_values(one)}"
             for one in refuted
         ),
         "",
@@ -104,8 +104,8 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
     def words_of(one: JudgedClaim) -> str:
         """What was expected, and how that was tested where more than one test was made of it."""
         if one.claim.says and said[one.claim.says] == 1:
-            return _expected(one)
-        return f"{_expected(one)}: {claim_words(one.claim)}".removeprefix(": ")
+            return _claim_words(one)
+        return f"{_claim_words(one)}: {claim_words(one.claim)}".removeprefix(": ")
 
     by_verdict = {
         verdict: tuple(words_of(one) for one in judged if one.verdict == verdict)
@@ -118,19 +118,19 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
     )
 
 
-def _listed(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]) -> HtmlTable:
+def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]) -> HtmlTable:
     return HtmlTable(
         id,
         f"{caption} A change is over the variant named beside, a value of the variant itself: a test may hold for one "
-        f"and not for another. At {units.count(ev.largest)} images where a figure names no number.{_counted(ev)}",
+        f"and not for another. At {units.count(ev.largest)} images where a figure names no number.{_counter_run(ev)}",
         words("Variant", "Expected", "Tested", "Verdict", "Figures"),
         tuple(
             (
-                _compared(ev, one),
-                _expected(one),
+                _compared_with(ev, one),
+                _claim_words(one),
                 claim_words(one.claim),
                 cell_markup.claim_verdict_cell(one.verdict),
-                figures(one),
+                verdict_values(one),
             )
             for one in judged
         ),
@@ -138,20 +138,20 @@ def _listed(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]) -> H
     )
 
 
-def _counted(ev: Evidence) -> str:
+def _counter_run(ev: Evidence) -> str:
     """The run that counters are of where it is not that of the times."""
     older = ev.selection.from_older_run.get(tables.COUNTERS)
     return f" Counters are of the older run {older.run_id}." if older else ""
 
 
-def _compared(ev: Evidence, judged: JudgedClaim) -> str:
+def _compared_with(ev: Evidence, judged: JudgedClaim) -> str:
     """The variant that makes a claim, and what a change is over where the test does not say."""
     changes = judged.claim.change and not judged.claim.against
     baseline = ev.plan.variants[judged.variant].header.builds_on if changes else ""
     return f"{judged.variant} over {baseline}" if baseline else judged.variant
 
 
-def _expected(judged: JudgedClaim) -> str:
+def _claim_words(judged: JudgedClaim) -> str:
     """A claim's words; those of a header's `check` behind what its counter counts, which they follow there."""
     claim = judged.claim
     verdict = claim.says.removeprefix(claim.quantity).strip()
@@ -208,7 +208,7 @@ def _amount(claim: Claim, value: float) -> str:
     return units.ratio(value) if claim.quantity in RATIOS else counters.amount(value, "")
 
 
-def figures(judged: JudgedClaim) -> str:
+def verdict_values(judged: JudgedClaim) -> str:
     """The figures that a verdict rests on, or why there are none."""
     said = [_figure(judged.claim, figure) for figure in judged.figures]
     return "; ".join([*dict.fromkeys(said), *([judged.reason] if judged.reason else [])])

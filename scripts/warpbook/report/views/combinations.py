@@ -25,7 +25,7 @@ def chains(ev: Evidence) -> tuple[Figure, ...]:
 
 
 def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure:
-    told = " ".join(_told(ev, steps) for steps in chains)
+    told = " ".join(_chain_words(ev, steps) for steps in chains)
     back = [
         f" {upper.name} builds on {lower.name}: that step is taken back first, for the study starts there."
         for steps in chains
@@ -43,7 +43,7 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
     )
 
 
-def _told(ev: Evidence, steps: list[Variant]) -> str:
+def _chain_words(ev: Evidence, steps: list[Variant]) -> str:
     """A chain in words."""
     times = ((step.name, ev.times.total(step.name, ev.largest)) for step in steps)
     told = ", ".join(f"{name} {units.time(time.value)}" for name, time in times if time)

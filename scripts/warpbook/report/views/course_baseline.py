@@ -11,7 +11,7 @@ from warpbook.report.views.components import HtmlTable, numbers, words
 
 
 @dataclass(frozen=True)
-class BaselineTimes:
+class BaselineView:
     """why: why there are no times, empty where there are; context: what built-in kernels took elsewhere, where the
     files were timed nowhere and an archived run tells."""
 
@@ -22,19 +22,19 @@ class BaselineTimes:
     judged: HtmlTable
 
 
-def course_baseline_view(ev: Evidence) -> BaselineTimes:
+def course_baseline_view(ev: Evidence) -> BaselineView:
     """The chapter of a study of a term."""
     shown = [*ev.submitted.term.earlier, FINAL]
-    return BaselineTimes(
+    return BaselineView(
         why="" if ev.gpu_run else ev.source.why,
         table=_table(ev, shown) if ev.gpu_run else None,
         context=None if ev.gpu_run else _context(ev),
-        printed=_printed(ev, shown),
-        judged=_judged(ev, shown),
+        printed=_printed_table(ev, shown),
+        judged=_verdict_table(ev, shown),
     )
 
 
-def _printed(ev: Evidence, shown: list[str]) -> HtmlTable | None:
+def _printed_table(ev: Evidence, shown: list[str]) -> HtmlTable | None:
     """The same of the course's own program, by the outputs that the submission brings; None where it brings none."""
     rows = [
         (
@@ -116,7 +116,7 @@ def _context(ev: Evidence) -> HtmlTable | None:
     )
 
 
-def _judged(ev: Evidence, shown: list[str]) -> HtmlTable:
+def _verdict_table(ev: Evidence, shown: list[str]) -> HtmlTable:
     term, rows = ev.submitted.term, []
     bounds = {FINAL: term.performance.full_ms, **{str(name): ms for name, ms in term.bounds_ms.items()}}
     for name in shown:

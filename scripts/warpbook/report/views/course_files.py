@@ -12,34 +12,34 @@ from warpbook.report.views.components import Cell, HtmlTable, numbers, words
 
 
 @dataclass(frozen=True)
-class CourseFiles:
+class CourseFilesView:
     """beside: all at the largest size, None where no file has a figure; times: every size; problems: each file without
     a figure, or some, and why."""
 
     warmups: int
     rounds: int
-    beside: HtmlTable | None
+    comparison: HtmlTable | None
     times: HtmlTable | None
     problems: tuple[tuple[str, str], ...]
 
 
-def course_files_view(ev: Evidence) -> CourseFiles | None:
+def course_files_view(ev: Evidence) -> CourseFilesView | None:
     """The section of a study; None where no file of the course is here."""
     files = ev.course.files
     if not files:
         return None
     timed = [file for file in files if not ev.course.samples[ev.course.samples.variant == file.name].empty]
     problems = [(file.name, reason) for file in files for reason in ev.course.problems(file)]
-    return CourseFiles(
+    return CourseFilesView(
         ece408_gpu.WARMUPS,
         ece408_gpu.ROUNDS,
-        _beside(ev, timed) if timed else None,
+        _comparison_table(ev, timed) if timed else None,
         _times(ev, timed) if timed else None,
         tuple(problems),
     )
 
 
-def _beside(ev: Evidence, files: list[Variant]) -> HtmlTable:
+def _comparison_table(ev: Evidence, files: list[Variant]) -> HtmlTable:
     """Everything at the largest size, the least sum of op times first, what has none last."""
     largest = ev.largest
     rows: list[tuple[float, float, tuple[Cell, ...]]] = []

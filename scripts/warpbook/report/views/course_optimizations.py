@@ -69,12 +69,12 @@ def course_optimizations_view(ev: Evidence) -> CourseOptimizations:
     """The chapter of a study of a term."""
     term, claimed = ev.submitted.term, ev.submitted.claimed
     return CourseOptimizations(
-        asked=tuple(_asked(ev, name) for name in claimed),
+        asked=tuple(_review(ev, name) for name in claimed),
         required_absent=tuple(f"{name} {one.title}" for name, one in term.required.items() if name not in claimed),
     )
 
 
-def _asked(ev: Evidence, name: str) -> OptimizationSection:
+def _review(ev: Evidence, name: str) -> OptimizationSection:
     one, judged = ev.submitted.term.optimizations[name], ev.submitted.judged(name)
     mine, over = ev.submitted.variant(name), ev.submitted.baseline(name)
     final = ev.submitted.variant(FINAL)
@@ -97,7 +97,7 @@ def _asked(ev: Evidence, name: str) -> OptimizationSection:
         after=main_kernel_resources(ev, name) if mine else None,
         before=main_kernel_resources(ev, over.name) if over else None,
         times=times,
-        printed=_printed(ev, name, one.baseline),
+        printed=_printed_table(ev, name, one.baseline),
         why_not_timed=_why_not_timed(ev, name, times),
         questions=tuple(
             AnsweredQuestion(number, question, written.by_question.get(number, Markup("")))
@@ -141,7 +141,7 @@ def _times(ev: Evidence, name: str, over: str) -> HtmlTable | None:
     )
 
 
-def _printed(ev: Evidence, name: str, over: str) -> HtmlTable | None:
+def _printed_table(ev: Evidence, name: str, over: str) -> HtmlTable | None:
     """Op times by the outputs that the submission brings; None where it brings none of this one."""
     before = {run.batch: run for run in ev.submitted.printed(over)}
     rows = []

@@ -16,7 +16,7 @@ from warpbook.report.views.components import Fact, HtmlTable, numbers, words
 
 
 @dataclass(frozen=True)
-class Points:
+class PointsView:
     """facts: headline figures; at_most: the points that the final file's times may earn; grade: what they mean for
     those, as a sentence; said: what the student wrote on the final file; pages: where each optimization stands, for the
     upload."""
@@ -27,22 +27,22 @@ class Points:
     milestones: HtmlTable
     at_most: str
     grade: str
-    said: Markup
+    final_answers: Markup
     pages: HtmlTable
 
 
-def course_points_view(ev: Evidence) -> Points:
+def course_points_view(ev: Evidence) -> PointsView:
     """The summary of a study of a term, and its last chapters."""
     written = student_answers.read(FINAL, len(ev.submitted.term.questions))
     said = [written.rest, *written.by_question.values()]
-    return Points(
+    return PointsView(
         facts=_facts(ev),
         table=_table(ev),
         final=_final(ev),
         milestones=_milestones(ev),
         at_most="all" if ev.submitted.term.performance.points is None else str(ev.submitted.term.performance.points),
         grade=_grade(ev),
-        said=Markup("").join(said),
+        final_answers=Markup("").join(said),
         pages=_pages(ev),
     )
 
@@ -96,7 +96,7 @@ def _table(ev: Evidence) -> HtmlTable:
         else:
             optional += worth
         said = str(worth) if name in claimed else units.MISSING
-        rows.append((name, one.title, str(one.points), said, *class_report.claim(ev, name)))
+        rows.append((name, one.title, str(one.points), said, *class_report.claim_check(ev, name)))
     possible = sum(one.points for one in term.required.values())
     rows.append(("", "Required", str(possible), str(required), "", ""))
     beyond = optional - term.optional_points
@@ -134,14 +134,14 @@ def _grade(ev: Evidence) -> str:
     line, gpu = ev.submitted.term.performance, ev.submitted.term.gpu.name
     total = ev.course.total(FINAL, ev.largest, OP) if FINAL in ev.plan.variants else None
     if total is None:
-        return f"The final file's times were not measured here: nothing is said of these points.{_by_output(ev)}"
+        return f"The final file's times were not measured here: nothing is said of these points.{_output_sentence(ev)}"
     device, time = ev.device_name("gpu"), units.time(total.value)
     if device != gpu:
         return f"Measured here: {time} on {device}, which is not {gpu}: no points follow from it."
-    return f"Measured here: {time} on {gpu}, on the line {_earned(line, total.value)}."
+    return f"Measured here: {time} on {gpu}, on the line {_earned_words(line, total.value)}."
 
 
-def _earned(line: Performance, op_ms: float) -> str:
+def _earned_words(line: Performance, op_ms: float) -> str:
     """What op times earn, in words."""
     share = line.share(op_ms)
     return (
@@ -149,7 +149,7 @@ def _earned(line: Performance, op_ms: float) -> str:
     )
 
 
-def _by_output(ev: Evidence) -> str:
+def _output_sentence(ev: Evidence) -> str:
     """What the submission's own output would mean, as a sentence; empty where it says nothing."""
     found = [run for run in ev.submitted.printed(FINAL) if run.batch == ev.largest]
     if not found:
@@ -158,7 +158,7 @@ def _by_output(ev: Evidence) -> str:
     said = f" By the submission's own {file} they are {units.time(time)}"
     if ev.submitted.elsewhere(found[0]):
         return f"{said}, less than its bytes need on {term.gpu.name}: no points follow."
-    return f"{said}; were that {term.gpu.name}, it would be {_earned(term.performance, time)}."
+    return f"{said}; were that {term.gpu.name}, it would be {_earned_words(term.performance, time)}."
 
 
 def _pages(ev: Evidence) -> HtmlTable:

@@ -25,7 +25,7 @@ class Square:
 
 
 @dataclass(frozen=True)
-class Cover:
+class CoverView:
     """gpu, cpu: where the figures of each come from, or why there are none. commit: short, empty where it is unknown;
     dirty: changes were not committed. runs: the ids of those cited."""
 
@@ -48,10 +48,10 @@ class Cover:
     motif: tuple[Square, ...]
 
 
-def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> Cover:
+def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> CoverView:
     """The cover of a report on figures of a time, made from the code of a commit, empty where there is no git."""
     report = ev.config.report
-    return Cover(
+    return CoverView(
         title=report.title,
         kicker=f"{'Final' if ev.study.section_label == 'Baseline' else ev.study.section_label} report",
         subtitle=ev.study.title,
@@ -61,13 +61,13 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         date=made.strftime("%-d %B %Y"),
         day=made.strftime("%Y-%m-%d"),
         network=_network(ev),
-        dataset="Fashion-MNIST" if ev.network.labels_images else "random numbers",
+        dataset="Fashion-MNIST" if ev.network.has_labels else "random numbers",
         sizes=", ".join(map(units.count, ev.sizes)),
         gpu=_gpu(ev),
         cpu=f"none: {why}" if (why := ev.missing_reason("cpu")) else f"{ev.device_name('cpu')}, measured here",
         commit=commit[:12],
         dirty=bool(dirty),
-        runs=tuple(run.run_id for run in ev.cited),
+        runs=tuple(run.run_id for run in ev.cited_runs),
         motif=tuple(_motif()),
     )
 

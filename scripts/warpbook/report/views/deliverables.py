@@ -17,7 +17,7 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 
 
 @dataclass
-class _Lack:
+class _EmptyPlace:
     """An element that says why its places have no content, and how deep it lies in the document."""
 
     id: str
@@ -34,10 +34,10 @@ class Places(HTMLParser):
     def __init__(self, document: str, headings: Iterable[str]):
         super().__init__()
         self.heading_of: dict[str, str] = {}
-        self.lacks: dict[str, _Lack] = {}
+        self.lacks: dict[str, _EmptyPlace] = {}
         self._headings, self._heading = set(headings), ""
         self._depth = 0
-        self._open: _Lack | None = None
+        self._open: _EmptyPlace | None = None
         self.feed(document)
         self.close()
 
@@ -51,7 +51,7 @@ class Places(HTMLParser):
         if tag not in _VOID:
             self._depth += 1
         if lacking := named.get("data-lacks"):
-            self._open = _Lack(id, self._depth)
+            self._open = _EmptyPlace(id, self._depth)
             self.lacks |= dict.fromkeys(lacking.split(), self._open)
 
     def handle_endtag(self, tag: str) -> None:
@@ -64,7 +64,7 @@ class Places(HTMLParser):
         if self._open:
             self._open.words.append(data)
 
-    def lacking(self, place: str) -> str:
+    def emptiness_reason(self, place: str) -> str:
         """Why a place has no content; empty where it has some."""
         lack = self.lacks.get(place)
         return " ".join("".join(lack.words).split()) if lack else ""
@@ -108,7 +108,7 @@ def _row(
     places: Places, titles: Mapping[str, str], name: str, place: str, elsewhere: Mapping[str, str]
 ) -> tuple[str, ...]:
     """elsewhere: by place, that of an imported profile, which stands in where ours is lacking."""
-    lacking = places.lacking(place)
+    lacking = places.emptiness_reason(place)
     stands_in = elsewhere.get(place, "") if lacking else ""
     target = stands_in or places.target(place)
     title = titles.get(places.heading_of.get(target, ""), "Summary")

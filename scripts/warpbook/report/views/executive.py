@@ -61,7 +61,7 @@ class ProgramTime:
 
 
 @dataclass(frozen=True)
-class Executive:
+class ExecutiveView:
     """idea: the best kernel's title, within a sentence; cause: why it is faster than the naive one; shares: whether a
     table has what that rests on; largest: of the steps from the naive kernel to it; spread: how long the programs of
     all variants take; since: what changed since the run before, empty where nothing did."""
@@ -69,7 +69,7 @@ class Executive:
     time: Cell
     idea: str
     best: HeadlineSpeedup | None
-    ahead: tuple[FasterOnLayer, ...]
+    faster_variants: tuple[FasterOnLayer, ...]
     peer: HeadlineSpeedup | None
     faster_peers: tuple[FasterOnLayer, ...]
     largest: HeadlineSpeedup | None
@@ -80,29 +80,31 @@ class Executive:
     programs: tuple[ProgramTime, ...]
     spread: str
     network: str
-    since: str
+    changes_since: str
     caveats: tuple[str, ...]
 
 
-def executive_view(ev: Evidence) -> Executive | None:
+def executive_view(ev: Evidence) -> ExecutiveView | None:
     """None where no GPU kernel of ours has a figure."""
     best, ranking = ev.ranking.best, ev.ranking
     if best is None:
         return None
-    tried = [one for one in ranking.measured("gpu", peers=False) if one.header.builds_on]
+    tried = [one for one in ranking.measured_variants("gpu", peers=False) if one.header.builds_on]
     gains = {one.name: found for one in tried if (found := ev.times.total_speedup(one.name, ev.largest))}
     steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
     chain = {one.name for one in ranking.chain(best)}
     cause = causes.cause_sentences(ev, best)
     counted = borrowed_run.within_sentence(ev, tables.COUNTERS)
     taken = [one for one in steps if one.name in chain]
-    return Executive(
+    return ExecutiveView(
         time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
         idea=cell_markup.within_sentence(best.title),
         best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
-        ahead=tuple(_ahead(ev, layer, one, one, best) for layer, one in ranking.ahead.items()),
+        faster_variants=tuple(
+            _faster_variant(ev, layer, one, one, best) for layer, one in ranking.faster_variants.items()
+        ),
         peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
-        faster_peers=tuple(_ahead(ev, layer, one, best, one) for layer, one in ranking.faster_peers.items()),
+        faster_peers=tuple(_faster_variant(ev, layer, one, best, one) for layer, one in ranking.faster_peers.items()),
         largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
         least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
         tests=_tests(ev, best),
@@ -111,12 +113,12 @@ def executive_view(ev: Evidence) -> Executive | None:
         programs=tuple(_programs(ev, best)),
         spread=_spread(ev),
         network=whole_network.network_headline(ev) if "whole_network" in ev.study.sections else "",
-        since=_since(ev),
+        changes_since=_changes_since(ev),
         caveats=tuple(_caveats(ev)),
     )
 
 
-def _ahead(ev: Evidence, layer: str, one: Variant, faster: Variant, slower: Variant) -> FasterOnLayer:
+def _faster_variant(ev: Evidence, layer: str, one: Variant, faster: Variant, slower: Variant) -> FasterOnLayer:
     speedup = ev.times.speedup(faster.name, layer, ev.largest, over=slower.name)
     return FasterOnLayer(
         layer,
@@ -144,7 +146,7 @@ def _tests(ev: Evidence, best: Variant) -> TestSummary | None:
     mine = ev.checks.for_variant(best.name)
     if mine is None:
         return None
-    tallies = [found for one in ev.ranking.measured("gpu") if (found := ev.checks.for_variant(one.name))]
+    tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
     return TestSummary(
         passed=mine.passed,
         tests=mine.tests,
@@ -152,11 +154,11 @@ def _tests(ev: Evidence, best: Variant) -> TestSummary | None:
         sound=sum(one.passed == one.tests for one in tallies),
         worst=units.percent(mine.worst_ratio, 0),
         labels=mine.labels,
-        beside_direct=_beside_direct(ev, best),
+        beside_direct=_error_against_direct(ev, best),
     )
 
 
-def _beside_direct(ev: Evidence, best: Variant) -> str:
+def _error_against_direct(ev: Evidence, best: Variant) -> str:
     """Empty where the run was not asked for errors over the length of sums and the range of inputs, or has none."""
     rows = ev.checks.errors
     rows = rows[(rows.variant == best.name) & rows.direct_rel_l2_err.notna()]
@@ -188,7 +190,7 @@ def _programs(ev: Evidence, best: Variant) -> Iterator[ProgramTime]:
 def _spread(ev: Evidence) -> str:
     """How long whole programs take with any of our GPU kernels, and how much of that is convolution; empty for one."""
     times, shares, runs_of_each = [], [], set()
-    for variant in ev.ranking.measured("gpu", peers=False):
+    for variant in ev.ranking.measured_variants("gpu", peers=False):
         found, op = ev.programs.runs(variant.name, ev.largest), ev.times.total(variant.name, ev.largest)
         if not found.empty and op:
             times.append(float(found.elapsed_s.median()))
@@ -204,7 +206,7 @@ def _spread(ev: Evidence) -> str:
     )
 
 
-def _since(ev: Evidence) -> str:
+def _changes_since(ev: Evidence) -> str:
     """What changed of the study's GPU kernels since the run archived before, of this GPU model; empty where nothing
     did."""
     assert ev.gpu_run is not None  # of which the best kernel is
@@ -215,8 +217,8 @@ def _since(ev: Evidence) -> str:
     compared = Comparison(earlier, ev.gpu_run, ev.config.tolerance)
     if "gpu" in compared.obstacles:
         return f"run {earlier.run_id} cannot be compared: {compared.obstacles['gpu']}"
-    shown = {one.name for one in ev.ranking.measured("gpu")}
-    moved = [row for row in compared.moved if (row.place.network, row.place.device) == (ev.network.name, "gpu")]
+    shown = {one.name for one in ev.ranking.measured_variants("gpu")}
+    moved = [row for row in compared.movements if (row.place.network, row.place.device) == (ev.network.name, "gpu")]
     at_largest = [row for row in moved if row.place.size == ev.largest and row.place.variant in shown]
     at_largest = [row for row in at_largest if row.verdict != "same"]
     changes = [f"{row.place.variant} {units.ratio(row.speedup.value)}, {row.verdict}" for row in at_largest]
@@ -224,7 +226,7 @@ def _since(ev: Evidence) -> str:
     return f"against run {earlier.run_id}: {changed}" if changed else ""
 
 
-def _drift_of(ev: Evidence, library: str) -> str:
+def _library_drift(ev: Evidence, library: str) -> str:
     """How far a library's time differed between jobs, where that is more than for any kernel of ours: it may choose
     another algorithm in each process."""
     there = [one for one in ev.times.drift.differences if one.variant == library and one.size == ev.largest]
@@ -247,7 +249,7 @@ def _caveats(ev: Evidence) -> Iterator[str]:
     if ev.ranking.best_peer:
         yield (
             "† marks ratios of times not taken in turn, intervals widened by the drift seen between jobs"
-            f"{_drift_of(ev, ev.ranking.best_peer.name)}"
+            f"{_library_drift(ev, ev.ranking.best_peer.name)}"
         )
     if why := ev.missing_reason("cpu"):
         yield why

@@ -27,12 +27,15 @@ def counter_sentence(ev: Evidence, variant: Variant) -> str:
     ]
     calls = {name: ev.counters.calls[name, changes[0].layer] for name in (variant.header.builds_on, variant.name)}
     scaled = [
-        f"; {name}'s sum is scaled up from the first {len(call.launches)} of its {call.made} launches"
+        f"; {name}'s sum is scaled up from the first {len(call.launches)} of its {call.total_launches} launches"
         for name, call in calls.items()
-        if call.cut and metric.endswith(".sum")
+        if call.is_truncated and metric.endswith(".sum")
     ]
     images = units.count(calls[variant.name].images)
-    return f". At {images} images{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {'; '.join(readings)}{''.join(scaled)}"
+    return (
+        f". At {images} images{borrowed_run.within_sentence(ev, tables.COUNTERS)}: "
+        f"{'; '.join(readings)}{''.join(scaled)}"
+    )
 
 
 def _why_not(ev: Evidence, variant: Variant) -> str:

@@ -181,11 +181,11 @@ def _reading(row: Any) -> tuple[Cell, ...]:
 
 def _bounds(one: ImportedTables, id: str, frame: pd.DataFrame) -> Iterator[HtmlTable]:
     """What bounds each layer's longest kernel, where Nsight Compute read all that the rule asks for."""
-    calls = counters.calls(frame)
+    calls = counters.counted_calls(frame)
     rows = tuple(
         (short_name(call.longest.kernel), layer or "not said", sentence)
         for (_, layer), call in calls.items()
-        if (sentence := counters.bound(call.longest))
+        if (sentence := counters.bound_sentence(call.longest))
     )
     if rows:
         yield HtmlTable(

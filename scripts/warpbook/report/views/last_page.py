@@ -13,23 +13,23 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Ending:
+class EndingView:
     """aside: what has no figure, None where nothing was left out; refused: archived runs that were passed over;
     unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
     L2 cache holds a layer's data may be for a hot sample; archive: the GPU's run, empty where it is this machine's."""
 
-    aside: HtmlTable | None
+    missing_table: HtmlTable | None
     refused: tuple[str, ...]
     unwanted: str
     hot_within: str
     archive: str
 
 
-def last_page_view(ev: Evidence) -> Ending:
+def last_page_view(ev: Evidence) -> EndingView:
     """Of any study."""
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
-    return Ending(
-        aside=None if ev.problems.table.empty else _aside(ev),
+    return EndingView(
+        missing_table=None if ev.problems.table.empty else _missing_table(ev),
         refused=tuple(ev.source.refused),
         unwanted=ev.missing_reason("cpu"),
         hot_within=str(bench.HOT_WITHIN),
@@ -37,13 +37,13 @@ def last_page_view(ev: Evidence) -> Ending:
     )
 
 
-def _aside(ev: Evidence) -> HtmlTable:
+def _missing_table(ev: Evidence) -> HtmlTable:
     """A row for all that lack the same for the same reason; what all of them lack wholly has no column."""
     same = ["device", "layers", "sizes", "kinds", "status", "reason"]
     rows: dict[tuple[Any, ...], list[str]] = {}
     for row in ev.problems.table.to_dict("records"):
         rows.setdefault(tuple(row[name] for name in same), []).append(row["variant"])
-    cells = [(", ".join(names), device, *map(_listed, lacking), status.replace("_", " "), reason)
+    cells = [(", ".join(names), device, *map(_list_missing, lacking), status.replace("_", " "), reason)
              for (device, *lacking, status, reason), names in rows.items()]  # fmt: skip
     head = words("Variant", "Device", "Layers", "Images", "Times", "Status", "Reason")
     shown = [place for place, column in enumerate(zip(*cells, strict=True)) if {*column} != {ALL}]
@@ -55,6 +55,6 @@ def _aside(ev: Evidence) -> HtmlTable:
     )
 
 
-def _listed(lacking: tuple[str | int, ...]) -> str:
+def _list_missing(lacking: tuple[str | int, ...]) -> str:
     """Layers, sizes or kinds of time that are lacking."""
     return ", ".join(units.count(one) if isinstance(one, int) else one for one in lacking) or ALL

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from warpbook.common import units
-from warpbook.common.intervals import length
+from warpbook.common.intervals import total_length
 from warpbook.kernels.variants import Variant
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
@@ -38,10 +38,10 @@ def paces(ev: Evidence, variant: Variant, below: str = "") -> list[Pace]:
 
 def _pace(ev: Evidence, variant: Variant, layer: str, size: int, below: str) -> Pace | None:
     kernels = trace_layout.kernels_in_layer(ev, variant.name, layer, size)
-    call = ev.times.before(below, layer, size) if below else ev.times.op(variant.name, layer, size)
+    call = ev.times.baseline_time(below, layer, size) if below else ev.times.op(variant.name, layer, size)
     if call is None or len(kernels) < MANY:
         return None
-    busy = length(trace_layout.event_spans(kernels)) / 1e6 / call.value
+    busy = total_length(trace_layout.event_spans(kernels)) / 1e6 / call.value
     return Pace(layer, size, len(kernels), call.value / len(kernels), busy) if busy < BUSY else None
 
 

@@ -50,7 +50,7 @@ class ProfiledFramework:
 
 
 @dataclass(frozen=True)
-class Milestone1:
+class Milestone1View:
     """step: which stage of the work it is; where: on which devices its figures are asked for; half: whose times are
     lacking, None where those of both devices are there or neither's; problem: why there is no profile."""
 
@@ -64,19 +64,19 @@ class Milestone1:
     problem: str
 
 
-def milestone_1_view(ev: Evidence) -> Milestone1:
+def milestone_1_view(ev: Evidence) -> Milestone1View:
     """The frameworks' programs of a study, and the profile of that on the GPU."""
     frameworks = {device: ev.programs.framework(device) for device in DEVICES}
     problem = _problem(ev, frameworks["gpu"])
     programs = tuple(_program(ev, device, framework) for device, framework in frameworks.items())
-    return Milestone1(
+    return Milestone1View(
         step=f"{ev.study.section_label} {ev.study.framework_section}",
         where=units.join_all([f"on the {name}" for device, name in DEVICES.items() if not ev.missing_reason(device)]),
         images=units.count(ev.largest),
         programs=programs,
         times=_times(ev, [framework for framework in frameworks.values() if framework]),
         half=_half(programs),
-        profiled=_profiled(ev, frameworks["gpu"]) if frameworks["gpu"] and not problem else None,
+        profiled=_framework_profiles(ev, frameworks["gpu"]) if frameworks["gpu"] and not problem else None,
         problem=problem,
     )
 
@@ -135,7 +135,7 @@ def _problem(ev: Evidence, framework: Variant | None) -> str:
     return "no framework ran on the GPU" if ev.gpu_run else ev.source.why
 
 
-def _profiled(ev: Evidence, framework: Variant) -> ProfiledFramework:
+def _framework_profiles(ev: Evidence, framework: Variant) -> ProfiledFramework:
     kernels = ev.profiles.rows(framework.name, ev.largest, GPU_KINDS)
     calls = ev.profiles.rows(framework.name, ev.largest, API_KINDS)
     elapsed_s = float(ev.programs.runs(framework.name, ev.largest).elapsed_s.median())

@@ -45,7 +45,7 @@ class Discussion:
 
 
 @dataclass(frozen=True)
-class Milestone2:
+class Milestone2View:
     """unwanted: why there is nothing of the CPU, empty where there may be something. outputs: what the program printed
     at each size, none where it was not run, and then `why_not_run`."""
 
@@ -63,18 +63,18 @@ class Milestone2:
     discussion: Discussion | None
 
 
-def milestone_2_view(ev: Evidence) -> Milestone2:
+def milestone_2_view(ev: Evidence) -> Milestone2View:
     """The CPU variants of a study."""
     naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
-    measured = ev.ranking.measured("cpu")
-    return Milestone2(
+    measured = ev.ranking.measured_variants("cpu")
+    return Milestone2View(
         step=ev.study.section_label,
         unwanted=ev.missing_reason("cpu"),
         device=ev.device_name("cpu"),
         run=ev.local.run_id,
         images=units.count(ev.largest),
         network=ev.network.name,
-        ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.wanted("cpu")),
+        ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.compared_variants("cpu")),
         outputs=all_outputs(ev, naive) if naive else (),
         why_not_run=_why_not_run(ev),
         programs=_programs(ev),
@@ -84,7 +84,7 @@ def milestone_2_view(ev: Evidence) -> Milestone2:
 
 
 def _why_not_run(ev: Evidence) -> str:
-    if not ev.network.labels_images:
+    if not ev.network.has_labels:
         return f"{ev.network.name} is a workload of convolutions alone, which gives no classes"
     if not ev.plan.weight_sets(ev.network.name):
         return f"the weights of {ev.network.name} are not in weights/; scripts/import_weights.py imports them"
@@ -101,7 +101,7 @@ def _idea(ev: Evidence, variant: Variant, measured: bool) -> CpuVariantIdea:
 
 def _programs(ev: Evidence) -> HtmlTable | None:
     rows = []
-    for variant in ev.wanted("cpu"):
+    for variant in ev.compared_variants("cpu"):
         for size in ev.sizes:
             runs = ev.programs.runs(variant.name, size)
             if runs.empty:
@@ -147,7 +147,7 @@ def _op_times(ev: Evidence, measured: list[Variant]) -> HtmlTable:
 
 
 def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
-    others = [variant for variant in ev.ranking.measured("cpu") if variant.name != naive.name]
+    others = [variant for variant in ev.ranking.measured_variants("cpu") if variant.name != naive.name]
     return Discussion(
         layers="both convolutions" if len(ev.layers) == 2 else "the convolution",
         naive_time=cell_markup.time_cell(ev.times.total(naive.name, ev.largest)),

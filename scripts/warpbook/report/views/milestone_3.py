@@ -11,7 +11,7 @@ from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, TextOrFigure, numbers, words
 from warpbook.report.views.profile_tables import launch_table, narrow_profile_table
-from warpbook.report.views.profiled_programs import watched_program
+from warpbook.report.views.profiled_programs import program_profile
 from warpbook.report.views.program_output import all_outputs, other_sets
 
 NO_CPU_TIMES = "no CPU variant has a sound figure at every layer; the last chapter says why"
@@ -59,7 +59,7 @@ class CallAndKernel:
 
 
 @dataclass(frozen=True)
-class Limit:
+class LayerLimit:
     """What bounds a layer, how long that takes at least, and how far the kernel is from it."""
 
     layer: str
@@ -99,11 +99,11 @@ class FirstKernel:
     largest: CallAndKernel
     copied: Cell
     copied_ratio: str
-    limits: tuple[Limit, ...]
+    limits: tuple[LayerLimit, ...]
 
 
 @dataclass(frozen=True)
-class Milestone3:
+class Milestone3View:
     """source: where GPU figures come from, or why there are none. places: the ids of what a kernel's figures fill."""
 
     step: str
@@ -113,7 +113,7 @@ class Milestone3:
     kernel: FirstKernel | None
 
 
-def milestone_3_view(ev: Evidence) -> Milestone3:
+def milestone_3_view(ev: Evidence) -> Milestone3View:
     """The first GPU kernel of a study."""
     kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
     tables = (place for size in reversed(ev.sizes) for place in _places(size))
@@ -128,7 +128,7 @@ def milestone_3_view(ev: Evidence) -> Milestone3:
         "m3-cpu-gpu",
         "m3-discussion",
     )
-    return Milestone3(ev.study.section_label, ev.device_name("gpu"), ev.source.why, places, kernel)
+    return Milestone3View(ev.study.section_label, ev.device_name("gpu"), ev.source.why, places, kernel)
 
 
 def _places(size: int) -> tuple[str, str]:
@@ -158,7 +158,7 @@ def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
         figure_title="Op times" if ev.missing_reason("cpu") else "Op times: CPU against GPU",
         figure=_figure(ev, naive),
         half=None
-        if ev.ranking.measured("cpu")
+        if ev.ranking.measured_variants("cpu")
         else TextOrFigure("GPU", "CPU", ev.missing_reason("cpu") or NO_CPU_TIMES),
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
@@ -224,7 +224,7 @@ def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
 
 def _with_weights(ev: Evidence, naive: Variant, weights: str) -> SizeProfile:
     """The profile at the largest size with a weight set besides the network's first."""
-    watched = watched_program(ev, naive, weights, "m3")
+    watched = program_profile(ev, naive, weights, "m3")
     images = f"{units.count(ev.largest)} images, weights {ev.network.model(weights)}"
     return SizeProfile(images, watched.places, watched.problem, watched.activities, watched.calls)
 
@@ -262,7 +262,7 @@ def _launches(ev: Evidence, naive: Variant) -> HtmlTable | None:
 
 
 def _figure(ev: Evidence, naive: Variant) -> Figure:
-    on_cpu = ev.ranking.measured("cpu")
+    on_cpu = ev.ranking.measured_variants("cpu")
     variants = [*on_cpu, naive]
     beside, of = ("CPU variants and ", f"CPU ({ev.device_name('cpu')}) and ") if on_cpu else ("", "")
     drawn = (ev.times.op(one.name, layer, size) for one in variants for layer in ev.layer_names for size in ev.sizes)
@@ -300,7 +300,7 @@ def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> CallAndKernel:
     return CallAndKernel(units.count(size), cell_markup.time_cell(call), cell_markup.time_cell(kernel))
 
 
-def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> Limit | None:
+def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> LayerLimit | None:
     """None where the GPU's limits or the kernel's time on the device are not known."""
     bound, kernel = (
         ev.times.fp32_bound_ms(layer, ev.largest),
@@ -309,11 +309,11 @@ def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> Limit | None:
     if bound is None or kernel is None:
         return None
     flops, traffic = layer.flops(ev.largest), layer.bytes(ev.largest)
-    return Limit(
+    return LayerLimit(
         layer=layer.name,
         gflop=units.significant(flops / 1e9, 3),
         megabytes=units.significant(traffic / 1e6, 3),
-        bound_by=ev.times.bound_by(layer, ev.largest),
+        bound_by=ev.times.limiting_resource(layer, ev.largest),
         bound=units.time(bound, 3),
         times_bound=units.ratio(kernel.value / bound),
         tflop_per_s=units.significant(flops / kernel.value / 1e9, 3),

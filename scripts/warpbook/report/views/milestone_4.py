@@ -68,7 +68,7 @@ class KernelResources:
 
 
 @dataclass(frozen=True)
-class Optimization:
+class OptimizationView:
     """One variant that builds on another. problems: why it, or a layer of it, has no figure, and alone: what it did on
     the other layers at the largest size; remarks: how it is called, where that was read, and what its file does not
     say; pace: that launching paces its calls or its baseline's, where it does."""
@@ -100,7 +100,7 @@ class Hardware:
 
 
 @dataclass(frozen=True)
-class Optimizations:
+class OptimizationsView:
     """The chapter. glance: None where no optimization has a figure; optimizations: those told in full; others: how many
     are told in the supplement."""
 
@@ -110,21 +110,21 @@ class Optimizations:
     equivalence_margin: str
     drift: str
     glance: HtmlTable | None
-    optimizations: tuple[Optimization, ...]
+    optimizations: tuple[OptimizationView, ...]
     others: int
     chains: tuple[Figure, ...]
     pairs: HtmlTable | None
-    left_out: HtmlTable | None
+    omission_table: HtmlTable | None
     hardware: Hardware | None
 
 
-def milestone_4_view(ev: Evidence) -> Optimizations:
+def milestone_4_view(ev: Evidence) -> OptimizationsView:
     """The chapter of a study."""
-    tried, foremost = _tried(ev), _foremost(ev)
+    tried, foremost = _measured_optimizations(ev), _chapter_variants(ev)
     told = [one for one in tried if one.name in foremost]
     at_largest = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in tried}
     sound = {name: speedup for name, speedup in at_largest.items() if speedup}
-    return Optimizations(
+    return OptimizationsView(
         title="Milestone 4: optimizations" if ev.study.section_label == "Milestone" else "Optimizations, one by one",
         images=units.count(ev.largest),
         arch=ev.arch,
@@ -135,22 +135,22 @@ def milestone_4_view(ev: Evidence) -> Optimizations:
         others=len(tried) - len(told),
         chains=combinations.chains(ev),
         pairs=combinations.pairs(ev),
-        left_out=combinations.ablation(ev) if ev.ranking.combinations else None,
-        hardware=_hardware(ev) if ev.ranking.measured("gpu") else None,
+        omission_table=combinations.ablation(ev) if ev.ranking.combinations else None,
+        hardware=_hardware(ev) if ev.ranking.measured_variants("gpu") else None,
     )
 
 
-def remaining_optimizations(ev: Evidence) -> tuple[Optimization, ...]:
+def remaining_optimizations(ev: Evidence) -> tuple[OptimizationView, ...]:
     """The optimizations that the chapter leaves to the supplement."""
-    foremost = _foremost(ev)
-    return tuple(_optimization(ev, variant) for variant in _tried(ev) if variant.name not in foremost)
+    foremost = _chapter_variants(ev)
+    return tuple(_optimization(ev, variant) for variant in _measured_optimizations(ev) if variant.name not in foremost)
 
 
-def _tried(ev: Evidence) -> list[Variant]:
-    return [one for one in ev.wanted("gpu") if one.header.builds_on and not one.header.peer]
+def _measured_optimizations(ev: Evidence) -> list[Variant]:
+    return [one for one in ev.compared_variants("gpu") if one.header.builds_on and not one.header.peer]
 
 
-def _foremost(ev: Evidence) -> set[str]:
+def _chapter_variants(ev: Evidence) -> set[str]:
     """What the chapter tells in full, as its template says: what the study asks for, what leads to the fastest, what
     surprised, what is new, and what lacks a figure."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
@@ -158,7 +158,7 @@ def _foremost(ev: Evidence) -> set[str]:
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     surprising = {one.variant for one in ev.claims.refuted if one.claim.quantity in TIMES and not one.claim.more_than}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
-    new = {one.name for one in _tried(ev) if before and one.name not in before.record["variants"]}
+    new = {one.name for one in _measured_optimizations(ev) if before and one.name not in before.record["variants"]}
     return asked | leading | surprising | new | {*ev.problems.table.variant}
 
 
@@ -200,7 +200,9 @@ def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest:
         ),
         tuple(
             (
-                (cell_markup.link if variant in told else cell_markup.companion)(f"m4-{variant.name}", variant.name),
+                (cell_markup.link if variant in told else cell_markup.companion_link)(
+                    f"m4-{variant.name}", variant.name
+                ),
                 variant.header.builds_on,
                 *(cell_markup.ratio_cell(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
                 cell_markup.ratio_cell(at_largest[variant.name]),
@@ -214,7 +216,7 @@ def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest:
     )
 
 
-def _optimization(ev: Evidence, variant: Variant) -> Optimization:
+def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
     at_largest = ev.times.total_speedup(variant.name, ev.largest)
     speedups = {
         (layer, size): ev.times.speedup(variant.name, layer, size) for layer in ev.layer_names for size in ev.sizes
@@ -222,7 +224,7 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
     lacking = ev.problems.for_variant(variant.name).to_dict("records")
     problems = tuple(_problem(row) for row in lacking if row["kinds"] != (PROGRAM,))
     sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
-    return Optimization(
+    return OptimizationView(
         name=variant.name,
         baseline=variant.header.builds_on,
         title=variant.title,
@@ -245,7 +247,7 @@ def _optimization(ev: Evidence, variant: Variant) -> Optimization:
         change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
         claims=claim_table.claims_by_verdict(ev, variant.name),
         kernels=before_and_after(ev, variant),
-        built=_built(ev, variant),
+        built=_build_comparison(ev, variant),
     )
 
 
@@ -265,9 +267,9 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     return Outcome(
         speedup=cell_markup.speedup_cell(at_largest),
         where=f"at {units.count(ev.largest)} images, {together}",
-        apart=_apart(ev, variant, "op"),
+        apart=_separate_cell(ev, variant, "op"),
         on_gpu=cell_markup.speedup_cell(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
-        on_gpu_apart=_apart(ev, variant, "gpu"),
+        on_gpu_apart=_separate_cell(ev, variant, "gpu"),
         verdict=cell_markup.verdict_cell(at_largest),
         judged=verdicts.total(),
         judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
@@ -280,13 +282,13 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     )
 
 
-def _apart(ev: Evidence, variant: Variant, kind: str) -> Cell:
+def _separate_cell(ev: Evidence, variant: Variant, kind: str) -> Cell:
     apart = ev.times.separate_total(variant.name, ev.largest, kind)
     return cell_markup.speedup_cell(apart) if apart else ""
 
 
 def _gains(ev: Evidence, variant: Variant) -> Figure:
-    baseline, drawn = variant.header.builds_on, figures.speedup_plots.by_size(ev, variant)
+    baseline, drawn = variant.header.builds_on, figures.speedup_plots.speedups_by_size(ev, variant)
     told = [
         f"{layer} {', '.join(f'{units.ratio(one.ratio.value)} at {units.count(size)}' for size, one in found.items())}"
         for layer, found in drawn.items()
@@ -300,7 +302,7 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
     )
 
 
-def _built(ev: Evidence, variant: Variant) -> KernelResources | None:
+def _build_comparison(ev: Evidence, variant: Variant) -> KernelResources | None:
     """None where either has no kernel of ours."""
     before = launch_resources.main_kernel_resources(ev, variant.header.builds_on)
     after = launch_resources.main_kernel_resources(ev, variant.name)

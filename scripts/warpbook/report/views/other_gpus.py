@@ -47,13 +47,13 @@ def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> OtherGpus | None
     history = History([*others, ev.gpu_run], ev.config.tolerance, [ev.network.name])
     ours = GpuModel("gpu", ev.gpu_run.device_name("gpu"))
     mine = history.newest(ev.network.name, ours)
-    current = {variant.name: variant.source_sha256 for variant in ev.wanted("gpu")}
+    current = {variant.name: variant.source_sha256 for variant in ev.compared_variants("gpu")}
     found = [history.newest(ev.network.name, model) for model in history.models if model != ours]
     lines = [line for line in found if line and mine and line.model.device == "gpu" and line.size == mine.size]
     pairs = [
         table
         for number, line in enumerate(lines, 1)
-        if mine and (table := _on_network(history, [mine, line], f"devices-{number}", current.get)).rows
+        if mine and (table := _network_table(history, [mine, line], f"devices-{number}", current.get)).rows
     ]
     if not pairs:
         return None
@@ -93,7 +93,7 @@ def best_constants(ev: Evidence, others: Sequence[Run]) -> HtmlTable | None:
     head = words("Variant", "Where", "Other GPU", "Best constants here", "Best constants there")
     head += numbers("its time there", "times as long with ours")
     caption = "The fastest constants of each swept variant, and what another GPU loses with those that are best here."
-    caption += borrowed_run.sentence(ev, tables.SWEEP)
+    caption += borrowed_run.run_sentence(ev, tables.SWEEP)
     return HtmlTable("best-constants", caption, head, tuple(rows), "dense") if rows else None
 
 
@@ -103,7 +103,7 @@ def _fastest(sweep: pd.DataFrame, place: list[str]) -> pd.DataFrame:
     return ordered.drop_duplicates(place)[[*place, "configuration", "time_ms"]]
 
 
-def side_by_side(history: History) -> tuple[HtmlTable, ...]:
+def comparison_tables(history: History) -> tuple[HtmlTable, ...]:
     """Every GPU model of archived runs and, network by network, those that were measured at the same sizes. Empty for
     one model."""
     gpus = [model for model in history.models if model.device == "gpu"]
@@ -114,7 +114,7 @@ def side_by_side(history: History) -> tuple[HtmlTable, ...]:
         newest = [line for model in gpus if (line := history.newest(name, model))]
         lines = [line for line in newest if _shapes(line) == _shapes(newest[0])]
         if len(lines) > 1:
-            tables.append(_on_network(history, lines, f"on-{len(tables)}"))
+            tables.append(_network_table(history, lines, f"on-{len(tables)}"))
     return tuple(tables)
 
 
@@ -145,7 +145,7 @@ def _limits(history: History, gpus: Sequence[GpuModel]) -> HtmlTable:
     return HtmlTable("gpus", caption, head, tuple(rows))
 
 
-def _on_network(
+def _network_table(
     history: History, lines: Sequence[Headline], id: str, source: Callable[[str], str | None] | None = None
 ) -> HtmlTable:
     """The variants that every line's run has, with the verdict against what each builds on. source: the hash that a

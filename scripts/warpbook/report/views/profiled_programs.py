@@ -13,7 +13,7 @@ from warpbook.report.views.program_output import median_output, other_sets
 
 
 @dataclass(frozen=True)
-class WatchedProgram:
+class ProgramProfile:
     """The profile of a program with one weight set. problem: why there is none at the largest size, empty where there
     is one; the tables are then those of the largest size at which there is. places: the ids of the tables."""
 
@@ -32,7 +32,7 @@ class ProfiledProgram:
     title: str
     outputs: tuple[str, ...]
     problem: str
-    watched: tuple[WatchedProgram, ...]
+    watched: tuple[ProgramProfile, ...]
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ def _program(ev: Evidence, variant: Variant) -> ProfiledProgram:
         title=variant.title,
         outputs=outputs,
         problem="" if outputs else "its program was not run, or failed, in the run that the figures come from",
-        watched=tuple(watched_program(ev, variant, weights, f"profiled-{variant.name}") for weights in with_sets),
+        watched=tuple(program_profile(ev, variant, weights, f"profiled-{variant.name}") for weights in with_sets),
     )
 
 
-def watched_program(ev: Evidence, variant: Variant, weights: str, place: str) -> WatchedProgram:
+def program_profile(ev: Evidence, variant: Variant, weights: str, place: str) -> ProgramProfile:
     """The profile of a variant's program with a weight set, empty for the network's first."""
     places = tuple("-".join(filter(None, (place, kind, weights))) for kind in ("gpu", "api"))
     size = next((size for size in reversed(ev.sizes) if not ev.profiles.problem(variant.name, size, weights)), 0)
@@ -91,7 +91,7 @@ def watched_program(ev: Evidence, variant: Variant, weights: str, place: str) ->
             places[1], caption, first_rows_covering(ev.profiles.rows(variant.name, size, API_KINDS, weights), 0.99)
         )
     problem = ev.profiles.problem(variant.name, ev.largest, weights)
-    return WatchedProgram(weights, problem, (places[0], places[1]), activities, calls)
+    return ProgramProfile(weights, problem, (places[0], places[1]), activities, calls)
 
 
 def _layer(ev: Evidence, drawn: TimelineSpec) -> ProfiledLayer:
@@ -115,7 +115,7 @@ def _layer(ev: Evidence, drawn: TimelineSpec) -> ProfiledLayer:
     return ProfiledLayer(title, problem, _figure(ev, drawn.layer, before, after, size) if size else None)
 
 
-def _watched(ev: Evidence, variants: tuple[str, ...], drawn: TimelineSpec, size: int) -> bool:
+def _has_traces(ev: Evidence, variants: tuple[str, ...], drawn: TimelineSpec, size: int) -> bool:
     """Whether the layer was watched at a size under all of these."""
     return all(len(ev.profiles.within_layer(name, drawn.layer, size)) for name in variants)
 

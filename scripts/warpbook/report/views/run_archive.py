@@ -14,7 +14,7 @@ from warpbook.report import excerpts, figures
 from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, numbers, words
-from warpbook.report.views.other_gpus import APART, side_by_side
+from warpbook.report.views.other_gpus import APART, comparison_tables
 from warpbook.runs.catalog import Run
 
 
@@ -67,7 +67,7 @@ def overview(
         refused=tuple(refused),
         networks=pages,
         models=tuple(model.name for model in history.models if model.device == "gpu"),
-        devices=side_by_side(history),
+        devices=comparison_tables(history),
         reports=tuple(reports),
     )
 

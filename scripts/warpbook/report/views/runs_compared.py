@@ -41,7 +41,7 @@ class ComparedDevice:
 
 
 @dataclass(frozen=True)
-class RunsCompared:
+class ComparisonView:
     """tolerance, false_alarms: in percent. obstacles: why a device's times are not compared, by its name.
 
     changed: what changed of each variant whose times are compared. strays: how many unchanged ones lie beyond the
@@ -54,9 +54,9 @@ class RunsCompared:
     same_gpu: bool | None
     devices: tuple[ComparedDevice, ...]
     obstacles: tuple[tuple[str, str], ...]
-    lost: MarkdownTable | None
-    changed: tuple[tuple[str, str], ...]
-    moved: MarkdownTable | None
+    losses: MarkdownTable | None
+    changes: tuple[tuple[str, str], ...]
+    movements: MarkdownTable | None
     resources: MarkdownTable | None
     drifts: MarkdownTable | None
     tolerance: str
@@ -64,22 +64,22 @@ class RunsCompared:
     strays: int
     furthest: Markup
     differences: MarkdownTable
-    left_out: str
+    omissions: str
 
 
-def runs_compared_view(compared: Comparison) -> RunsCompared:
+def runs_compared_view(compared: Comparison) -> ComparisonView:
     """Two runs compared, in words and tables."""
-    moved = {row.place.variant for row in compared.moved}
-    return RunsCompared(
+    moved = {row.place.variant for row in compared.movements}
+    return ComparisonView(
         outcome=comparison.OUTCOMES[compared.outcome],
         base=compared.base.run_id,
         head=compared.head.run_id,
         same_gpu=compared.same_gpu,
         devices=tuple(_device(compared, device) for device in compared.devices),
         obstacles=tuple((device.upper(), why) for device, why in compared.obstacles.items()),
-        lost=_lost(compared) if compared.lost else None,
-        changed=tuple((variant, why) for variant, why in compared.changed.items() if variant in moved),
-        moved=_moved(compared.moved) if compared.moved else None,
+        losses=_losses(compared) if compared.losses else None,
+        changes=tuple((variant, why) for variant, why in compared.changes.items() if variant in moved),
+        movements=_movements(compared.movements) if compared.movements else None,
         resources=_resources(compared) if compared.resources else None,
         drifts=_drifts(compared) if compared.drifts else None,
         tolerance=units.percent(compared.tolerance, 0),
@@ -87,7 +87,7 @@ def runs_compared_view(compared: Comparison) -> RunsCompared:
         strays=len(compared.strays),
         furthest=Markup("; ").join(_stray(place, ratio) for place, ratio in compared.strays[:MOST_STRAYS]),
         differences=_differences(compared),
-        left_out="; ".join(compared.left_out),
+        omissions="; ".join(compared.omissions),
     )
 
 
@@ -96,7 +96,7 @@ def figure(compared: Comparison) -> Figure | None:
     if not compared.places:
         return None
     kinds, shades = "none of them changed", "same."
-    if compared.moved:
+    if compared.movements:
         kinds, shades = "grey what did not change, in colour what did, with its interval", "same; lighter: ambiguous."
     times = "Base's op time over head's of each variant on each network, corrected by the drift"
     caption = f"{times}; {kinds}. Shaded: the {shades}"
@@ -104,19 +104,19 @@ def figure(compared: Comparison) -> Figure | None:
 
 
 def _device(compared: Comparison, device: str) -> ComparedDevice:
-    rows = [row for row in compared.moved if row.place.device == device]
+    rows = [row for row in compared.movements if row.place.device == device]
     given = [row.verdict for row in rows]
     variants = len({row.place.variant for row in rows})
     verdicts = tuple((verdict, given.count(verdict)) for verdict in VERDICTS)
     return ComparedDevice(compared.head.device_name(device), variants, len(rows), verdicts)
 
 
-def _lost(compared: Comparison) -> MarkdownTable:
-    rows = ((code(variant), network, device.upper(), why) for variant, network, device, why in compared.lost)
+def _losses(compared: Comparison) -> MarkdownTable:
+    rows = ((code(variant), network, device.upper(), why) for variant, network, device, why in compared.losses)
     return MarkdownTable(words("Variant", "Network", "Device", "Why"), tuple(rows))
 
 
-def _moved(moved: list[ComparedChange]) -> MarkdownTable:
+def _movements(moved: list[ComparedChange]) -> MarkdownTable:
     head = (
         *words("Variant", "Network"),
         *numbers("Images", "Base", "Head", "Speedup"),
@@ -149,7 +149,7 @@ def _resources(compared: Comparison) -> MarkdownTable:
 
 def _drifts(compared: Comparison) -> MarkdownTable:
     """Drift by device and size; where something changed, what counts as the same and as a change."""
-    judged = bool(compared.moved)
+    judged = bool(compared.movements)
     head = (*words("Device"), *numbers("Images", "Compared", "Drift"), *words("Interval"))
     if judged:
         head += numbers("Same within", "Changed beyond")

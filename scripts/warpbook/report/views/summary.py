@@ -43,7 +43,7 @@ class CpuCode:
 
 
 @dataclass(frozen=True)
-class Summary:
+class SummaryView:
     """facts and kernels: of the study's reach; figure: op times on the GPU, else on the CPU.
 
     broken: variants that failed, went stale or could not be measured; limits: why others were not measured everywhere.
@@ -60,7 +60,7 @@ class Summary:
     limits: tuple[str, ...]
 
 
-def summary_view(ev: Evidence) -> Summary:
+def summary_view(ev: Evidence) -> SummaryView:
     """The summary of a study."""
     frameworks_alone = not {"milestone_3", "milestone_4"} & set(ev.study.sections)
     facts: tuple[Fact, ...] = ()
@@ -73,7 +73,7 @@ def summary_view(ev: Evidence) -> Summary:
         cpu_code, figure = _cpu_code(ev, ev.ranking.naive_cpu, ev.ranking.best_cpu), _cpu_figure(ev)
     problems = ev.problems.of_variants
     limited = problems.status == "unsupported"
-    return Summary(
+    return SummaryView(
         images=units.count(ev.largest),
         facts=facts,
         frameworks_alone=frameworks_alone,
@@ -86,7 +86,7 @@ def summary_view(ev: Evidence) -> Summary:
     )
 
 
-def _named(label: str, variant: Variant | None) -> str:
+def _time_and_name(label: str, variant: Variant | None) -> str:
     return f"{label}, {variant.name}" if variant else label
 
 
@@ -99,8 +99,7 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
         for device in frameworks
     }
     spreads = {
-        device: f"{cell_markup.spread_of_runs(runs[device].elapsed_s)}, " if device in runs else ""
-        for device in frameworks
+        device: f"{cell_markup.run_spread(runs[device].elapsed_s)}, " if device in runs else "" for device in frameworks
     }
     accuracy = {device: float(rows.accuracy.iloc[0]) for device, rows in runs.items()}
     alike = "; the same on both" if len(accuracy) == 2 and accuracy["cpu"] == accuracy["gpu"] else ""
@@ -110,11 +109,11 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     on_cpu = f"{spreads['cpu']}whole program, {images} images, {ev.device_name('cpu')}"
     return (
         Fact(
-            _named("The framework on the CPU", frameworks["cpu"]),
+            _time_and_name("The framework on the CPU", frameworks["cpu"]),
             elapsed["cpu"],
             f"not measured: {why}" if (why := ev.missing_reason("cpu")) else on_cpu,
         ),
-        Fact(_named("On the GPU", frameworks["gpu"]), elapsed["gpu"], on_gpu),
+        Fact(_time_and_name("On the GPU", frameworks["gpu"]), elapsed["gpu"], on_gpu),
         Fact(
             "Accuracy",
             units.significant(next(iter(accuracy.values()))) if accuracy else MISSING,
@@ -127,9 +126,9 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
     layers = "both layers" if len(ev.layers) == 2 else "the layer"
     where = f" for {layers} of {units.count(ev.largest)} images on {ev.device_name('gpu')}"
     naive, cpu, peer = ev.ranking.naive, ev.ranking.best_cpu, ev.ranking.best_peer
-    over_cpu, over_peer = _over(ev, best, cpu), _over(ev, best, peer)
+    over_cpu, over_peer = _speedup_over(ev, best, cpu), _speedup_over(ev, best, peer)
     against_cpu = cards.summary_card(
-        _named("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"
+        _time_and_name("Over the best CPU code", cpu), over_cpu, "no CPU figure", f"; {ev.device_name('cpu')}"
     )
     return (
         Fact(
@@ -140,26 +139,28 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
         ),
         _over_naive(ev, best, naive),
         *(() if ev.missing_reason("cpu") else (against_cpu,)),
-        cards.summary_card(_named("Over cuDNN", peer), over_peer, "not measured"),
+        cards.summary_card(_time_and_name("Over cuDNN", peer), over_peer, "not measured"),
     )
 
 
 def _over_naive(ev: Evidence, best: Variant, naive: Variant | None) -> Fact:
-    label = _named("Over the naive kernel", naive)
+    label = _time_and_name("Over the naive kernel", naive)
     if naive is None:
         return Fact(label, MISSING, "not measured")
-    speedup = _over(ev, best, naive) if naive.name != best.name else None
+    speedup = _speedup_over(ev, best, naive) if naive.name != best.name else None
     if speedup is None:
         return Fact(label, "1×", "it is the naive kernel")
     return cards.summary_card(label, speedup, "not measured")
 
 
-def _over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
+def _speedup_over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
     return ev.times.total_speedup(best.name, ev.largest, over=other.name) if other else None
 
 
 def _kernels(ev: Evidence) -> KernelSummary:
-    optimizations = [variant for variant in ev.ranking.measured("gpu", peers=False) if variant.header.builds_on]
+    optimizations = [
+        variant for variant in ev.ranking.measured_variants("gpu", peers=False) if variant.header.builds_on
+    ]
     speedups = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in optimizations}
     judged = {name: speedup.verdict for name, speedup in speedups.items() if speedup}
     return KernelSummary(
@@ -180,7 +181,7 @@ def _rounded(ev: Evidence) -> RoundedVariant | None:
 
 
 def _gpu_figure(ev: Evidence) -> Figure:
-    measured = len(ev.ranking.measured("gpu"))
+    measured = len(ev.ranking.measured_variants("gpu"))
     shown = "every GPU variant, "
     if measured > figures.time_plots.MOST_SHOWN:
         shown = f"the fastest of {measured} GPU variants of every layer, the naive one and the libraries, "
@@ -200,12 +201,12 @@ def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
         device=ev.device_name("cpu"),
         best=best.name,
         time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
-        speedup=cell_markup.speedup_cell(_over(ev, best, naive)),
+        speedup=cell_markup.speedup_cell(_speedup_over(ev, best, naive)),
         naive=naive.name,
     )
 
 
 def _cpu_figure(ev: Evidence) -> Figure:
     words = "Op time of every CPU variant against dataset size"
-    svg = figures.time_plots.times_by_size(ev, ev.ranking.measured("cpu"), False)
+    svg = figures.time_plots.times_by_size(ev, ev.ranking.measured_variants("cpu"), False)
     return Figure("summary-times", svg, f"{words}.", f"{words}, with 95 % intervals.")

@@ -14,7 +14,7 @@ from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, w
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
-HOSTED = (
+HOST_TO_HOST_HEAD = (
     "of ours, the time from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the "
     "work, in the fastest of several ways to share the images among them, and what that is over the larger of the "
     "copies alone and the GPU time; "
@@ -34,7 +34,7 @@ class ImplementationIdea:
 
 
 @dataclass(frozen=True)
-class WholeNetwork:
+class WholeNetworkView:
     """beside: all at the largest size; chart: the GPU's times; both None where all figures are left out; kernels and
     bound: of our fastest, None and empty where they were not counted; problems: what has no figure, and why."""
 
@@ -43,20 +43,24 @@ class WholeNetwork:
     headline: str
     ideas: tuple[ImplementationIdea, ...]
     chart: Figure | None
-    beside: HtmlTable | None
+    comparison: HtmlTable | None
     kernels: HtmlTable | None
     bound: str
     problems: tuple[str, ...]
 
 
-def whole_network_view(ev: Evidence) -> WholeNetwork | None:
+def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
     """The section of a study; None where the run holds no figure of its whole network."""
-    shown = [one for one in ev.networks.recorded if any(ev.networks.time(one.name, size) for size in ev.sizes)]
-    if not shown and not ev.networks.left_out:
+    shown = [
+        one
+        for one in ev.networks.recorded_implementations
+        if any(ev.networks.time(one.name, size) for size in ev.sizes)
+    ]
+    if not shown and not ev.networks.omission_reasons:
         return None
     ours = ev.networks.fastest(ev.largest, peers=False)
     call = ev.networks.calls.get(ours.name) if ours else None
-    return WholeNetwork(
+    return WholeNetworkView(
         units.count(ev.largest),
         ev.device_name("gpu"),
         " ".join(filter(None, (network_headline(ev), *_slower(ev)))),
@@ -70,9 +74,9 @@ def whole_network_view(ev: Evidence) -> WholeNetwork | None:
         )
         if shown
         else None,
-        _beside(ev, shown) if shown else None,
+        _comparison_table(ev, shown) if shown else None,
         _kernels(ev, ours, call) if ours and call else None,
-        f"What bounds {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {analysis.bound(call)}"
+        f"What bounds {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {analysis.bound_text(call)}"
         if ours and call
         else "",
         tuple(_problems(ev)),
@@ -90,8 +94,8 @@ def network_headline(ev: Evidence) -> str:
     assert time and other and ratio
     said = (
         f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
-        f"({cell_markup.within_sentence(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest framework "
-        f"whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
+        f"({cell_markup.within_sentence(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest "
+        f"framework whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
     )
     return " ".join(filter(None, (said, _steps(ev, ours))))
 
@@ -120,7 +124,7 @@ def _slower(ev: Evidence) -> Iterator[str]:
     ours, framework = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if framework is None:
         return
-    for one in ev.networks.recorded:
+    for one in ev.networks.recorded_implementations:
         if one == ours or one.header.peer:
             continue
         time, ratio = ev.networks.time(one.name, ev.largest), ev.networks.ratio(one.name, framework.name, ev.largest)
@@ -131,7 +135,7 @@ def _slower(ev: Evidence) -> Iterator[str]:
 
 def _idea(ev: Evidence, one: Implementation) -> ImplementationIdea:
     gains = [
-        f"{units.ratio_and_interval(gain)} at {units.count(size)}{_apart(ev, one, size)}"
+        f"{units.ratio_and_interval(gain)} at {units.count(size)}{_separate_words(ev, one, size)}"
         for size in ev.sizes
         if (gain := ev.networks.gain(one, size))
     ]
@@ -139,13 +143,13 @@ def _idea(ev: Evidence, one: Implementation) -> ImplementationIdea:
     return ImplementationIdea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
 
 
-def _apart(ev: Evidence, one: Implementation, size: int) -> str:
+def _separate_words(ev: Evidence, one: Implementation, size: int) -> str:
     """What the GPU times in the table make of a gain, where that is something else."""
     ratio = ev.networks.separate_ratio(one, size)
     return f" ({units.ratio_and_interval(ratio, '†')} by the GPU times of their own jobs)" if ratio else ""
 
 
-def _beside(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
+def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
     """Everything at the largest size, the least time first."""
     best = ev.networks.fastest(ev.largest, peers=True)
     hosted = any(ev.networks.time(one.name, ev.largest, "host") for one in shown)
@@ -164,9 +168,9 @@ def _beside(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
         "networks-beside",
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
         "call, and the host's clock around it and a wait; "
-        f"{HOSTED if hosted else ''}the times of the fastest framework over each one's, in two processes (†), the "
-        "interval made of both medians' and widened by the drift between jobs; the error of the scores over the norm "
-        "of those in float64; labels that differ from float64's.",
+        f"{HOST_TO_HOST_HEAD if hosted else ''}the times of the fastest framework over each one's, in two processes "
+        "(†), the interval made of both medians' and widened by the drift between jobs; the error of the scores over "
+        "the norm of those in float64; labels that differ from float64's.",
         (
             *words("Implementation"),
             *numbers(
@@ -190,12 +194,14 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> HtmlTable
         of_kernel = CountedCall(call.images, launches, len(launches))
         ns = of_kernel.value(DURATION)
         timed = (units.time(ns / 1e6), units.percent(ns / whole, 0)) if ns and whole else (MISSING, MISSING)
-        rows.append((profile_tables.short_name(kernel), str(len(launches)), *timed, *analysis.busy(of_kernel, copy)))
+        rows.append(
+            (profile_tables.short_name(kernel), str(len(launches)), *timed, *analysis.busy_cells(of_kernel, copy))
+        )
     return HtmlTable(
         "networks-kernels",
         f"Kernels of {ours.name} at {units.count(call.images)} images, one by one under Nsight Compute: launches, time "
-        f"and its share. {analysis.busy_words('all launches', 'the longest', copy)}"
-        f"{borrowed_run.sentence(ev, tables.COUNTERS)}",
+        f"and its share. {analysis.busy_caption('all launches', 'the longest', copy)}"
+        f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         (*words("Kernel"), *numbers("Launches", "Time", "Share", *analysis.BUSY_HEAD)),
         tuple(rows),
         "dense",
@@ -220,7 +226,7 @@ def _problems(ev: Evidence) -> list[str]:
             named = f"{units.join_all(row['kinds'])} of {name}" if row["kinds"] else name
             found[reason if reason.startswith(named) else f"{named}: {reason}"] = None
     ours = ev.networks.fastest(ev.largest, peers=False)
-    if ours and (reason := ev.networks.uncounted.get(ours.name)):
+    if ours and (reason := ev.networks.counter_failures.get(ours.name)):
         found[f"no hardware counters of {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {reason}"] = (
             None
         )

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import analysis, claim_table, milestone_4, published_comparison
-from warpbook.report.views.analysis import InFull
+from warpbook.report.views.analysis import FullAnalysis
 from warpbook.report.views.components import HtmlTable
-from warpbook.report.views.milestone_4 import Optimization
+from warpbook.report.views.milestone_4 import OptimizationView
 from warpbook.report.views.supplement import (
     all_times,
     build_tables,
@@ -20,11 +20,11 @@ from warpbook.report.views.supplement import (
 )
 from warpbook.report.views.supplement.all_times import AllTimes
 from warpbook.report.views.supplement.build_tables import BuildTables
-from warpbook.report.views.supplement.correctness import Correctness
-from warpbook.report.views.supplement.profiler_tables import PrintedProfiles, Profilers
-from warpbook.report.views.supplement.provenance import Dictionary, Provenance
-from warpbook.report.views.supplement.several_gpus import SeveralGpus
-from warpbook.report.views.supplement.stream_tables import Streaming
+from warpbook.report.views.supplement.correctness import CorrectnessView
+from warpbook.report.views.supplement.profiler_tables import PrintedProfiles, ProfilersView
+from warpbook.report.views.supplement.provenance import Dictionary, ProvenanceView
+from warpbook.report.views.supplement.several_gpus import SeveralGpusView
+from warpbook.report.views.supplement.stream_tables import StreamingView
 from warpbook.report.views.supplement.validity import Sweep, ValiditySection
 
 
@@ -37,7 +37,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceListing:
     """The CUDA C++ of a variant, its header apart, and the identity of all that decides its machine code."""
 
     variant: str
@@ -47,35 +47,35 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Supplement:
+class SupplementView:
     """One part a heading. optimizations: those that their chapter does not tell in full; why_no_gpu: why there are no
     GPU figures."""
 
     builds: BuildTables
-    correctness: Correctness
+    correctness: CorrectnessView
     times: AllTimes
     kinds: HtmlTable | None
-    optimizations: tuple[Optimization, ...]
+    optimizations: tuple[OptimizationView, ...]
     claims: HtmlTable | None
-    counters: InFull | None
+    counters: FullAnalysis | None
     published: HtmlTable | None
     trust: ValiditySection
-    several_gpus: SeveralGpus | None
-    streaming: Streaming | None
+    several_gpus: SeveralGpusView | None
+    streaming: StreamingView | None
     sweeps: tuple[Sweep, ...]
-    profilers: Profilers | None
+    profilers: ProfilersView | None
     profiles: PrintedProfiles | None
     why_no_gpu: str
-    provenance: Provenance
+    provenance: ProvenanceView
     dictionary: Dictionary
-    sources: tuple[Source, ...]
+    sources: tuple[SourceListing, ...]
     references: tuple[Reference, ...]
 
 
-def supplement_view(ev: Evidence) -> Supplement:
+def supplement_view(ev: Evidence) -> SupplementView:
     """Of any study."""
-    variants = ev.wanted("gpu") + ev.wanted("cpu")
-    return Supplement(
+    variants = ev.compared_variants("gpu") + ev.compared_variants("cpu")
+    return SupplementView(
         builds=build_tables.build_tables_view(ev),
         correctness=correctness.correctness_view(ev),
         times=all_times.all_times_view(ev),
@@ -94,8 +94,8 @@ def supplement_view(ev: Evidence) -> Supplement:
         provenance=provenance.provenance_view(ev),
         dictionary=provenance.dictionary(),
         sources=tuple(
-            Source(one.name, one.cuda_source.name, one.source_sha256, one.code.strip())
-            for one in ev.wanted("gpu")
+            SourceListing(one.name, one.cuda_source.name, one.source_sha256, one.code.strip())
+            for one in ev.compared_variants("gpu")
             if one.cuda_source
         ),
         references=tuple(Reference(one.name, one.header.reference) for one in variants if one.header.reference),

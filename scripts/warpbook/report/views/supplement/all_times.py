@@ -42,7 +42,7 @@ def all_times_view(ev: Evidence) -> AllTimes:
             tuple(
                 row
                 for device in ("gpu", "cpu")
-                for variant in ev.wanted(device)
+                for variant in ev.compared_variants(device)
                 for place in range(len(ev.layers))
                 for size in ev.sizes
                 if (row := _row(ev, variant, place, size))
@@ -50,12 +50,12 @@ def all_times_view(ev: Evidence) -> AllTimes:
             "wide",
         ),
         bounds=_bounds(ev),
-        over_cpu=_over_cpu(ev, ev.ranking.naive) if ev.ranking.naive and ev.ranking.measured("cpu") else None,
+        over_cpu=_over_cpu(ev, ev.ranking.naive) if ev.ranking.naive and ev.ranking.measured_variants("cpu") else None,
     )
 
 
 def _over_cpu(ev: Evidence, naive: Variant) -> Figure:
-    cpu = ev.ranking.measured("cpu")
+    cpu = ev.ranking.measured_variants("cpu")
     gains = (ev.times.total_speedup(naive.name, size, over=other.name) for other in cpu for size in ev.sizes)
     return Figure(
         "m3-speedup",

@@ -30,7 +30,7 @@ class BuildTables:
 def build_tables_view(ev: Evidence) -> BuildTables:
     """Builds made on this machine."""
     host = None if ev.builds.host.empty else _host(ev)
-    failed = None if ev.builds.failed.empty else _failed(ev)
+    failed = None if ev.builds.failed.empty else _failure_table(ev)
     return BuildTables(_table(ev), host, failed, " ".join(building.OPTIONS))
 
 
@@ -81,7 +81,7 @@ def _host(ev: Evidence) -> HtmlTable:
     )
 
 
-def _failed(ev: Evidence) -> HtmlTable:
+def _failure_table(ev: Evidence) -> HtmlTable:
     failed = ev.builds.failed
     return HtmlTable(
         "a-builds-failed",

@@ -26,7 +26,7 @@ class ErrorTables:
 
 
 @dataclass(frozen=True)
-class Correctness:
+class CorrectnessView:
     """deviations: how many standard deviations of a sum's rounding a tolerance allows. errors: None where the run was
     not asked for them."""
 
@@ -36,14 +36,14 @@ class Correctness:
     errors: ErrorTables | None
 
 
-def correctness_view(ev: Evidence) -> Correctness:
+def correctness_view(ev: Evidence) -> CorrectnessView:
     """Of the study's variants on GPU, CPU and emulator, and of those that were checked without being compared."""
-    return Correctness(str(reference.DEVIATIONS), _tests(ev), _reals(ev), _errors(ev))
+    return CorrectnessView(str(reference.DEVIATIONS), _tests(ev), _reals(ev), _errors(ev))
 
 
 def _tests(ev: Evidence) -> HtmlTable:
     rows = []
-    for variant in ev.wanted("gpu") + ev.wanted("cpu"):
+    for variant in ev.compared_variants("gpu") + ev.compared_variants("cpu"):
         tests, emulated = ev.checks.for_variant(variant.name), ev.checks.emulated(variant.name)
         if tests:
             rows.append(_row(variant, variant.device, tests))
@@ -119,13 +119,13 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
     least, most = (units.count(int(end)) for end in (drawn.products.min(), drawn.products.max()))
     return Figure(
         "a-errors-figure",
-        figures.error_plots.over_length(ev),
+        figures.error_plots.error_by_length(ev),
         f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
         f"over a dashed line at {precision.CLASS_RATIO} times the error of {BASELINE}.",
         f"Error against float64 on random reals over the length of sums, {least} to {most} products; of layers with "
         f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {BASELINE} on the "
         "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries."
-        f"{borrowed_run.sentence(ev, PRECISION)}",
+        f"{borrowed_run.run_sentence(ev, PRECISION)}",
     )
 
 
@@ -140,7 +140,7 @@ def _ranges(ev: Evidence, rows: pd.DataFrame) -> HtmlTable:
         f"and large: x times 2^{small[0]} and 2^{large[0]}; mixed: each pixel times 2^e, e from "
         f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: x times 2^{x_exponent}, which FP32 "
         f"holds as subnormal numbers, and w times 2^{w_exponent}.".replace("^-", "^−")
-        + borrowed_run.sentence(ev, PRECISION),
+        + borrowed_run.run_sentence(ev, PRECISION),
         (
             *words("Variant", "Claims"),
             *numbers(*kinds, "In FP32's class", "Longest sum beyond"),

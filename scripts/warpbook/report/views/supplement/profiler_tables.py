@@ -48,7 +48,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Profilers:
+class ProfilersView:
     """Each part None where there is nothing of it."""
 
     table: HtmlTable | None
@@ -73,13 +73,13 @@ class PrintedProfiles:
     profiles: tuple[PrintedProfile, ...]
 
 
-def profiler_tables_view(ev: Evidence) -> Profilers | None:
+def profiler_tables_view(ev: Evidence) -> ProfilersView | None:
     """None where no program was watched, and the run does not say by what it could have been."""
     tools = ev.gpu_run.record["machine"].get("profilers") if ev.gpu_run else None
     costs, agreed = trace_layout.overheads(ev), trace_layout.agreements(ev)
     if not (tools or costs or agreed):
         return None
-    return Profilers(
+    return ProfilersView(
         table=_tools(ev, tools) if tools else None,
         agreements=_agreements(agreed) if agreed else None,
         costs=_costs(ev, costs) if costs else None,
@@ -93,12 +93,15 @@ def _tools(ev: Evidence, tools: dict[str, dict[str, Any]]) -> HtmlTable:
         f"Profilers on the machine of the run {ev.gpu_run.run_id}, and what each of them watched for this report, or "
         "why it did not.",
         words("Profiler", "Version", "Watched"),
-        tuple((NAMES[tool], state["version"] or MISSING, _watched(ev, tool, state)) for tool, state in tools.items()),
+        tuple(
+            (NAMES[tool], state["version"] or MISSING, _watched_programs(ev, tool, state))
+            for tool, state in tools.items()
+        ),
         "facts",
     )
 
 
-def _watched(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
+def _watched_programs(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
     programs = trace_layout.programs(ev, tool)
     if programs:
         return f"{programs} programs"
@@ -112,7 +115,7 @@ def _watched(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
 
 def _agreements(agreed: list[Agreement]) -> Agreements:
     tools = list(dict.fromkeys(tool for one in agreed for tool in one.ms))
-    far_us = [one.kernel_us for one in agreed if one.apart > trace_layout.AGREE_WITHIN]
+    far_us = [one.kernel_us for one in agreed if one.relative_difference > trace_layout.AGREE_WITHIN]
     ends = [min(far_us), max(far_us)] if len(far_us) > 1 else far_us
     names = [NAMES[tool] for tool in tools]
     return Agreements(
@@ -133,7 +136,7 @@ def _agreements(agreed: list[Agreement]) -> Agreements:
                     units.count(one.size),
                     units.count(one.launches),
                     *(units.time(one.ms.get(tool)) for tool in tools),
-                    units.percent(one.apart, 1),
+                    units.percent(one.relative_difference, 1),
                     units.time(one.timed_ms),
                 )
                 for one in agreed
@@ -145,7 +148,7 @@ def _agreements(agreed: list[Agreement]) -> Agreements:
 
 def _costs(ev: Evidence, costs: list[Overhead]) -> Costs:
     naive = ev.ranking.naive.name if ev.ranking.naive else ""
-    usual = {tool: trace_layout.typical(costs, tool, ev.largest) for tool in NAMES}
+    usual = {tool: trace_layout.median_overhead(costs, tool, ev.largest) for tool in NAMES}
     return Costs(
         images=units.count(ev.largest),
         table=HtmlTable(
@@ -163,7 +166,7 @@ def _costs(ev: Evidence, costs: list[Overhead]) -> Costs:
                     one.variant,
                     units.count(one.size),
                     units.seconds(one.program_s),
-                    units.seconds(one.watched_s),
+                    units.seconds(one.profiled_s),
                     units.ratio(one.program),
                     units.ratio(one.op),
                 )
@@ -183,7 +186,7 @@ def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
     """Of every program that was traced; of optimizations that no chapter shows the device's side alone."""
     shown = [
         (variant, size, weights)
-        for variant in ev.wanted("gpu")
+        for variant in ev.compared_variants("gpu")
         for size in ev.sizes
         for weights in ("", *other_sets(ev))
         if not ev.profiles.problem(variant.name, size, weights)
@@ -197,13 +200,13 @@ def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
             PrintedProfile(
                 f"{variant.name}, {units.count(size)} images"
                 + (f", weights {ev.network.model(weights)}" * bool(weights)),
-                nvprof_table(ev, variant.name, size, weights, api=_in_a_chapter(ev, variant)),
+                nvprof_table(ev, variant.name, size, weights, api=_is_in_chapter(ev, variant)),
             )
             for variant, size, weights in shown
         ),
     )
 
 
-def _in_a_chapter(ev: Evidence, variant: Variant) -> bool:
+def _is_in_chapter(ev: Evidence, variant: Variant) -> bool:
     header = variant.header
     return not header.builds_on or header.peer or variant == ev.ranking.best or variant.name in ev.study.show_profile_of

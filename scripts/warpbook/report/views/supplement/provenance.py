@@ -9,7 +9,7 @@ from warpbook.common import units
 from warpbook.problems import fashion_mnist, weights
 from warpbook.problems.networks import Network
 from warpbook.report.evidence import Evidence
-from warpbook.report.evidence.run_selection import BORROWED
+from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
 from warpbook.report.views.components import HtmlTable, words
 from warpbook.runs import tables
 from warpbook.runs.catalog import Run
@@ -49,7 +49,7 @@ class WeightSet:
 
 
 @dataclass(frozen=True)
-class Provenance:
+class ProvenanceView:
     """images: what the network was given; archive: of the GPU's figures where they were not measured in the run of this
     machine."""
 
@@ -68,11 +68,11 @@ class Dictionary:
     tables: tuple[HtmlTable, ...]
 
 
-def provenance_view(ev: Evidence) -> Provenance:
+def provenance_view(ev: Evidence) -> ProvenanceView:
     """Of the runs that the report cites and of the study that it is about."""
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
-    return Provenance(
-        runs=tuple(RunFacts(run.run_id, _run(ev, run, place)) for place, run in enumerate(ev.cited, 1)),
+    return ProvenanceView(
+        runs=tuple(RunFacts(run.run_id, _run(ev, run, place)) for place, run in enumerate(ev.cited_runs, 1)),
         images=_images(ev.network),
         weight_sets=tuple(_weights(ev, name) for name in ev.plan.weight_sets(ev.network.name)),
         configuration=_configuration(ev),
@@ -82,7 +82,7 @@ def provenance_view(ev: Evidence) -> Provenance:
 
 def _images(network: Network) -> str:
     """What the network was given."""
-    if not network.labels_images:
+    if not network.has_labels:
         return "The network gives no classes: its convolutions were given random numbers, and no images."
     height, width = network.image
     fitted = ""
@@ -108,7 +108,7 @@ def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
     # As a dictionary of names in lower and upper case is read.
     software = ", ".join(f"{name} {packages[name]}" for name in sorted(packages, key=str.lower))
     rows = [
-        ("Cited for", _cited_for(ev, run)),
+        ("Cited for", _citation_words(ev, run)),
         ("Measured", f"{record['started']} to {record['ended']}"),
         ("Code", code),
         ("Host", f"{cpu['model']}, {cpu['cores']} cores, {memory} GiB; {machine['system']}"),
@@ -122,9 +122,9 @@ def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
     return HtmlTable(f"a-run-{place}", f"The run {run.run_id}.", words("Fact", "Value"), tuple(rows), "facts")
 
 
-def _cited_for(ev: Evidence, run: Run) -> str:
+def _citation_words(ev: Evidence, run: Run) -> str:
     if run is not ev.local and run is not ev.gpu_run:
-        kinds = [BORROWED[table] for table, older in ev.selection.from_older_run.items() if older is run]
+        kinds = [OLDER_RUN_TABLES[table] for table, older in ev.selection.from_older_run.items() if older is run]
         return f"What the run of the GPU figures holds none of: {', '.join(kinds)}"
     if run is not ev.local:
         return "GPU figures"
@@ -198,7 +198,7 @@ def _weights(ev: Evidence, name: str) -> WeightSet:
 def _configuration(ev: Evidence) -> str:
     """As YAML, this study and its network alone."""
     content = ev.config.model_dump(mode="json", exclude={"networks", "studies"})
-    content["networks"] = {ev.network.name: ev.network.described.model_dump(mode="json", exclude_defaults=True)}
+    content["networks"] = {ev.network.name: ev.network.description.model_dump(mode="json", exclude_defaults=True)}
     content["studies"] = {ev.name: ev.study.model_dump(mode="json", exclude_none=True)}
     return yaml.safe_dump(content, sort_keys=False, width=100)
 

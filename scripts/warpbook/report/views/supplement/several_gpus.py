@@ -12,7 +12,7 @@ from warpbook.runs import tables
 
 
 @dataclass(frozen=True)
-class SeveralGpus:
+class SeveralGpusView:
     """timed: which variants on which GPU; aa, times: A/A tests on each GPU, and their times held against each other;
     None where the run has none."""
 
@@ -22,15 +22,17 @@ class SeveralGpus:
     times: HtmlTable | None
 
 
-def several_gpus_view(ev: Evidence) -> SeveralGpus | None:
+def several_gpus_view(ev: Evidence) -> SeveralGpusView | None:
     """Of the run that GPU figures come from; None where one GPU made it, or nobody noted which."""
     if len(ev.trust.gpu_shares) < 2:
         return None
     compared = bool(ev.trust.aa_by_gpu)
-    return SeveralGpus(_shares(ev), _timed(ev), _aa(ev) if compared else None, _times(ev) if compared else None)
+    return SeveralGpusView(
+        _shares(ev), _timed_table(ev), _aa(ev) if compared else None, _times(ev) if compared else None
+    )
 
 
-def _named(ev: Evidence, measured_on: str) -> str:
+def _gpu_label(ev: Evidence, measured_on: str) -> str:
     """A GPU as a table calls it: without its node where all are in one."""
     nodes = {name.partition("/")[0] for name in ev.trust.gpu_shares.measured_on}
     return measured_on if len(nodes) > 1 else measured_on.partition("/")[2]
@@ -42,7 +44,7 @@ def _shares(ev: Evidence) -> HtmlTable:
     busy = sum(row["busy_s"] for row in shares) / len(shares) / wall_s
     rows = (
         (
-            _named(ev, row["measured_on"]),
+            _gpu_label(ev, row["measured_on"]),
             row["cores"],
             units.count(row["jobs"]),
             f"{row['busy_s']:.0f}",
@@ -61,7 +63,7 @@ def _shares(ev: Evidence) -> HtmlTable:
     )
 
 
-def _timed(ev: Evidence) -> HtmlTable:
+def _timed_table(ev: Evidence) -> HtmlTable:
     assert ev.gpu_run is not None  # of which the shares are
     samples = ev.gpu_run.table(tables.SAMPLES)
     own = samples[(samples.network == ev.network.name) & (samples.device == "gpu") & (samples.job == samples.variant)]
@@ -71,7 +73,9 @@ def _timed(ev: Evidence) -> HtmlTable:
         f"Which GPU the op times of {ev.network.name} were taken on, each variant in turn with its baseline in one job "
         f"there. Every row of {tables.SAMPLES.name} in the run names its GPU too.",
         words("GPU", "Variants"),
-        tuple((_named(ev, str(gpu)), ", ".join(taken[gpu])) for gpu in ev.trust.gpu_shares.measured_on if gpu in taken),
+        tuple(
+            (_gpu_label(ev, str(gpu)), ", ".join(taken[gpu])) for gpu in ev.trust.gpu_shares.measured_on if gpu in taken
+        ),
         "sentences",
     )
 
@@ -84,10 +88,10 @@ def _aa(ev: Evidence) -> HtmlTable:
         wrong = int(mine.verdict.isin(["faster", "slower"]).sum())
         verdicts = (units.count(len(mine)), str(wrong), units.percent(wrong / len(mine)))
         times = (units.significant(end) for end in (span.middle, span.low, span.high))
-        rows.append((_named(ev, gpu), *verdicts, *times))
+        rows.append((_gpu_label(ev, gpu), *verdicts, *times))
     apart: dict[int, list[float]] = {}
     for (_, _, _, size), by_gpu in ev.trust.aa_by_gpu.items():
-        apart.setdefault(size, []).append(_apart(by_gpu))
+        apart.setdefault(size, []).append(_spread(by_gpu))
     spans = (
         f"{units.percent(float(np.median(apart[size])))} and {units.percent(max(apart[size]))} at {units.count(size)}"
         for size in sorted(apart)
@@ -105,7 +109,7 @@ def _aa(ev: Evidence) -> HtmlTable:
     )
 
 
-def _apart(by_gpu: dict[str, np.ndarray]) -> float:
+def _spread(by_gpu: dict[str, np.ndarray]) -> float:
     """How much more the slowest GPU took than the fastest, by their medians."""
     medians = [float(np.median(times)) for times in by_gpu.values()]
     return max(medians) / min(medians) - 1
@@ -122,7 +126,7 @@ def _times(ev: Evidence) -> HtmlTable:
             said = ("1", "", "")
             if ratio:
                 said = (units.ratio_beside_interval(ratio), units.ratio_interval(ratio), _verdict(ev, ratio))
-            rows.append((variant, layer, _named(ev, gpu), cell_markup.time_cell(statistics.median(times)), *said))
+            rows.append((variant, layer, _gpu_label(ev, gpu), cell_markup.time_cell(statistics.median(times)), *said))
     return HtmlTable(
         "gpu-times-table",
         f"The same variant on each GPU: median op time, cold, at {units.count(ev.largest)} images in its A/A tests, "

@@ -12,7 +12,7 @@ from warpbook.workflow import streams
 
 
 @dataclass(frozen=True)
-class Streaming:
+class StreamingView:
     """figure: None where every stream has the same number of images. mismatched: labels that differ from those of the
     inference program."""
 
@@ -22,14 +22,14 @@ class Streaming:
     mismatched: str
 
 
-def stream_tables_view(ev: Evidence) -> Streaming | None:
+def stream_tables_view(ev: Evidence) -> StreamingView | None:
     """Of the study's network; None where nothing was streamed."""
     rows = ev.streams.rows
     if not rows:
         return None
     several = len({row["images"] for row in rows}) > 1
     mismatched = sum(row["mismatched_labels"] for row in rows)
-    return Streaming(_rates(ev, rows), _spent(rows), _figure(ev) if several else None, units.count(mismatched))
+    return StreamingView(_rates(ev, rows), _time_table(rows), _figure(ev) if several else None, units.count(mismatched))
 
 
 def _over(row: Row) -> str:
@@ -74,7 +74,7 @@ def _rates(ev: Evidence, rows: list[Row]) -> HtmlTable:
     )
 
 
-def _spent(rows: list[Row]) -> HtmlTable:
+def _time_table(rows: list[Row]) -> HtmlTable:
     return HtmlTable(
         "stream-spent-table",
         "Where a worker's time goes, the mean of the stream's workers: its start (Python, libraries, the device, "

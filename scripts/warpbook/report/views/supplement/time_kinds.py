@@ -15,10 +15,10 @@ FEWEST = 6
 
 def time_kinds_view(ev: Evidence) -> HtmlTable | None:
     """None where no GPU variant has a figure."""
-    if not ev.ranking.measured("gpu"):
+    if not ev.ranking.measured_variants("gpu"):
         return None
     rows = []
-    for variant in sorted(ev.ranking.measured("gpu"), key=lambda one: one.name):
+    for variant in sorted(ev.ranking.measured_variants("gpu"), key=lambda one: one.name):
         times = (
             ev.times.op(variant.name, layer, ev.largest, kind=kind)
             for layer in ev.layer_names
@@ -32,7 +32,7 @@ def time_kinds_view(ev: Evidence) -> HtmlTable | None:
         f"The four times of every GPU variant at {units.count(ev.largest)} images: gpu (the device's, gaps between a "
         "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "
         "process); medians. The table of every series has the intervals of the others. "
-        f"{order_of_kinds(ev)}",
+        f"{kind_order(ev)}",
         (
             *words("Variant"),
             *numbers(*(f"{layer} {kind}" for layer in ev.layer_names for kind in ("gpu", "op", "layer"))),
@@ -42,10 +42,10 @@ def time_kinds_view(ev: Evidence) -> HtmlTable | None:
     )
 
 
-def order_of_kinds(ev: Evidence) -> str:
+def kind_order(ev: Evidence) -> str:
     """Whether gpu <= op <= layer <= program holds for every variant at the largest size, as a sentence."""
     broken = []
-    for variant in ev.ranking.measured("gpu"):
+    for variant in ev.ranking.measured_variants("gpu"):
         runs = ev.programs.runs(variant.name, ev.largest)
         program_ms = float(runs.elapsed_s.median()) * 1e3 if len(runs) else math.inf
         for layer in ev.layer_names:

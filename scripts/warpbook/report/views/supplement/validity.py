@@ -112,7 +112,7 @@ def _attacks(ev: Evidence) -> HtmlTable:
     return HtmlTable(
         "trust-attack-table",
         f"Kernels and launchers that the harness was tried with on {ev.device_name('gpu')}, and the check that caught "
-        f"each. “mine” is the attacking variant.{borrowed_run.sentence(ev, tables.ATTACKS)}",
+        f"each. “mine” is the attacking variant.{borrowed_run.run_sentence(ev, tables.ATTACKS)}",
         words("A kernel that …", "Result", "Status", "The words of the check"),
         tuple(
             (f"… {row['attack']}", "caught" if row["caught"] else "MISSED", _plain(row["status"]), row["reason"])
@@ -128,13 +128,13 @@ def _sanitizer(ev: Evidence) -> HtmlTable:
     return HtmlTable(
         "trust-sanitizer-table",
         f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on the "
-        f"layers of all networks and on ragged shapes, {tried}{borrowed_run.sentence(ev, tables.SANITIZER)}",
+        f"layers of all networks and on ragged shapes, {tried}{borrowed_run.run_sentence(ev, tables.SANITIZER)}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
-        tuple(_sanitized(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
+        tuple(_sanitizer_row(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )
 
 
-def _sanitized(variant: str, results: pd.DataFrame, tools: list[str]) -> tuple[Cell, ...]:
+def _sanitizer_row(variant: str, results: pd.DataFrame, tools: list[str]) -> tuple[Cell, ...]:
     by_tool = {row["tool"]: row for row in results.to_dict("records")}
     rows = [by_tool[tool] for tool in tools]
     errors = (str(row["errors"]) if row["status"] == "ok" else _plain(row["status"]) for row in rows)
@@ -174,6 +174,6 @@ def _sweep(ev: Evidence, name: str, rows: pd.DataFrame) -> Sweep:
             figures.sweep_plots.sweep(rows),
             f"Kernel times of {name} for every block shape and coarsening.",
             f"Kernel time in ms of {name} for every configuration, the fastest in bold."
-            f"{borrowed_run.sentence(ev, tables.SWEEP)}",
+            f"{borrowed_run.run_sentence(ev, tables.SWEEP)}",
         ),
     )

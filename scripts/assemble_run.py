@@ -62,7 +62,7 @@ def describe_variants() -> dict[str, Any]:
     return {
         name: {
             "source_sha256": variant.source_sha256,
-            "problem": variant.problem,
+            "problem": variant.read_error,
             **variant.header.model_dump(mode="json"),
         }
         for name, variant in variants.discover().items()

@@ -22,6 +22,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
 from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
 SEVERAL_IMAGES = 7  # three or four of each block, where there are as many blocks as the emulator has multiprocessors
@@ -87,12 +88,10 @@ def check_labels(
     return rows
 
 
-def check_places(
-    bench: Bench, variant: Variant, places: Iterable[tuple[networks.ConvLayer, int]]
-) -> Iterator[list[Row]]:
-    """The rows of each (layer, images) in turn, up to a failure that every later one would repeat."""
-    for layer, images in places:
-        rows = checking.check_layer(bench, variant, layer, images)
+def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Iterator[list[Row]]:
+    """The rows of each case in turn, up to a failure that every later one would repeat."""
+    for case in cases:
+        rows = checking.check_case(bench, variant, case)
         yield rows
         if rows[-1]["status"] in ("compile_failed", "launch_failed"):
             return  # after a fault, no CUDA call of this process succeeds
@@ -106,7 +105,7 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
-    if variant.course and not variant.problem:
+    if variant.course and not variant.read_error:
         yield from ece408_check.check(variant, sandboxed, folder)
         return
     ragged = checking.ragged_cases(variant)
@@ -114,7 +113,7 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
         yield from check_places(bench, variant, ragged)
         bench.reversed_order = True
         # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
-        yield from check_places(bench, variant, ((conv, 1 if ragged else SEVERAL_IMAGES) for conv in network.convs))
+        yield from check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.convs))
 
 
 def check(
@@ -124,11 +123,11 @@ def check(
     # A CPU variant gets one chunk at a time: a larger size would only repeat the call.
     tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
-    places = [*checking.ragged_cases(variant), *((conv, size) for conv in network.convs for size in tested)]
+    places = [*checking.ragged_cases(variant), *(conv.at(size) for conv in network.convs for size in tested)]
     for rows in check_places(bench, variant, places):
         yield rows
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
-    supported = not any(variant.unsupported(conv, max(sizes)) for conv in network.convs)
+    supported = not any(variant.unsupported(conv.at(max(sizes))) for conv in network.convs)
     if labels and supported and sound:
         yield check_labels(bench, variant, network, np.load(labels), sizes)
 
@@ -168,7 +167,7 @@ def main() -> None:
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":
                     return emulate(variant, network, sandboxed, folder)
-                if variant.course and not variant.problem:
+                if variant.course and not variant.read_error:
                     return ece408_gpu.check(variant, network, sandboxed)
                 if arguments.device == "gpu" and sandboxed:
                     return check_in_sandbox(arguments, shared)

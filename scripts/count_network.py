@@ -66,8 +66,8 @@ def count(
     place = {"tool": "ncu", "variant": implementation.name, "network": network.name, "layer": "", "size": images}
     device = host.gpu()
     arch = device.arch if isinstance(device, cuda_devices.Device) else ""
-    if implementation.problem:
-        failure: counting.Failure | None = ("compile_failed", f"{implementation.name}: {implementation.problem}")
+    if implementation.read_error:
+        failure: counting.Failure | None = ("compile_failed", f"{implementation.name}: {implementation.read_error}")
     elif reason := implementation.unsupported(network, images):
         failure = ("unsupported", reason)
     elif arch and (reason := implementation.header.architecture_reason(arch)):

@@ -21,7 +21,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
 from warpbook.machine.host import require_target
 from warpbook.problems import networks
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case, numpy_type
 from warpbook.profiling import counting
 from warpbook.runs import tables
 
@@ -58,7 +58,17 @@ class LaunchCounter:
         self.launches, self._at_most = 0, at_most
 
 
-def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: str, launches_file: Path) -> None:
+def drawn_array(generator: Any, case: Case, name: str) -> Any:
+    """Some values for an input."""
+    import numpy as np
+
+    array, shape = case.inputs[name], case.shape(name)
+    if not array.is_real:
+        return generator.integers(array.least, array.most + 1, shape).astype(array.dtype)
+    return generator.random(shape, np.float32).astype(numpy_type(array.dtype))
+
+
+def call_layers(variant: Variant, layers: list[Case], arch: str, launches_file: Path) -> None:
     """Call the variant twice on each layer, the second time for ncu; write each call's launches to a file, as JSON.
 
     The launches of peers are not known: they do not go through our kernels.
@@ -73,20 +83,19 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
 
     arch = arch or gpu_bench.require_device().arch  # which says why there is none
     generator = np.random.default_rng(408)
-    shapes = [(layer.x_shape(images), layer.w_shape) for layer in layers]
-    drawn = [[generator.random(shape, np.float32) for shape in of_layer] for of_layer in shapes]
+    drawn = [{name: drawn_array(generator, case, name) for name in case.inputs} for case in layers]
 
     gpu_wait.wait()
     loaded = gpu_bench.load_kernels(variant, arch)
     kernels = LaunchCounter(loaded) if loaded else None
     launches: dict[str, int] = {}
     for layer, arrays in zip(layers, drawn, strict=True):
-        x, w = map(cupy.asarray, arrays)
-        y = cupy.empty(layer.y_shape(images), np.float32)
-        call = variant.prepare(layer, images, kernels)
+        outputs = [cupy.empty(layer.shape(name), numpy_type(one.dtype)) for name, one in layer.problem.outputs.items()]
+        taken = (*map(cupy.asarray, arrays.values()), *outputs)
+        call = variant.prepare(layer, kernels)
         if kernels:
             kernels.restart(LAUNCHES_MAX)
-        call(x, w, y)
+        call(*taken)
         cupy.cuda.runtime.deviceSynchronize()
         if kernels:
             launches[layer.name] = kernels.launches
@@ -95,7 +104,7 @@ def call_layers(variant: Variant, layers: list[ConvLayer], images: int, arch: st
             kernels.restart(LAUNCHES_KEPT if kernels.launches > LAUNCHES_MAX else LAUNCHES_MAX)
         profiler.start()
         with gpu_bench.nvtx_range(f"{RANGE} {layer.name}"):
-            call(x, w, y)
+            call(*taken)
             cupy.cuda.runtime.deviceSynchronize()
         profiler.stop()
 
@@ -143,12 +152,12 @@ def count(
     device = host.gpu()
     arch = device.arch if isinstance(device, cuda_devices.Device) else ""
     for layer in layers:
-        if variant.problem:
-            failures[layer.name] = VariantFailure("compile_failed", variant.problem)
+        if variant.read_error:
+            failures[layer.name] = VariantFailure("compile_failed", variant.read_error)
         elif arch and not variant.supports_arch(arch):
             reason = f"{variant.name} {variant.header.architecture_reason(arch)}"
             failures[layer.name] = VariantFailure("unsupported", reason)
-        elif reason := variant.unsupported(layer, images):
+        elif reason := variant.unsupported(layer.at(images)):
             failures[layer.name] = VariantFailure("unsupported", reason)
     names = [layer.name for layer in layers if layer.name not in failures]
     calling = ["--variant", variant.name, "--network", network, "--images", str(images), "--arch", arch]
@@ -190,8 +199,8 @@ def main() -> None:
     arguments = parser.parse_args()
     variant = variants.read(arguments.variant)
     if arguments.under_tool:
-        layers = [layer for layer in networks.find(arguments.network).convs if layer.name in arguments.under_tool]
-        call_layers(variant, layers, arguments.images, arguments.arch, arguments.launches)
+        layers = [case for case in networks.find(arguments.network).convs if case.name in arguments.under_tool]
+        call_layers(variant, [case.at(arguments.images) for case in layers], arguments.arch, arguments.launches)
         return
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)

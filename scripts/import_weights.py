@@ -33,7 +33,7 @@ def main() -> None:
     parameters, form = weights.read(arguments.file, network)
     images, labels = fashion_mnist.load(network)
     variant = variants.read("simd")
-    if any(variant.unsupported(conv, fashion_mnist.IMAGES) for conv in network.convs):
+    if any(variant.unsupported(conv.at(fashion_mnist.IMAGES)) for conv in network.convs):
         predicted = reference.labels(network, parameters, images)
     else:
         predicted, _ = inference.load(variant, network, parameters)(images)

@@ -43,10 +43,10 @@ def main() -> None:
         raise UserError(
             f"{variant.name} runs on the {variant.device}, not the {arguments.device}; there: {', '.join(others)}"
         )
-    if variant.problem:
-        raise UserError(variant.problem)
+    if variant.read_error:
+        raise UserError(variant.read_error)
     for conv in network.convs:
-        if reason := variant.unsupported(conv, size):
+        if reason := variant.unsupported(conv.at(size)):
             raise UserError(reason)
     marked: Callable[[str], AbstractContextManager[object]] = nullcontext
     if variant.device == "gpu":

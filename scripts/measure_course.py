@@ -18,47 +18,46 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import networks
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
-LayerAndSize = tuple[ConvLayer, int]
 MEMORY_BYTES = 24 << 30  # host memory of a timing: a layer of 10,000 images is 1.3 GB, held several times
 
 
-def failed_row(layer: ConvLayer, images: int, failure: VariantFailure) -> Row:
-    """One row in place of a layer's samples."""
-    return {"layer": layer.name, "size": images, **timing.NOT_TIMED, **failure.columns}
+def failed_row(case: Case, failure: VariantFailure) -> Row:
+    """One row in place of a case's samples."""
+    return {"layer": case.name, "size": case.size, **timing.NOT_TIMED, **failure.columns}
 
 
-def measure(variant: Variant, places: list[LayerAndSize], sandboxed: bool) -> Iterator[tuple[LayerAndSize, list[Row]]]:
+def measure(variant: Variant, places: list[Case], sandboxed: bool) -> Iterator[tuple[Case, list[Row]]]:
     """The samples of each layer and size in turn, or a row that says why there are none. Raises VariantFailure where
     the file does not compile."""
     clock = Clock(ece408_gpu.device())
     built = ece408_gpu.link(variant, sandboxed)
     elsewhere: dict[str, str] = {}
-    for layer, images in places:
-        if layer.name not in elsewhere:
-            elsewhere[layer.name] = ece408_gpu.misplaced_work(variant, sandboxed, built, layer)
+    for case in places:
+        if case.name not in elsewhere:
+            elsewhere[case.name] = ece408_gpu.misplaced_work(variant, sandboxed, built, case)
         try:
             if reason := clock.distrust_reason():
                 raise VariantFailure("refused", reason)
-            rows = ece408_gpu.time_layer(variant, sandboxed, built, layer, images, clock.read, elsewhere[layer.name])
+            rows = ece408_gpu.time_layer(variant, sandboxed, built, case, clock.read, elsewhere[case.name])
             if reason := clock.distrust_reason():
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
-            rows = [failed_row(layer, images, failure)]
-        yield (layer, images), rows
+            rows = [failed_row(case, failure)]
+        yield case, rows
 
 
 def time_all(
-    variant: Variant, places: list[LayerAndSize], failure: dict[str, str] | None, sandboxed: bool, timeout_s: float
+    variant: Variant, places: list[Case], failure: dict[str, str] | None, sandboxed: bool, timeout_s: float
 ) -> list[Row]:
     """The rows of all places, those that nothing was heard of with the reason."""
-    remaining = [place for place in places if not variant.unsupported(*place)]
+    remaining = [place for place in places if not variant.unsupported(place)]
     rows = [
-        failed_row(*place, VariantFailure("unsupported", reason))
+        failed_row(place, VariantFailure("unsupported", reason))
         for place in places
-        if (reason := variant.unsupported(*place))
+        if (reason := variant.unsupported(place))
     ]
     try:
         if failure:
@@ -68,7 +67,7 @@ def time_all(
             remaining.remove(place)
             rows += samples
     except VariantFailure as failed:
-        rows += [failed_row(*place, failed) for place in remaining]
+        rows += [failed_row(place, failed) for place in remaining]
     return rows
 
 
@@ -102,7 +101,7 @@ def main() -> None:
     require_target()
     network = networks.find(arguments.network)
     sandboxed = sandbox.is_chosen(arguments.sandbox, "gpu")
-    places = [(layer, size) for layer in network.convs for size in arguments.sizes]
+    places = [layer.at(size) for layer in network.convs for size in arguments.sizes]
     checked = tables.CORRECTNESS.rows(arguments.correctness) if arguments.correctness else []
     every: list[Row] = []
     for name in arguments.variant:

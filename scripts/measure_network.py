@@ -165,8 +165,8 @@ def main() -> None:
         require_same(machine, "gpu")
         measured: list[SizeResult] = []
         try:
-            if implementation.problem:
-                raise VariantFailure("compile_failed", f"{implementation.name}: {implementation.problem}")
+            if implementation.read_error:
+                raise VariantFailure("compile_failed", f"{implementation.name}: {implementation.read_error}")
             measured.extend(run_supervised(produce, measuring.timeout_s, apart=sandboxed))
         except VariantFailure as failure:
             done = {images for images, _, _ in measured}

@@ -15,6 +15,7 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
+from warpbook.problems import networks
 from warpbook.runs import tables
 
 MEMORY_BYTES = 8 << 30  # host memory, as of a check
@@ -25,7 +26,7 @@ def bench_for(variant: Variant) -> Bench:
     load."""
     from warpbook.harness.gpu_bench import ExplainedKernels, open_bench
 
-    if variant.cuda_source is None and not (variant.problem or variant.missing):
+    if variant.cuda_source is None and not (variant.read_error or variant.missing):
         with checking.fault_context(variant, "imported"):
             _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
     return open_bench(variant, ExplainedKernels)
@@ -54,10 +55,11 @@ def main() -> None:
     arguments = parser.parse_args()
     require_target("gpu")
     variant = variants.read(arguments.variant, arguments.kernels)
-    direct = variants.read(variants.BASELINE, arguments.kernels)
+    direct = variants.read(variant.problem.facts.baseline, arguments.kernels)
+    others = [conv for network in networks.all_networks().values() for conv in network.convs]
 
     def measured() -> Iterator[list[Row]]:
-        return precision.measure(bench_for(variant), variant, direct)
+        return precision.measure(bench_for(variant), variant, direct, others)
 
     if arguments.in_sandbox:
         return sandbox.emit(measured())

@@ -1,4 +1,4 @@
-"""Time one variant on every convolution of a network at every size, in turn with the variant that it builds on."""
+"""Time one variant on every case at every size, in turn with the variant that it builds on."""
 
 import argparse
 import gc
@@ -20,26 +20,23 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_same, require_target
 from warpbook.problems import networks
-from warpbook.problems.networks import ConvLayer, Network
+from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
-LayerAndSize = tuple[ConvLayer, int]
 
-
-def bound_violation(
-    rows: list[timing.Row], variant: Variant, layer: ConvLayer, images: int, machine: dict[str, Any]
-) -> str:
-    """Why a layer's samples cannot be true: one is below the hardware's lower bound. Empty when none is.
+def bound_violation(rows: list[timing.Row], variant: Variant, case: Case, machine: dict[str, Any]) -> str:
+    """Why a case's samples cannot be true: one is below the hardware's lower bound. Empty when none is.
 
     Bytes that stay in the L2 cache need not cross the memory bus within a call; the bound leaves them out.
     """
     gpu = machine["gpu"]
-    bound = lower_bounds.method_bound_ms(layer, images, variant.header, gpu, kept_bytes=gpu["l2_bytes"])
+    bound = lower_bounds.method_bound_ms(case, variant.header, gpu, kept_bytes=gpu["l2_bytes"])
     fastest = min(row["time_ms"] for row in rows if row["variant"] == variant.name)
     if fastest >= bound:
         return ""
     return (
-        f"{variant.name}, {layer.name}, {images} images: a sample of {fastest:.4g} ms is below the hardware's lower "
+        f"{variant.name}, {case.name}, size {case.size}: a sample of {fastest:.4g} ms is below the hardware's lower "
         f"bound of {bound:.4g} ms; the call cannot have done its work"
     )
 
@@ -48,10 +45,10 @@ def measure(
     device: str,
     variant: Variant,
     baseline: Variant | None,
-    places: list[LayerAndSize],
+    places: list[Case],
     measuring: Measuring,
     machine: dict[str, Any],
-) -> Iterator[tuple[LayerAndSize, list[timing.Row]]]:
+) -> Iterator[tuple[Case, list[timing.Row]]]:
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
     bench: Bench
     if device == "gpu":
@@ -62,37 +59,38 @@ def measure(
         bench = CpuBench()
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     series = measuring.gpu if device == "gpu" else measuring.cpu
-    last_ms: dict[str, float] = {}  # the baseline's last time an image, by layer
-    for layer, images in places:
-        if reason := variant.unsupported(layer, images):
-            yield (layer, images), [failed_row(variant, layer, images, VariantFailure("unsupported", reason))]
+    last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case
+    for case in places:
+        assert case.size is not None
+        if reason := variant.unsupported(case):
+            yield case, [failed_row(variant, case, VariantFailure("unsupported", reason))]
             continue
         paired = []
         # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
         # have too few samples as well: such a baseline is timed in its own job alone.
-        expected_s = last_ms.get(layer.name, 0.0) * images / 1e3
+        expected_s = last_ms.get(case.name, 0.0) * case.size / 1e3
         if (
             baseline
-            and not baseline.unsupported(layer, images)
+            and not baseline.unsupported(case)
             and series.min_samples * expected_s < series.min_samples_timeout_s
         ):
             paired = [baseline]
         try:
             with checking.device_fault_context(variant):
-                rows = timing.measure_layer(bench, [variant, *paired], layer, images, series, measuring)
-            if device == "gpu" and (reason := bound_violation(rows, variant, layer, images, machine)):
+                rows = timing.measure_case(bench, [variant, *paired], case, series, measuring)
+            if device == "gpu" and (reason := bound_violation(rows, variant, case, machine)):
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
-            rows = [failed_row(variant, layer, images, failure)]
+            rows = [failed_row(variant, case, failure)]
         for row in rows:
             if paired and row["variant"] == paired[0].name:
-                last_ms[layer.name] = row["time_ms"] / images
-        yield (layer, images), rows
+                last_ms[case.name] = row["time_ms"] / case.size
+        yield case, rows
 
 
 def measure_in_sandbox(
-    arguments: argparse.Namespace, timed: list[Variant], places: list[LayerAndSize], shared: dict[str, str]
-) -> Iterator[tuple[LayerAndSize, list[timing.Row]]]:
+    arguments: argparse.Namespace, timed: list[Variant], places: list[Case], shared: dict[str, str]
+) -> Iterator[tuple[Case, list[timing.Row]]]:
     """What `measure` yields for these places in the sandbox. A stranger may have said it: what does not fit is refused.
 
     Raises VariantFailure where the process inside dies or says what no measurement does.
@@ -101,14 +99,14 @@ def measure_in_sandbox(
         if variant.cpp_source:
             with checking.fault_context(variant, "compiled"):
                 cpp_compiler.library(variant, sandboxed=True)  # what is not kept yet cannot be kept inside
-    by_name = {layer.name: layer for layer, _ in places}
+    by_place = {(case.name, case.size): case for case in places}
     names = {variant.name for variant in timed}
     given = [arguments.kernels, arguments.machine, arguments.baseline_correctness]
     readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
     for answer in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=arguments.device == "gpu"):
         with sandbox.untrusted("measurement"):
             layer, images, rows = answer
-            place = (by_name[layer], images)
+            place = by_place[layer, images]
             places.remove(place)
             rows = [{**row, "layer": layer, "size": images} for row in rows]
             tables.SAMPLES.text(({"job": "", **shared, **row} for row in rows), "its samples")
@@ -117,9 +115,9 @@ def measure_in_sandbox(
         yield place, rows
 
 
-def failed_row(variant: Variant, layer: ConvLayer, images: int, failure: VariantFailure) -> timing.Row:
-    """One row in place of a layer's samples."""
-    place = {"variant": variant.name, "layer": layer.name, "size": images}
+def failed_row(variant: Variant, case: Case, failure: VariantFailure) -> timing.Row:
+    """One row in place of a case's samples."""
+    place = {"variant": variant.name, "layer": case.name, "size": case.size}
     return {**place, **timing.failure_columns(failure)}
 
 
@@ -128,16 +126,16 @@ def time_all(
     network: Network,
     variant: Variant,
     baseline: Variant | None,
-    remaining: list[LayerAndSize],
+    remaining: list[Case],
     machine: dict[str, Any],
 ) -> list[timing.Row]:
     """The rows of SAMPLES of all `remaining` places: those that nothing was heard of have the reason."""
     measuring = Measuring.model_validate_json(arguments.measuring)
-    times_at: Counter[LayerAndSize] = Counter()
+    times_at: Counter[Case] = Counter()
     rows: list[timing.Row] = []
     shared = {"network": network.name, "device": arguments.device, "measured_on": node_and_gpu(arguments.device)}
 
-    def keep(place: LayerAndSize, samples: list[timing.Row]) -> None:
+    def keep(place: Case, samples: list[timing.Row]) -> None:
         remaining.remove(place)
         times_at[place] += 1
         number = (arguments.gpu or 0) * arguments.aa + times_at[place]
@@ -146,7 +144,7 @@ def time_all(
 
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 
-    def produce() -> Iterator[tuple[LayerAndSize, list[timing.Row]]]:
+    def produce() -> Iterator[tuple[Case, list[timing.Row]]]:
         if sandboxed:
             return measure_in_sandbox(arguments, [variant, *([baseline] if baseline else [])], list(remaining), shared)
         return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
@@ -157,8 +155,8 @@ def time_all(
         for place, samples in run_supervised(produce, measuring.timeout_s, apart=sandboxed):
             keep(place, samples)
     except VariantFailure as failure:
-        for layer, images in list(remaining):
-            keep((layer, images), [failed_row(variant, layer, images, failure)])
+        for case in list(remaining):
+            keep(case, [failed_row(variant, case, failure)])
     return rows
 
 
@@ -191,13 +189,13 @@ def main() -> None:
     elif tables.first_failure(checked):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
-    remaining: list[LayerAndSize] = [(layer, size) for layer in network.convs for size in arguments.sizes]
+    remaining: list[Case] = [case.at(size) for case in network.convs for size in arguments.sizes]
     if arguments.aa:
         remaining *= arguments.aa
     if arguments.in_sandbox:
         measuring = Measuring.model_validate_json(arguments.measuring)
         measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
-        return sandbox.emit([layer.name, images, samples] for (layer, images), samples in measured)
+        return sandbox.emit([case.name, case.size, samples] for case, samples in measured)
     require_target(arguments.device)
     if arguments.device == "gpu" and not sandbox.is_chosen(arguments.sandbox, "gpu"):
         preload.import_packages(variant.header.requires, baseline.header.requires if baseline else "")

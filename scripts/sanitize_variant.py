@@ -29,6 +29,7 @@ from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
 from warpbook.problems import networks, weights
+from warpbook.problems.problem import numpy_type
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
@@ -74,19 +75,21 @@ def call_everywhere(variant: Variant, tool: str) -> None:
     cupy.cuda.set_allocator(None)
     kernels = gpu_bench.load_kernels(variant, gpu_bench.require_device().arch)
     device = device_under_tool()
-    layers = [conv for network in networks.all_networks().values() for conv in network.convs]
-    for layer in [*(layer for layer, _ in checking.ragged_cases(variant)), *layers]:
+    convs = [conv for network in networks.all_networks().values() for conv in network.convs]
+    for case in [*checking.ragged_cases(variant), *convs]:
         device.asked = False
-        for images, device.processors in ((IMAGES, None), (INTERLEAVED_CALLS, 1)):
-            if variant.unsupported(layer, images) or (images > IMAGES and not device.asked):
+        # A ragged case says its size itself.
+        sizes = ((IMAGES, None), (INTERLEAVED_CALLS, 1)) if case.problem.facts.size else ((case.size or 1, None),)
+        for images, device.processors in sizes:
+            case = case.at(images)
+            if variant.unsupported(case) or (images > IMAGES and not device.asked):
                 continue
-            if tool == "racecheck" and not variant.header.split and layer.flops(images) / 2 > RACECHECK_PRODUCTS:
+            if tool == "racecheck" and not variant.header.split and case.flops / 2 > RACECHECK_PRODUCTS:
                 continue
-            shapes = layer.x_shape(images), layer.w_shape, layer.y_shape(images)
-            x, w, y = (cupy.empty(shape, "f4") for shape in shapes)
-            for array in (x, w):
-                cupy.cuda.runtime.memset(array.data.ptr, 0, array.nbytes)
-            variant.prepare(layer, images, kernels)(x, w, y)
+            arrays = {name: cupy.empty(case.shape(name), numpy_type(one.dtype)) for name, one in case.arrays.items()}
+            for name in case.inputs:
+                cupy.cuda.runtime.memset(arrays[name].data.ptr, 0, arrays[name].nbytes)
+            variant.prepare(case, kernels)(*arrays.values())
             cupy.cuda.runtime.deviceSynchronize()
 
 

@@ -32,8 +32,8 @@ def main() -> None:
     arguments = parser.parse_args()
     shard = json.loads(arguments.shard.read_text())
     network, variant = networks.find(shard["network"]), variants.read(shard["variant"])
-    if variant.problem:
-        raise UserError(variant.problem)
+    if variant.read_error:
+        raise UserError(variant.read_error)
     images, expected = Images(arguments.images, network), np.load(arguments.program)
     require_target(variant.device)
     ready = time.time()

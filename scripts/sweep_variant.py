@@ -16,43 +16,47 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import networks
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems import networks, problem
+from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
 IMAGES = 1000
 ITERATIONS = 7
 
 
-def tune(variant: Variant, layer: ConvLayer) -> list[dict[str, Any]]:
+def tune(variant: Variant, case: Case) -> list[dict[str, Any]]:
     """Columns of SWEEP from `configuration` on, one row for each combination of the parameters' values."""
     import kernel_tuner
     import numpy as np
 
-    from warpbook.harness import reference
-
     generator = np.random.default_rng(408)
     # Small integers: the order of additions does not change the result, so every configuration must match exactly.
-    x = generator.integers(-4, 5, layer.x_shape(IMAGES)).astype(np.float32)
-    w = generator.integers(-4, 5, layer.w_shape).astype(np.float32)
-    y = np.zeros(layer.y_shape(IMAGES), np.float32)
-    expected = np.concatenate([reference.convolve(x[n : n + 25], w) for n in range(0, IMAGES, 25)]).astype(np.float32)
-    sweep = variant.header.sweep
+    inputs = {
+        name: generator.integers(one.least, one.most + 1, case.shape(name)).astype(one.dtype)
+        for name, one in case.inputs.items()
+    }
+    expected = problem.compute(case, inputs, np)
+    outputs = {name: np.zeros(case.shape(name), one.dtype) for name, one in case.problem.outputs.items()}
+    arrays, sweep = {**inputs, **outputs}, variant.header.sweep
 
     def grid(parameters: dict[str, int]) -> tuple[int, int, int]:
-        across = -(-layer.W_out // (parameters["BLOCK_X"] * parameters.get("COARSEN", 1)))
-        return across * -(-layer.H_out // parameters["BLOCK_Y"]), layer.M, IMAGES
+        across = -(-case.W_out // (parameters["BLOCK_X"] * parameters.get("COARSEN", 1)))
+        return across * -(-case.H_out // parameters["BLOCK_Y"]), case.M, case.N
 
+    extents = variants.launch_arguments(case)
     results, environment = kernel_tuner.tune_kernel(
-        "conv_forward",
+        variant.kernel,
         variant.text,
         grid,
-        [x, w, y, *variants.launch_arguments(layer, IMAGES)],
+        [*arrays.values(), *extents],
         sweep,
         grid_div_x=[],
         grid_div_y=[],
         grid_div_z=[],
-        answer=[None, None, expected, *[None] * 6],
+        answer=[
+            *(expected[name].astype(one.dtype) if name in expected else None for name, one in arrays.items()),
+            *[None] * len(extents),
+        ],
         atol=0,
         block_size_names=["BLOCK_X", "BLOCK_Y", "BLOCK_Z"],
         iterations=ITERATIONS,
@@ -88,11 +92,11 @@ def main() -> None:
     arguments = parser.parse_args()
     require_target()
     variant = variants.read(arguments.variant)
-    layer = networks.find(arguments.network).convs[-1]
-    place = {"variant": variant.name, "network": arguments.network, "layer": layer.name, "size": IMAGES}
+    case = networks.find(arguments.network).convs[-1].at(IMAGES)
+    place = {"variant": variant.name, "network": arguments.network, "layer": case.name, "size": IMAGES}
     try:
         with gpu_pool.acquire("gpu", arguments.out) as rows:
-            rows += tune(variant, layer)
+            rows += tune(variant, case)
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"
         nothing = {"configuration": "", "tool": "", "time_ms": None, "n": 0}

@@ -19,6 +19,7 @@ from torch import nn
 from warpbook.common import version
 from warpbook.common.errors import exit_status
 from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.layers import ConvLayer
 
 # Stored weights keep 6 of float16's 10 mantissa bits, so that all sets together stay under 20 MB compressed.
 MANTISSA_BITS = 6
@@ -35,7 +36,7 @@ class TrainableNetwork(nn.Module):
         self.named = nn.ModuleDict()
         for step in network.steps:
             layer = step.layer
-            if isinstance(layer, networks.ConvLayer):
+            if isinstance(layer, ConvLayer):
                 self.named[layer.name] = nn.Conv2d(layer.C, layer.M, layer.K, layer.S, layer.P, bias=False)
             elif isinstance(layer, networks.DenseLayer):
                 self.named[layer.name] = nn.Linear(layer.inputs, layer.outputs)

@@ -15,7 +15,7 @@ def test_gpu_variant_is_right_on_ragged_shapes(name):
     from warpbook.harness.gpu_bench import GpuBench
 
     for layer, images in checking.RAGGED_LAYERS:
-        rows = checking.check_layer(GpuBench(), variants.read(name), layer, images)
+        rows = checking.check_case(GpuBench(), variants.read(name), layer.at(images))
         assert all(row["ok"] or row["status"] == "unsupported" for row in rows), (layer, rows)
 
 
@@ -25,7 +25,7 @@ def test_device_reference_agrees_with_numpy():
 
     bench = GpuBench()
     for layer, images in checking.RAGGED_LAYERS:
-        shapes = layer.x_shape(images), layer.w_shape, layer.y_shape(images)
+        shapes = layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y")
         x, w, y = (bench.allocate_guarded(shape).values for shape in shapes)
         for seed, values in enumerate((x, w, y)):
             bench.draw(values, seed, integers=False)

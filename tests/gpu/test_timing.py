@@ -25,7 +25,7 @@ def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
     from warpbook.harness.gpu_bench import GpuBench
     from warpbook.kernels import variants
 
-    rows = timing.measure_layer(GpuBench(), [variants.read("direct")], LAYER, 1, QUICK, MEASURING)
+    rows = timing.measure_case(GpuBench(), [variants.read("direct")], LAYER.at(1), QUICK, MEASURING)
     least = {kind: min(row["time_ms"] for row in rows if row["kind"] == kind) for kind in ("gpu", "op", "layer")}
     assert least["gpu"] < least["op"] < least["layer"]
 

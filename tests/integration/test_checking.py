@@ -15,5 +15,5 @@ def test_cpu_variant_is_right_on_ragged_shapes(name):
     if variant.missing:
         pytest.skip(variant.missing)
     for layer, images in checking.RAGGED_LAYERS:
-        rows = checking.check_layer(CpuBench(), variant, layer, images)
+        rows = checking.check_case(CpuBench(), variant, layer.at(images))
         assert all(row["ok"] for row in rows), (layer, rows)

@@ -169,7 +169,7 @@ def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_say
     judged = said_of(ev, "fp16x3_mma", "First layers come near the time of their memory traffic")
     (figure,) = judged.figures
     gpu = ev.gpu_run.gpu
-    bound_ms = layer.bytes(size) / (gpu["copy_gb_per_s"] * 1e6)
+    bound_ms = layer.at(size).bytes / (gpu["copy_gb_per_s"] * 1e6)
     assert figure.after == pytest.approx(ev.times.op("fp16x3_mma", layer.name, size, "gpu").value / bound_ms)
     assert judged.verdict == "refuted"  # over the other bound it would have held
     assert figure.after > 1.5 > figure.after * bound_ms / ev.times.fp32_bound_ms(layer, size)

@@ -38,10 +38,10 @@ def verdict(tmp_path):
         built = tmp_path / "built"
         built.mkdir()
         variant = variants.read(name, tmp_path)
-        assert not variant.problem
+        assert not variant.read_error
         with IsolatedBench(variant, False, built) as bench:
             bench.reversed_order = reverse
-            row = checking.check_layer(bench, variant, layer, images, ("integers",))[-1]
+            row = checking.check_case(bench, variant, layer.at(images), ("integers",))[-1]
             return "" if row["ok"] else f"{row['status']}: {row['reason']}; {bench.noted}"
 
     return judge
@@ -57,19 +57,19 @@ def test_files_of_the_course_are_variants_as_they_are():
         ("fused_wmma", "sp25", "tf32"),
     ):
         variant = variants.read(name, FILES)
-        assert variant.problem == ""
+        assert variant.read_error == ""
         assert (variant.course.is_one_call, variant.course.has_stride) == (term == "fa20", term == "fa23"), name
         assert (variant.header.precision, variant.header.builds_on) == (precision, ""), name
-        assert [variant.unsupported(layer, 100) for layer in ece408.LAYERS] == ["", ""]
-        assert f"{name}: a file of the course, which may assume its layers" in variant.unsupported(other, 1)
+        assert [variant.unsupported(layer.at(100)) for layer in ece408.LAYERS] == ["", ""]
+        assert f"{name}: a file of the course, which may assume its layers" in variant.unsupported(other.at(1))
 
 
 def test_a_file_whose_interface_no_term_had_says_what_it_takes_or_which_method_it_has(tmp_path):
     (tmp_path / "mine.cu").write_text("void GPUInterface::conv_forward_gpu(float* y, const float* x) {}")
-    assert "conv_forward_gpu takes 2 arguments, as in no term" in variants.read("mine", tmp_path).problem
+    assert "conv_forward_gpu takes 2 arguments, as in no term" in variants.read("mine", tmp_path).read_error
     code = (FILES / "one_call.cu").read_text().replace("conv_forward_gpu(", "conv_forward_gpu2(")
     (tmp_path / "mine.cu").write_text(code)
-    problem = variants.read("mine", tmp_path).problem
+    problem = variants.read("mine", tmp_path).read_error
     assert "no conv_forward_gpu, which the course's program calls; it defines conv_forward_gpu2" in problem
 
 

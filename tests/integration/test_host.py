@@ -58,7 +58,7 @@ def cpp_variant(tmp_path):
 
 def failure(variant) -> tuple[str, str]:
     """(status, reason) of checking a variant that fails, in a sandbox where there is one."""
-    rows = checking.check_layer(IsolatedBench(variant, not sandbox.unavailable_reason()), variant, LAYER, 2)
+    rows = checking.check_case(IsolatedBench(variant, not sandbox.unavailable_reason()), variant, LAYER.at(2))
     assert not rows[-1]["ok"], "it passed"
     return rows[-1]["status"], rows[-1]["reason"]
 
@@ -66,14 +66,14 @@ def failure(variant) -> tuple[str, str]:
 def test_cpp_without_a_word_of_its_own_is_a_cpu_variant_compared_with_the_loops(cpp_variant, tmp_path):
     shutil.copy(variants.FOLDER / "loop_nest.py", tmp_path)
     variant = cpp_variant()
-    assert (variant.device, variant.problem, variant.title) == ("cpu", "", "mine")
+    assert (variant.device, variant.read_error, variant.title) == ("cpu", "", "mine")
     assert variants.discover(tmp_path)["mine"].header.builds_on == "loop_nest"
 
 
 def test_right_cpp_passes_where_it_is_isolated_and_where_it_is_timed(cpp_variant):
     variant = cpp_variant()
     for bench in (IsolatedBench(variant, not sandbox.unavailable_reason()), CpuBench()):
-        integers, reals = checking.check_layer(bench, variant, LAYER, 2)
+        integers, reals = checking.check_case(bench, variant, LAYER.at(2))
         assert integers["ok"] and integers["max_abs_err"] == 0
         assert reals["ok"] and reals["max_abs_err"] > 0
 
@@ -151,7 +151,7 @@ def test_cpp_reads_and_writes_nothing_outside_its_sandbox(sandboxed, cpp_variant
         cpp_compiler.library(included, sandboxed)
     writes = f'static int written = std::system("echo > {mark}");\n'
     variant = cpp_variant(f"#include <cstdlib>\n{writes}{RIGHT}")
-    rows = checking.check_layer(IsolatedBench(variant, sandboxed), variant, LAYER, 1)
+    rows = checking.check_case(IsolatedBench(variant, sandboxed), variant, LAYER.at(1))
     assert all(row["ok"] for row in rows)
     assert mark.exists() == (not sandboxed)
 
@@ -170,12 +170,12 @@ def test_what_a_header_of_cpp_cannot_say_is_told(cpp_variant):
         ("threads: [16]\ngrid: [N]", "mine.cpp: `grid` is of a kernel on the GPU"),
         ("title: One\ntitel: Another", "mine.cpp: unknown key 'titel'"),
     ):
-        assert cpp_variant(header=header).problem.startswith(words)
+        assert cpp_variant(header=header).read_error.startswith(words)
 
 
 def test_cpp_and_another_file_of_its_name_are_told_apart_by_neither(cpp_variant, tmp_path):
     (tmp_path / "mine.py").write_text("")
-    assert cpp_variant().problem == "mine.cpp: mine.py has the same name, and a variant is one of them; rename one"
+    assert cpp_variant().read_error == "mine.cpp: mine.py has the same name, and a variant is one of them; rename one"
 
 
 # Rows that fill vectors and rows that do not, short ones, one map and more than a block has, one image (in bands) and
@@ -196,7 +196,7 @@ def test_register_blocked_is_exact_with_vectors_of(lanes, tmp_path):
     variant = variants.read("mine", tmp_path)
     assert variant.header.constants == {"LANES_AT_MOST": lanes}
     for layer, images in (*SHAPES, *checking.RAGGED_LAYERS):
-        integers, reals = checking.check_layer(CpuBench(), variant, layer, images)
+        integers, reals = checking.check_case(CpuBench(), variant, layer.at(images))
         assert integers["ok"] and reals["ok"], f"{layer}: {integers['reason']}{reals['reason']}"
         assert integers["max_abs_err"] == 0
 

@@ -125,7 +125,7 @@ from warpbook.problems import networks
 from warpbook.kernels import variants
 from warpbook.harness import cpp_compiler
 layer = networks.find("fa17").convs[0]
-x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(8), layer.w_shape, layer.y_shape(8)))
+x, w, y = (np.ones(shape, np.float32) for shape in (layer.at(8).shape("x"), layer.w_shape, layer.at(8).shape("y")))
 for name in {there!r}:
     operation = cpp_compiler.prepare(variants.read(name), layer, 8)
     operation(x, w, y)

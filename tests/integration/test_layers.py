@@ -75,7 +75,7 @@ for number, images in enumerate(tests.ENTERING):
         results[f"enter{number}{channels}"] = x
 widen, compare = harness.function("widen"), harness.function("compare")
 for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
-    arrays = [on_device(tests.drawn(*shape)) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images))]
+    arrays = [on_device(tests.drawn(*shape)) for shape in (layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y"))]
     x, w, y = arrays
     partial = emulation.allocate((4, 6), np.float64)
     extents = (images, layer.C, layer.H, layer.W, layer.M, layer.K, layer.S, layer.P)
@@ -141,7 +141,7 @@ def test_a_fully_connected_layer_on_a_gpu_is_the_reference_s(emulated):
 
 def test_the_device_s_reference_agrees_with_numpy_s_on_strides_and_padding(emulated):
     for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
-        x, w, y = (drawn(*shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+        x, w, y = (drawn(*shape) for shape in (layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y")))
         expected = reference.difference(x, w, y, layer.S, layer.P)
         rows = emulated[f"compare{number}"]
         assert rows[:, 0].max() == pytest.approx(expected.max_abs_err, rel=1e-12), layer

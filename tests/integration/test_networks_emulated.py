@@ -137,7 +137,7 @@ def errors_of_bytes(compiled, run_emulated):
         for name in dict(places):
             network, source = networks.find(name), np.random.default_rng(5)
             conv = network.convs[0]
-            x = source.integers(0, 256, conv.x_shape(3), np.uint8)
+            x = source.integers(0, 256, conv.at(3).shape("x"), np.uint8)
             x[1] = 255
             w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
             y = reference.convolve(x * SCALE, w.astype(np.float64))
@@ -174,7 +174,7 @@ def windows(emulated):
 def drawn():
     """Five images and the weights of fa17's first layer, and its pooled tanh in float64."""
     (conv,), source = networks.find("fa17").convs, np.random.default_rng(3)
-    x = source.standard_normal(conv.x_shape(5)).astype(np.float32)
+    x = source.standard_normal(conv.at(5).shape("x")).astype(np.float32)
     x[1] *= 2.0**12
     x[3, 0, 4, 5] = np.inf
     w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)

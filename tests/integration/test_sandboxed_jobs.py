@@ -196,7 +196,7 @@ from warpbook.kernels import variants
 from warpbook.problems.networks import ConvLayer
 layer, images = ConvLayer("1x28x28 * 50@5x5", 1, 28, 28, 50, 5), 1
 operation = variants.read(sys.argv[1]).prepare(layer, images)
-x, w, y = (np.ones(shape, np.float32) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
+x, w, y = (np.ones(shape, np.float32) for shape in (layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y")))
 for _ in sys.stdin:
     operation(x, w, y)
     began = perf_counter()

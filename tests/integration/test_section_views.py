@@ -573,7 +573,10 @@ def test_implementations_that_were_wrong_changed_or_are_not_held_are_told_and_co
 
 def test_the_steps_of_a_whole_network_lead_from_the_fastest_down_to_where_one_was_not_taken_in_turn(study, ev, run):
     of_fa17 = study("fa17-final", gpu="auto", cpu="none")
-    best, gain_of = of_fa17.networks.fastest(ev.largest, False), {one.name: one for one in of_fa17.networks.recorded_implementations}
+    best, gain_of = (
+        of_fa17.networks.fastest(ev.largest, False),
+        {one.name: one for one in of_fa17.networks.recorded_implementations},
+    )
     chain = [best]
     while below := gain_of.get(chain[-1].header.builds_on):
         chain.append(below)

@@ -187,14 +187,14 @@ def test_a_fact_that_cannot_be_is_refused_before_anything_is_built(tmp_path):
     (tmp_path / "strangers.cu").write_text(SHARED)
     for change, words in REFUSED:
         (tmp_path / "strangers.yaml").write_text(SHARED_FACTS.replace(*change))
-        assert words in variants.read("strangers", tmp_path).problem
+        assert words in variants.read("strangers", tmp_path).read_error
 
 
 def test_of_several_kernels_the_facts_say_which(tmp_path):
     (tmp_path / "strangers.cu").write_text(SHARED + SUMMED)
     (tmp_path / "strangers.yaml").write_text(SHARED_FACTS.replace("kernel: forward_kernel\n", ""))
     expected = "strangers.yaml: there are the kernels forward_kernel, sum_products; say which: `kernel: forward_kernel`"
-    assert variants.read("strangers", tmp_path).problem == expected
+    assert variants.read("strangers", tmp_path).read_error == expected
 
 
 def test_a_launch_that_only_some_layers_allow_is_unsupported_on_the_others(tmp_path):
@@ -202,12 +202,12 @@ def test_a_launch_that_only_some_layers_allow_is_unsupported_on_the_others(tmp_p
     (tmp_path / "strangers.yaml").write_text(SHARED_FACTS.replace("tiles", "H_out / 3"))
     variant = variants.read("strangers", tmp_path)
     first, second = networks.find("fa18").convs
-    assert variant.unsupported(first, 1) == ""
-    assert "grid: `H_out / 3`: 26/3 is no whole number" in variant.unsupported(second, 1)
+    assert variant.unsupported(first.at(1)) == ""
+    assert "grid: `H_out / 3`: 26/3 is no whole number" in variant.unsupported(second.at(1))
     (tmp_path / "strangers.yaml").write_text(SHARED_FACTS.replace("tiles", "C - 1"))
-    assert "grid: z = 0 is outside 1" in variants.read("strangers", tmp_path).unsupported(first, 1)
+    assert "grid: z = 0 is outside 1" in variants.read("strangers", tmp_path).unsupported(first.at(1))
     (tmp_path / "strangers.yaml").write_text(SHARED_FACTS.replace("4 * (", "4000 * ("))
-    reason = variants.read("strangers", tmp_path).unsupported(first, 1)
+    reason = variants.read("strangers", tmp_path).unsupported(first.at(1))
     assert "shared_bytes = 1700000 is outside 0 to 232448, which CUDA allows a block" in reason
 
 

@@ -187,5 +187,5 @@ def test_a_chunk_on_a_gpu_leaves_the_widest_convolution_in_its_bound():
         network = networks.find(name)
         chunk = streaming.gpu_chunk(network)
         assert 1000 <= chunk <= fashion_mnist.IMAGES
-        widest = max(np.prod(conv.x_shape(chunk)) + np.prod(conv.y_shape(chunk)) for conv in network.convs)
+        widest = max(np.prod(conv.at(chunk).shape("x")) + np.prod(conv.at(chunk).shape("y")) for conv in network.convs)
         assert 4 * widest <= streaming.GPU_CHUNK_BYTES

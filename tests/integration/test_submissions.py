@@ -203,7 +203,7 @@ def test_what_a_file_says_of_itself_in_a_header_decides_nothing(tmp_path):
     folder = hand_in(tmp_path / "mine", final=claim + RIGHT.read_text())
     submissions.open_room(tmp_path / "room", "mine", folder, shared())
     made = variants.discover(tmp_path / "room" / "kernels")["final"]
-    assert (made.header.precision, made.header.least_arch, made.problem) == ("fp32", "", "")
+    assert (made.header.precision, made.header.least_arch, made.read_error) == ("fp32", "", "")
     assert made.code.splitlines()[5:] == RIGHT.read_text().splitlines()[1:]
 
 

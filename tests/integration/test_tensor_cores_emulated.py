@@ -159,7 +159,7 @@ def drawn(network, layer):
     """Images, weights and float64's outputs: (1) as drawn, (2) every pixel by a power of two of its own, (3) half of
     the image far below the rest, (4) one infinite number, (5) all of it tiny, (6) one tiny number, one of 1, zeros."""
     conv, source = networks.find(network).convs[layer], np.random.default_rng(5)
-    x = source.standard_normal(conv.x_shape(6)).astype(np.float32)
+    x = source.standard_normal(conv.at(6).shape("x")).astype(np.float32)
     x[1] *= np.exp2(source.integers(-12, 13, x[1, 0].shape)).astype(np.float32)
     x[2, :, : conv.H // 2] *= np.float32(2.0**-30)
     x[3, 0, 4, 5] = np.inf

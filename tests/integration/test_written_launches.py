@@ -26,7 +26,7 @@ def changed(*changes):
 
 
 def test_files_with_host_code_build_for_a_gpu():
-    found = [variant for variant in variants.discover(FILES).values() if not variant.problem]
+    found = [variant for variant in variants.discover(FILES).values() if not variant.read_error]
     assert len(found) > 8
     made = {variant.name: building.build(variant, "sm_90") for variant in found}
     assert {name: one.log for name, one in made.items() if not one.cubin} == {}
@@ -38,7 +38,7 @@ def test_files_with_host_code_compute_what_they_should(tmp_path):
         variant = variants.read(name, FILES)
         (tmp_path / name).mkdir()
         with IsolatedBench(variant, False, tmp_path / name) as bench:
-            row = checking.check_layer(bench, variant, LAYER, 2, ("integers",))[-1]
+            row = checking.check_case(bench, variant, LAYER.at(2), ("integers",))[-1]
         assert row["ok"], (name, row["reason"])
 
 
@@ -50,16 +50,16 @@ def test_a_launch_that_is_read_is_judged_like_any_other(tmp_path):
     built = tmp_path / "built"
     built.mkdir()
     with IsolatedBench(variant, False, built) as bench:
-        row = checking.check_layer(bench, variant, networks.ConvLayer("wide", 1, 9, 40, 2, 3), 2, ("integers",))[-1]
+        row = checking.check_case(bench, variant, networks.ConvLayer("wide", 1, 9, 40, 2, 3).at(2), ("integers",))[-1]
     assert "outputs unwritten" in row["reason"]
 
 
 def test_the_lines_to_write_are_right_once_what_was_not_read_is_filled_in(tmp_path):
     loop = ("    dim3 dimGrid", "    int tiles = 0;\n    while (tiles * 16 < W_out) tiles++;\n    dim3 dimGrid")
     (tmp_path / "mine.cu").write_text(changed(loop, ("dimGrid(M, Y, B)", "dimGrid(M, tiles, B)")))
-    _, _, instead = variants.read("mine", tmp_path).problem.partition(":\n")
+    _, _, instead = variants.read("mine", tmp_path).read_error.partition(":\n")
     (tmp_path / "mine.yaml").write_text(instead.replace("[?]", '[M, "min(W_out, ceil(W_out / 16))", N]'))
     variant = variants.read("mine", tmp_path)
-    assert (variant.problem, variant.inferred_launch) == ("", None)
+    assert (variant.read_error, variant.inferred_launch) == ("", None)
     assert variant.header.arguments == ["y", "x", "w", "N", "M", "C", "H", "W", "K"]
     assert building.build(variant, "sm_90").cubin

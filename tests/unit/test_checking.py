@@ -12,14 +12,14 @@ RIGHT = "y[...] = convolve(x, w)"
 
 def reason_of(variant, layer=LAYER, images=2):
     """The reason of the first test that a variant fails."""
-    rows = checking.check_layer(CpuBench(), variant, layer, images)
+    rows = checking.check_case(CpuBench(), variant, layer.at(images))
     failed = [row for row in rows if not row["ok"]]
     assert failed, "the variant passed"
     return failed[0]["reason"]
 
 
 def test_a_right_variant_passes_exactly_on_integers_and_within_tolerance_on_reals(cpu_variant):
-    integers, reals = checking.check_layer(CpuBench(), cpu_variant(RIGHT), LAYER, 2)
+    integers, reals = checking.check_case(CpuBench(), cpu_variant(RIGHT), LAYER.at(2))
     assert integers["ok"]
     assert integers["max_abs_err"] == 0
     assert reals["ok"]
@@ -69,7 +69,7 @@ def test_a_variant_is_caught_that(cpu_variant):
 
 def test_a_variant_is_caught_that_replays_its_previous_answer(cpu_variant):
     body = "if not kept: kept.append(convolve(x, w))\ny[...] = kept[0]"
-    rows = checking.check_layer(CpuBench(), cpu_variant(body, before="kept = []"), LAYER, 2)
+    rows = checking.check_case(CpuBench(), cpu_variant(body, before="kept = []"), LAYER.at(2))
     assert [row["ok"] for row in rows] == [True, False]
     assert "exceeds what fp32 allows" in rows[1]["reason"]
 
@@ -77,7 +77,7 @@ def test_a_variant_is_caught_that_replays_its_previous_answer(cpu_variant):
 def test_a_variant_is_caught_that_is_right_at_multiples_of_sixteen_images_only(cpu_variant):
     body = "y[...] = 0\nn = len(x) // 16 * 16\ny[:n] = convolve(x[:n], w)"
     variant = cpu_variant(body)
-    assert all(row["ok"] for row in checking.check_layer(CpuBench(), variant, LAYER, 16))
+    assert all(row["ok"] for row in checking.check_case(CpuBench(), variant, LAYER.at(16)))
     assert "must be exact" in reason_of(variant, images=17)
 
 
@@ -100,27 +100,27 @@ def test_a_variant_is_caught_that_computes_in_less_than_its_declared_precision(c
 
 def test_a_lower_precision_passes_where_it_is_declared(cpu_variant):
     variant = cpu_variant(f"y[...] = convolve({in_half('x')}, {in_half('w')})", header="precision: fp16\n")
-    assert all(row["ok"] for row in checking.check_layer(CpuBench(), variant, LAYER, 2))
+    assert all(row["ok"] for row in checking.check_case(CpuBench(), variant, LAYER.at(2)))
 
 
 def test_a_method_that_is_not_direct_need_not_be_exact_on_integers(cpu_variant):
     body = "y[...] = convolve(x, w) * (1 + 3e-7)"
     assert "must be exact" in reason_of(cpu_variant(body))
     assert all(
-        row["ok"] for row in checking.check_layer(CpuBench(), cpu_variant(body, header="method: any\n"), LAYER, 2)
+        row["ok"] for row in checking.check_case(CpuBench(), cpu_variant(body, header="method: any\n"), LAYER.at(2))
     )
 
 
 def test_an_unsupported_layer_is_no_failure(cpu_variant):
     variant = cpu_variant("raise AssertionError('never called')", header="limits: {K: 3}\n")
-    (row,) = checking.check_layer(CpuBench(), variant, LAYER, 2)
+    (row,) = checking.check_case(CpuBench(), variant, LAYER.at(2))
     assert row["status"] == "unsupported"
     assert "K = 4 exceeds its limit 3" in row["reason"]
 
 
 def test_a_variant_that_asks_for_too_much_memory_is_unsupported_there(cpu_variant):
     variant = cpu_variant("raise MemoryError('140 GiB')")
-    (row,) = checking.check_layer(CpuBench(), variant, LAYER, 2)
+    (row,) = checking.check_case(CpuBench(), variant, LAYER.at(2))
     assert row["status"] == "unsupported"
 
 
@@ -129,7 +129,7 @@ def test_inputs_are_fresh_on_every_check(cpu_variant, tmp_path):
     drawn = "str(__import__('zlib').crc32(x.tobytes() + w.tobytes()))"
     body = RIGHT + f"\nopen({str(seen)!r}, 'a').write({drawn} + '\\n')"
     for _ in range(3):
-        checking.check_layer(CpuBench(), cpu_variant(body), LAYER, 2)
+        checking.check_case(CpuBench(), cpu_variant(body), LAYER.at(2))
     assert len(set(seen.read_text().splitlines())) == 6
 
 

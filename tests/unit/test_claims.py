@@ -28,7 +28,7 @@ def test_claims_stand_in_a_header_or_beside_it_and_are_no_part_of_the_identity(c
     cuda_variant(code)
     (tmp_path / "mine.yaml").write_text("claims:\n  - {quantity: op_time, change: stays, by: 5 %}\n")
     beside = variants.read("mine", tmp_path)
-    assert not beside.problem
+    assert not beside.read_error
     assert beside.header.claims[0].by.at_most == 0.05
     assert plain.source_sha256 == claiming.source_sha256 == beside.source_sha256
 

@@ -85,7 +85,7 @@ def error(number):
 
 
 def measured(bench, variant):
-    return timing.measure_layer(bench, [variant], LAYER, 3, QUICK, MEASURING)
+    return timing.measure_case(bench, [variant], LAYER.at(3), QUICK, MEASURING)
 
 
 def test_a_device_without_trouble_is_trusted(nvml, cpu_variant):
@@ -238,7 +238,7 @@ def test_a_fault_of_the_device_in_the_harness_s_own_calls_is_a_row(trouble, cpu_
     method, exception, status, words = troubles()[trouble]
     variant, bench = cpu_variant(RIGHT), CpuBench()
     setattr(bench, method, raising(exception))
-    row = checking.check_layer(bench, variant, LAYER, 2)[-1]
+    row = checking.check_case(bench, variant, LAYER.at(2))[-1]
     assert (row["ok"], row["status"]) == (False, status)
     assert words in row["reason"]
     monkeypatch.setattr(measure_variant, "CpuBench", lambda: bench)
@@ -251,4 +251,4 @@ def test_a_fault_of_the_harness_stays_one(cpu_variant):
     bench = CpuBench()
     bench.compare = raising(KeyError("harness"))
     with pytest.raises(KeyError):
-        checking.check_layer(bench, cpu_variant(RIGHT), LAYER, 2)
+        checking.check_case(bench, cpu_variant(RIGHT), LAYER.at(2))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpbook.kernels import expressions
+from warpbook.common import expressions
 
 NAMES = {"N": 10, "K": 5, "H_out": 60, "W_out": 49, "TILE": 16}
 

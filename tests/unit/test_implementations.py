@@ -36,7 +36,7 @@ def changed(path, old, new):
 
 def test_each_says_what_it_is_and_comes_after_what_it_builds_on():
     found = whole_networks.discover()
-    assert [one.problem for one in found.values()] == [""] * len(found)
+    assert [one.read_error for one in found.values()] == [""] * len(found)
     assert all(one.header.title and one.header.idea and one.header.expect for one in found.values())
     places = list(found)
     below = {name: one.header.builds_on for name, one in found.items() if one.header.builds_on}
@@ -66,7 +66,7 @@ def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
 
 def test_an_include_that_is_no_file_is_the_implementation_s_problem(copied_networks):
     changed(copied_networks / "unfused.cu", '"layers.cu"', '"nothing.cu"')
-    assert '#include "nothing.cu": there is no such file in ' in whole_networks.read("unfused").problem
+    assert '#include "nothing.cu": there is no such file in ' in whole_networks.read("unfused").read_error
 
 
 def test_constants_of_what_is_included_are_known_and_give_way_to_an_implementation_s_own(copied_networks):
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied_net
     (copied_networks / "mine.py").write_text('"""\ntitle: [\n"""\n')
     (copied_networks / "yours.py").write_text('"""\ntitle: Yours\n"""\nimport nothing_of_that_name\n')
     found = whole_networks.discover()
-    assert found["mine"].problem and not found["fused_mma"].problem
+    assert found["mine"].read_error and not found["fused_mma"].read_error
     with pytest.raises(whole_networks.UserError, match=r"yours\.py: the launcher does not import: ModuleNotFoundError"):
         found["yours"].unsupported(networks.find("fa18"), 10)
 
@@ -127,7 +127,7 @@ def test_a_folded_matrix_gives_what_convolution_and_matrix_give(launcher):
     drawn = np.random.default_rng(1)
     w_conv = drawn.standard_normal(conv.w_shape).astype(np.float32)
     w_dense = drawn.standard_normal((5, conv.M * conv.H_out * conv.W_out)).astype(np.float32)
-    x = drawn.standard_normal(conv.x_shape(6))
+    x = drawn.standard_normal(conv.at(6).shape("x"))
     matrix = launcher("fused_conv_fc_algebra").product(conv, w_conv, w_dense)
     expected = reference.convolve(x, w_conv).reshape(6, -1) @ w_dense.T.astype(np.float64)
     assert np.allclose(x.reshape(6, -1) @ matrix.T, expected, rtol=1e-12)

@@ -33,8 +33,8 @@ def test_the_largest_block_that_cuda_allows_is_allowed(cuda_variant):
 
 def test_a_layer_whose_grid_is_too_large_is_unsupported(cuda_variant):
     variant = cuda_variant("", header="launch: {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16}}\n")
-    assert variant.unsupported(CONV, 65_535) == ""
-    reason = variant.unsupported(CONV, 65_536)
+    assert variant.unsupported(CONV.at(65_535)) == ""
+    reason = variant.unsupported(CONV.at(65_536))
     assert "mine: grid: z = 65536 is outside 1 to 65535, which CUDA allows; let a block do more" in reason
     assert "`outputs_per_block` in mine.cu" in reason
 

@@ -32,7 +32,7 @@ def test_features_entering_the_first_fc_layer_follow_from_the_shapes():
 def test_second_layer_of_fa18_has_the_course_s_shapes():
     layer = networks.find("fa18").convs[1]
     assert (layer.C, layer.H, layer.M, layer.K) == (6, 30, 16, 5)
-    assert layer.y_shape(10) == (10, 16, 26, 26)
+    assert layer.at(10).shape("y") == (10, 16, 26, 26)
 
 
 def test_the_course_s_network_since_2020_has_its_shapes():
@@ -53,14 +53,14 @@ def test_stride_padding_and_what_is_left_over_at_an_edge_count_in_the_shapes():
     ]
     conv, ceil, floor = (step.layer for step in described(layers, [17, 22]).steps)
     assert (conv.gives, ceil.gives, floor.gives) == ((3, 9, 11), (3, 5, 6), (3, 2, 3))
-    assert conv.flops(2) == 2 * 2 * 3 * 9 * 11 * 9
+    assert conv.at(2).flops == 2 * 2 * 3 * 9 * 11 * 9
     assert str(conv) == "1x17x22 * 3@3x3 stride 2 padding 1"
 
 
 def test_bytes_and_operations_count_every_value_and_product_once():
     first, second = networks.find("fa18").convs
-    assert second.flops(10_000) == 2 * 10_000 * 16 * 26 * 26 * 150
-    assert first.bytes(10_000) == 4 * (10_000 * 64 * 64 + 6 * 25 + 10_000 * 6 * 60 * 60)
+    assert second.at(10_000).flops == 2 * 10_000 * 16 * 26 * 26 * 150
+    assert first.at(10_000).bytes == 4 * (10_000 * 64 * 64 + 6 * 25 + 10_000 * 6 * 60 * 60)
 
 
 def test_shapes_have_an_identity_that_changes_with_them():

@@ -36,7 +36,7 @@ def direct(cpu_variant):
 
 
 def measured(variant, direct, layer=LAYER):
-    rows = precision.measure_layer(CpuBench(), variant, direct, layer)
+    rows = precision.measure_case(CpuBench(), variant, direct, layer.at(precision.IMAGES))
     tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
     return rows
 
@@ -74,7 +74,7 @@ def test_twice_the_error_of_direct_is_within_the_class_and_no_more(direct):
 
 def drawn_with_zeros():
     x, w = precision.draw_inputs(LAYER, 1, "reals")
-    return x, w, np.zeros(LAYER.y_shape(1), np.float32)
+    return x, w, np.zeros(LAYER.at(1).shape("y"), np.float32)
 
 
 def test_a_variant_that_flushes_subnormals_fails_with_them_alone(cpu_variant, direct):
@@ -139,4 +139,4 @@ def test_every_variant_of_other_numerics_computes_the_longest_sums():
     layers = precision.layers()
     for name in ("fp16x3_mma", "tensor_cores", "fft", "fp16", "layer_specialised", "register_tiled_gemm", "direct"):
         variant = variants.read(name)
-        assert not [layer for layer in layers if variant.unsupported(layer, precision.IMAGES)], name
+        assert not [layer for layer in layers if variant.unsupported(layer.at(precision.IMAGES))], name

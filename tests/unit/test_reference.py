@@ -19,7 +19,7 @@ def test_definition_gives_a_case_worked_out_by_hand():
 
 def test_difference_of_a_right_result_is_rounding_alone():
     generator = np.random.default_rng(2)
-    x = generator.standard_normal(LAYER.x_shape(2)).astype(np.float32)
+    x = generator.standard_normal(LAYER.at(2).shape("x")).astype(np.float32)
     w = generator.standard_normal(LAYER.w_shape).astype(np.float32)
     difference = reference.difference(x, w, reference.convolve(x, w).astype(np.float32))
     assert 0 < difference.worst_unit < 2.0**-24
@@ -27,7 +27,7 @@ def test_difference_of_a_right_result_is_rounding_alone():
 
 
 def test_difference_counts_what_is_not_finite_and_goes_on():
-    x, w = np.ones(LAYER.x_shape(1), np.float32), np.ones(LAYER.w_shape, np.float32)
+    x, w = np.ones(LAYER.at(1).shape("x"), np.float32), np.ones(LAYER.w_shape, np.float32)
     y = reference.convolve(x, w).astype(np.float32)
     y[0, 0, 0, :2] = np.nan, np.inf
     y[0, 1, 3, 3] += 0.5

@@ -25,29 +25,29 @@ def test_the_fast_reference_equals_the_definition(images, C, H, W, M, K, S, data
     K = min(H, W, K)
     layer = ConvLayer("drawn", C, H, W, M, K, S, data.draw(st.integers(0, K - 1), label="padding"))
     generator = np.random.default_rng(5)
-    x, w = generator.standard_normal(layer.x_shape(images)), generator.standard_normal(layer.w_shape)
+    x, w = generator.standard_normal(layer.at(images).shape("x")), generator.standard_normal(layer.w_shape)
     expected = reference.convolve_by_definition(x, w, layer.S, layer.P)
-    assert expected.shape == layer.y_shape(images)
+    assert expected.shape == layer.at(images).shape("y")
     assert np.allclose(reference.convolve(x, w, layer.S, layer.P), expected, rtol=1e-13, atol=1e-13)
 
 
 def test_a_variant_that_is_told_of_neither_says_so():
     for name, variant in variants.discover().items():
-        assert "unsupported: stride 3, of which it is told nothing; " in variant.unsupported(STRIDED, 1), name
-        assert "unsupported: padding 2, of which it is told nothing; " in variant.unsupported(PADDED, 1), name
-        assert "unsupported: stride 2 and padding 1, of which it is told nothing; " in variant.unsupported(BOTH, 1), (
-            name
-        )
+        assert "unsupported: stride 3, of which it is told nothing; " in variant.unsupported(STRIDED.at(1)), name
+        assert "unsupported: padding 2, of which it is told nothing; " in variant.unsupported(PADDED.at(1)), name
+        assert "unsupported: stride 2 and padding 1, of which it is told nothing; " in variant.unsupported(
+            BOTH.at(1)
+        ), name
 
 
 def test_the_remedy_is_where_a_variant_can_be_told(cuda_variant, tmp_path):
     (tmp_path / "host.cpp").write_text("/*\ntitle: t\nlimits: {S: 3}\n*/\n")
-    assert cuda_variant("").unsupported(BOTH, 1).endswith("; name S and P in `arguments` in mine.cu if it can")
-    assert variants.read("host", tmp_path).unsupported(STRIDED, 1).endswith("; write it as a launcher in Python")
+    assert cuda_variant("").unsupported(BOTH.at(1)).endswith("; name S and P in `arguments` in mine.cu if it can")
+    assert variants.read("host", tmp_path).unsupported(STRIDED.at(1)).endswith("; write it as a launcher in Python")
 
 
 def test_what_it_says_stands_in_a_row(cpu_variant):
-    (row,) = checking.check_layer(CpuBench(), cpu_variant("raise AssertionError('never called')"), STRIDED, 2)
+    (row,) = checking.check_case(CpuBench(), cpu_variant("raise AssertionError('never called')"), STRIDED.at(2))
     assert row["status"] == "unsupported"
     assert row["reason"].startswith("mine: unsupported: stride 3")
     assert row["reason"].endswith("name S in `limits` in mine.py if it can")
@@ -55,17 +55,17 @@ def test_what_it_says_stands_in_a_row(cpu_variant):
 
 def test_a_constant_of_that_name_is_no_stride(cuda_variant):
     header = "arguments: [x, w, y, N, C, H, W, M, K, S]\nconstants: {S: 3}\n"
-    assert "stride 3, of which it is told nothing" in cuda_variant("", header=header).unsupported(STRIDED, 1)
+    assert "stride 3, of which it is told nothing" in cuda_variant("", header=header).unsupported(STRIDED.at(1))
 
 
 def test_a_launcher_that_names_them_in_limits_computes_within_those(cpu_variant):
     right = cpu_variant("y[...] = convolve(x, w, layer.S, layer.P)", header="limits: {S: 3, P: 1}\n")
-    assert all(row["ok"] for layer in (STRIDED, BOTH) for row in checking.check_layer(CpuBench(), right, layer, 2))
-    assert "P = 2 exceeds its limit 1" in right.unsupported(PADDED, 1)
+    assert all(row["ok"] for layer in (STRIDED, BOTH) for row in checking.check_case(CpuBench(), right, layer.at(2)))
+    assert "P = 2 exceeds its limit 1" in right.unsupported(PADDED.at(1))
 
 
 def test_a_launcher_that_takes_another_padding_is_caught(cpu_variant):
     body = "y[...] = convolve(np.roll(x, layer.P - 1, axis=3), w, layer.S, layer.P)"
     wrong = cpu_variant(body, header="limits: {S: 3, P: 3}\n")
-    assert all(row["ok"] for row in checking.check_layer(CpuBench(), wrong, BOTH, 2))
-    assert "must be exact" in checking.check_layer(CpuBench(), wrong, PADDED, 2)[-1]["reason"]
+    assert all(row["ok"] for row in checking.check_case(CpuBench(), wrong, BOTH.at(2)))
+    assert "must be exact" in checking.check_case(CpuBench(), wrong, PADDED.at(2))[-1]["reason"]

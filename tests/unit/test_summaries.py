@@ -72,7 +72,7 @@ def test_each_bound_is_called_what_it_bounds():
 def test_products_made_of_several_on_tensor_cores_are_bound_by_the_tensor_cores():
     layer, gpu = networks.find("fa19").convs[1], MACHINE["gpu"]
     split = variants.read("fp16x3_mma").header
-    tensor_cores_ms = 3 * layer.flops(10_000) / (gpu["peak_gflop_per_s"]["fp16"] * 1e9) * 1e3
+    tensor_cores_ms = 3 * layer.at(10_000).flops / (gpu["peak_gflop_per_s"]["fp16"] * 1e9) * 1e3
     bound = lower_bounds.method_bound_ms(layer, 10_000, split, gpu)
     assert bound == pytest.approx(tensor_cores_ms) == pytest.approx(0.59, rel=0.05)
     assert bound < 1.5 < lower_bounds.fp32_bound_ms(layer, 10_000, gpu)

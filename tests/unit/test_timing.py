@@ -85,7 +85,7 @@ def test_throttled_samples_are_kept_and_do_not_count_for_the_precision():
 
 def test_a_layer_s_samples_come_with_their_pairs(cpu_variant):
     variant = cpu_variant("y[...] = convolve(x, w)")
-    rows = timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
+    rows = timing.measure_case(CpuBench(), [variant], LAYER.at(3), QUICK, MEASURING)
     assert {(row["variant"], row["layer"], row["size"], row["state"], row["kind"]) for row in rows} == {
         ("mine", "odd", 3, "hot", "op")
     }
@@ -96,7 +96,7 @@ def test_a_layer_s_samples_come_with_their_pairs(cpu_variant):
 def test_all_images_of_a_large_dataset_go_through_in_chunks(cpu_variant, tmp_path):
     log = tmp_path / "calls.txt"
     body = f"y[...] = convolve(x, w)\nopen({str(log)!r}, 'a').write(f'{{len(x)}} ')"
-    timing.measure_layer(CpuBench(), [cpu_variant(body)], LAYER, 2 * CPU_CHUNK + 7, series(warmup=0), MEASURING)
+    timing.measure_case(CpuBench(), [cpu_variant(body)], LAYER.at(2 * CPU_CHUNK + 7), series(warmup=0), MEASURING)
     lengths = [int(length) for length in log.read_text().split()]
     assert lengths[:3] == [CPU_CHUNK, CPU_CHUNK, 7]
 
@@ -104,13 +104,13 @@ def test_all_images_of_a_large_dataset_go_through_in_chunks(cpu_variant, tmp_pat
 def test_a_variant_that_does_less_when_it_is_timed_is_caught_after_the_timing(cpu_variant):
     body = "calls[0] += 1\nif calls[0] < 4: y[...] = convolve(x, w)"
     with pytest.raises(VariantFailure, match=r"leaves .* outputs unwritten") as raised:
-        timing.measure_layer(CpuBench(), [cpu_variant(body, before="calls = [0]")], LAYER, 3, QUICK, MEASURING)
+        timing.measure_case(CpuBench(), [cpu_variant(body, before="calls = [0]")], LAYER.at(3), QUICK, MEASURING)
     assert raised.value.status == "wrong_result"
 
 
 def test_a_variant_that_is_wrong_when_it_is_timed_is_caught_after_the_timing(cpu_variant):
     with pytest.raises(VariantFailure, match="after timing: mine is wrong"):
-        timing.measure_layer(CpuBench(), [cpu_variant("y[...] = 1")], LAYER, 3, QUICK, MEASURING)
+        timing.measure_case(CpuBench(), [cpu_variant("y[...] = 1")], LAYER.at(3), QUICK, MEASURING)
 
 
 def test_a_variant_that_remembers_answers_by_their_inputs_is_refused_after_the_timing(cpu_variant):
@@ -119,7 +119,7 @@ def test_a_variant_that_remembers_answers_by_their_inputs_is_refused_after_the_t
         "if key not in kept:\n    import time; time.sleep(0.005)\n    kept[key] = convolve(x, w)\ny[...] = kept[key]"
     )
     with pytest.raises(VariantFailure, match="on inputs not seen before and took") as raised:
-        timing.measure_layer(CpuBench(), [cpu_variant(body, before="kept = {}")], LAYER, 3, QUICK, MEASURING)
+        timing.measure_case(CpuBench(), [cpu_variant(body, before="kept = {}")], LAYER.at(3), QUICK, MEASURING)
     assert raised.value.status == "refused"
 
 
@@ -128,14 +128,14 @@ def test_only_a_library_may_pack_fresh_weights_before_the_clock_starts(peer, cpu
     body = "key = w.tobytes()\nif key not in kept: time.sleep(0.02)\nkept.add(key)\ny[...] = convolve(x, w)"
     variant = cpu_variant(body, before="import time\nkept = set()", header="peer: true\n" if peer else "")
     with contextlib.nullcontext() if peer else pytest.raises(VariantFailure, match="must not remember"):
-        timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
+        timing.measure_case(CpuBench(), [variant], LAYER.at(3), QUICK, MEASURING)
 
 
 def test_a_library_that_remembers_answers_is_refused_as_well(cpu_variant):
     body = "key = x.tobytes()\nif key not in kept: time.sleep(0.02)\nkept.add(key)\ny[...] = convolve(x, w)"
     variant = cpu_variant(body, before="import time\nkept = set()", header="peer: true\n")
     with pytest.raises(VariantFailure, match="must not remember"):
-        timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
+        timing.measure_case(CpuBench(), [variant], LAYER.at(3), QUICK, MEASURING)
 
 
 def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_variant, tmp_path):
@@ -154,7 +154,7 @@ def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_v
                 busy.touch()
             return ""
 
-    rows = timing.measure_layer(Bench(), [variant], LAYER, 3, QUICK, MEASURING)
+    rows = timing.measure_case(Bench(), [variant], LAYER.at(3), QUICK, MEASURING)
     assert busy.exists()
     assert min(row["time_ms"] for row in rows) < 4
 
@@ -162,14 +162,14 @@ def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_v
 def test_a_variant_that_works_only_for_poison_is_wrong_after_the_timing(cpu_variant):
     body = "if y.view(np.uint32).flat[0] == 0x7FC0DEAD: y[...] = convolve(x, w)"
     with pytest.raises(VariantFailure, match="after timing: mine is wrong"):
-        timing.measure_layer(CpuBench(), [cpu_variant(body)], LAYER, 3, QUICK, MEASURING)
+        timing.measure_case(CpuBench(), [cpu_variant(body)], LAYER.at(3), QUICK, MEASURING)
 
 
 def test_a_variant_that_replays_once_it_is_called_often_is_wrong_after_the_timing(cpu_variant):
     body = "calls[0] += 1\nif calls[0] < 4: kept.append(convolve(x, w))\ny[...] = kept[-1]"
     with pytest.raises(VariantFailure, match="after timing: mine is wrong"):
-        timing.measure_layer(
-            CpuBench(), [cpu_variant(body, before="kept, calls = [], [0]")], LAYER, 3, QUICK, MEASURING
+        timing.measure_case(
+            CpuBench(), [cpu_variant(body, before="kept, calls = [], [0]")], LAYER.at(3), QUICK, MEASURING
         )
 
 
@@ -179,7 +179,7 @@ def test_a_clock_that_a_variant_puts_in_its_place_changes_no_sample_and_is_told(
     with pytest.raises(
         VariantFailure, match=r"mine replaces time\.perf_counter, by which the harness judges it"
     ) as raised:
-        timing.measure_layer(CpuBench(), [variant], LAYER, 3, QUICK, MEASURING)
+        timing.measure_case(CpuBench(), [variant], LAYER.at(3), QUICK, MEASURING)
     assert raised.value.status == "refused"
 
 

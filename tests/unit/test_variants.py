@@ -17,7 +17,7 @@ CONV2 = networks.find("fa19").convs[1]
 def test_every_shipped_variant_says_what_it_tries_and_expects():
     for name in FOUND:
         header = FOUND[name].header
-        assert FOUND[name].problem == ""
+        assert FOUND[name].read_error == ""
         assert header.title
         assert len(header.idea) > 40
         assert len(header.expect) > 40
@@ -49,8 +49,8 @@ def test_a_file_name_that_is_no_name_of_a_variant_is_a_failed_variant_with_the_r
         cuda_variant("", name="sound")
         cuda_variant("", name=name)
         known = variants.discover(tmp_path)
-        assert known["sound"].problem == ""
-        assert known[name].problem == (
+        assert known["sound"].read_error == ""
+        assert known[name].read_error == (
             f"{name}.cu: a variant's file name has letters, digits and underscores alone before its ending; "
             "rename the file"
         )
@@ -86,7 +86,7 @@ def test_grid_covers_ragged_outputs(cuda_variant):
 
 def test_a_layer_beyond_a_limit_is_unsupported_with_value_and_limit(cuda_variant):
     variant = cuda_variant("", header="limits: {K: 5}\n")
-    assert variant.unsupported(CONV2, 10) == "mine: K = 7 exceeds its limit 5 (`limits` in mine.cu)"
+    assert variant.unsupported(CONV2.at(10)) == "mine: K = 7 exceeds its limit 5 (`limits` in mine.cu)"
     assert variant.unsupported(networks.find("fa18").convs[0], 10) == ""
 
 
@@ -101,8 +101,8 @@ def test_limits_are_bounds_below_and_above_exact_values_multiples_and_layers(cud
         ("{layers: [conv1, 12x33x33 * 24@7x7]}", ""),
     ]:
         variant = cuda_variant("", header=f"limits: {limits}\n")
-        assert variant.problem == ""
-        assert variant.unsupported(CONV2, 10) == (f"mine: {words} (`limits` in mine.cu)" if words else "")
+        assert variant.read_error == ""
+        assert variant.unsupported(CONV2.at(10)) == (f"mine: {words} (`limits` in mine.cu)" if words else "")
 
 
 STRANGER = """// A kernel as somebody published it.
@@ -118,7 +118,7 @@ def test_a_file_that_says_nothing_of_itself_is_a_variant_compared_with_direct(tm
     (tmp_path / "strangers.cu").write_text(STRANGER)
     (tmp_path / "strangers.yaml").write_text(LAUNCH)
     variant = variants.discover(tmp_path)["strangers"]
-    assert variant.problem == ""
+    assert variant.read_error == ""
     assert (variant.title, variant.header.builds_on) == ("strangers", "direct")
     assert variant.undocumented_fields == (
         "strangers.cu, or strangers.yaml beside it, does not say its `title`, `idea` and `expect`."
@@ -150,7 +150,7 @@ def test_facts_beside_a_source_complete_its_header(cuda_variant, tmp_path):
     (tmp_path / "mine.yaml").write_text("limits: {K: {is: 5}}\n")
     variant = variants.read("mine", tmp_path)
     assert variant.header.title == "A variant made for a test"
-    assert variant.unsupported(CONV2, 1) == "mine: K = 7 must be 5 (`limits` in mine.yaml)"
+    assert variant.unsupported(CONV2.at(1)) == "mine: K = 7 must be 5 (`limits` in mine.yaml)"
 
 
 def test_facts_beside_a_source_that_cannot_be_read_are_named(cuda_variant, tmp_path):
@@ -162,18 +162,18 @@ def test_facts_beside_a_source_that_cannot_be_read_are_named(cuda_variant, tmp_p
     ]:
         cuda_variant("")
         (tmp_path / "mine.yaml").write_text(facts)
-        assert variants.read("mine", tmp_path).problem == words
+        assert variants.read("mine", tmp_path).read_error == words
 
 
 def test_facts_beside_nothing_are_a_failed_variant(tmp_path):
     (tmp_path / "mine.yaml").write_text(LAUNCH)
     (variant,) = variants.discover(tmp_path).values()
-    assert variant.problem == "mine.yaml: there is no mine.cu, mine.cpp or mine.py beside it"
+    assert variant.read_error == "mine.yaml: there is no mine.cu, mine.cpp or mine.py beside it"
 
 
 def test_the_number_of_weights_can_be_limited(cuda_variant):
     variant = cuda_variant("", header="limits: {weights: 14111}\n")
-    assert "M*C*K*K = 14112 exceeds its limit 14111" in variant.unsupported(CONV2, 1)
+    assert "M*C*K*K = 14112 exceeds its limit 14111" in variant.unsupported(CONV2.at(1))
 
 
 def test_prose_is_no_part_of_a_variant_s_identity_but_code_and_constants_are(cuda_variant):
@@ -216,7 +216,7 @@ def test_a_header_that_cannot_be_read_makes_a_variant_that_says_why(tmp_path):
         ),
     ]:
         (tmp_path / "broken.cu").write_text(text)
-        problem = variants.discover(tmp_path)["broken"].problem
+        problem = variants.discover(tmp_path)["broken"].read_error
         assert problem.startswith("broken.cu: ")
         assert words in problem
 
@@ -229,7 +229,7 @@ def test_variants_that_build_on_each_other_are_found_all_the_same(cuda_variant, 
 
 def test_a_package_that_is_not_installed_makes_a_variant_unsupported(cpu_variant):
     variant = cpu_variant("pass", header="requires: no_such_package\n")
-    assert "needs the Python package no_such_package" in variant.unsupported(CONV2, 1)
+    assert "needs the Python package no_such_package" in variant.unsupported(CONV2.at(1))
 
 
 def test_a_launcher_that_does_not_import_is_named_with_its_error(tmp_path, cpu_variant):
@@ -254,10 +254,10 @@ def test_a_cpu_variant_that_python_cannot_read_is_a_failed_cpu_variant(tmp_path,
             file.write(code)
         variant = variants.discover(tmp_path)["mine"]
         assert variant.device == "cpu"
-        assert variant.problem.startswith("mine.py")
-        assert words.format(lines + 1) in variant.problem
-        (row,) = checking.check_layer(CpuBench(), variant, CONV2, 1)
-        assert (row["status"], row["reason"]) == ("compile_failed", variant.problem)
+        assert variant.read_error.startswith("mine.py")
+        assert words.format(lines + 1) in variant.read_error
+        (row,) = checking.check_case(CpuBench(), variant, CONV2.at(1))
+        assert (row["status"], row["reason"]) == ("compile_failed", variant.read_error)
 
 
 def test_a_launcher_that_python_cannot_read_is_named_and_fails_its_variant_alone(tmp_path, cuda_variant):
@@ -266,10 +266,10 @@ def test_a_launcher_that_python_cannot_read_is_named_and_fails_its_variant_alone
         cuda_variant("")
         (tmp_path / "mine.py").write_bytes(code)
         known = variants.discover(tmp_path)
-        assert words.format(1) in known["mine"].problem
-        assert known["mine"].problem.startswith("mine.py")
+        assert words.format(1) in known["mine"].read_error
+        assert known["mine"].read_error.startswith("mine.py")
         assert known["mine"].source_sha256
-        assert known["sound"].problem == ""
+        assert known["sound"].read_error == ""
 
 
 def test_cuda_source_that_is_not_utf8_names_line_and_byte(tmp_path, cuda_variant):
@@ -277,13 +277,13 @@ def test_cuda_source_that_is_not_utf8_names_line_and_byte(tmp_path, cuda_variant
     with (tmp_path / "mine.cu").open("ab") as file:
         file.write(b"// \xb5s\n")
     variant = variants.discover(tmp_path)["mine"]
-    assert variant.problem == "mine.cu, line 8: byte 0xb5 is not UTF-8; save the file as UTF-8"
+    assert variant.read_error == "mine.cu, line 8: byte 0xb5 is not UTF-8; save the file as UTF-8"
     assert variant.header.title == "A variant made for a test"
 
 
 def test_a_file_that_cannot_be_read_is_a_failed_variant(tmp_path):
     (tmp_path / "mine.cu").symlink_to("/proc/self/mem")  # a read fails even for root
-    assert variants.read("mine", tmp_path).problem == "mine.cu cannot be read: Input/output error"
+    assert variants.read("mine", tmp_path).read_error == "mine.cu cannot be read: Input/output error"
 
 
 def test_a_byte_order_mark_is_no_part_of_a_source(tmp_path, cuda_variant):
@@ -306,7 +306,7 @@ def test_unknown_variant_is_refused_with_the_nearest_name():
 
 def test_only_a_peer_on_a_gpu_takes_its_arrays_in_another_order(cuda_variant):
     words = "order: NHWC is for peers on a GPU; kernels get x, w and y in NCHW order"
-    assert words in cuda_variant("", header="order: NHWC\n").problem
+    assert words in cuda_variant("", header="order: NHWC\n").read_error
     assert FOUND["cudnn_fp32_nhwc"].header.order == "NHWC"
 
 
@@ -330,7 +330,7 @@ def test_an_included_file_is_part_of_a_variant_s_files_code_and_identity(tmp_pat
     included = tmp_path / "double_it.cuh"
     included.write_text(DOUBLE)
     before = cuda_variant(INCLUDING)
-    assert not before.problem and before.files == [tmp_path / "mine.cu", included]
+    assert not before.read_error and before.files == [tmp_path / "mine.cu", included]
     assert "return 2 * value" in before.code and "#line" not in before.code
     included.write_text(DOUBLE.replace("2 *", "3 *"))
     assert variants.read("mine", tmp_path).source_sha256 != before.source_sha256
@@ -347,7 +347,7 @@ def test_identity_depends_on_neither_a_variant_s_name_nor_its_folder(tmp_path, c
 def test_an_include_that_is_no_file_is_named_with_its_line_and_where_it_was_looked_for(tmp_path, cuda_variant):
     variant = cuda_variant(INCLUDING)
     line = (tmp_path / "mine.cu").read_text().split("\n").index('#include "double_it.cuh"') + 1
-    assert variant.problem == (
+    assert variant.read_error == (
         f'mine.cu, line {line}: #include "double_it.cuh": there is no such file in {tmp_path}/ or kernels/include/'
     )
 
@@ -358,7 +358,7 @@ def test_a_file_is_included_once_from_kernels_include_too_and_not_from_a_comment
     (sources.INCLUDE / "double_it.cuh").write_text(DOUBLE)
     (sources.INCLUDE / "more.cuh").write_text('#include "double_it.cuh"\n')
     variant = cuda_variant('// #include "nothing.cuh"\n#include "more.cuh"\n' + INCLUDING)
-    assert not variant.problem
+    assert not variant.read_error
     assert [path.name for path in variant.included] == ["more.cuh", "double_it.cuh"]
     assert variant.text.count("return 2 * value") == variant.code.count("return 2 * value") == 1
 

@@ -72,7 +72,7 @@ def changed(*changes, text=LECTURE):
 def test_a_launch_is_read_from_the_file_and_shown_with_its_line():
     for name in READ:
         variant = variants.read(name, FILES)
-        assert variant.problem == ""
+        assert variant.read_error == ""
         assert variant.inferred_launch.facts == READ[name]
         lines = (FILES / f"{name}.cu").read_text().splitlines()
         assert "<<<" in lines[variant.inferred_launch.line - 1]
@@ -145,7 +145,7 @@ def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(tmp_path):
     for name in UNREADABLE:
         changes, words, facts = UNREADABLE[name]
         (tmp_path / "mine.cu").write_text(changed(*changes))
-        problem = variants.read("mine", tmp_path).problem
+        problem = variants.read("mine", tmp_path).read_error
         assert problem.startswith("mine.cu: ")
         sentence, _, instead = problem.partition("; say it in mine.yaml:\n")
         assert words in sentence
@@ -154,7 +154,7 @@ def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(tmp_path):
 
 
 def test_a_result_that_takes_several_kernels_asks_for_a_launcher():
-    problem = variants.read("two_kernels", FILES).problem
+    problem = variants.read("two_kernels", FILES).read_error
     assert (
         "several kernels are launched: unroll in line 26, multiply in line 27; say which: `kernel: unroll`" in problem
     )
@@ -177,12 +177,12 @@ def test_weights_that_nothing_tells_the_place_of_are_asked_for(tmp_path):
         ),
     ]:
         (tmp_path / "mine.cu").write_text(changed(change, text=CONSTANT))
-        assert words in variants.read("mine", tmp_path).problem
+        assert words in variants.read("mine", tmp_path).read_error
 
 
 def test_a_layer_with_more_weights_than_constant_memory_holds_is_unsupported():
     variant = variants.read("constant_memory", FILES)
-    assert variant.unsupported(LAYER, 1) == ""
+    assert variant.unsupported(LAYER.at(1)) == ""
     reason = variant.unsupported(networks.ConvLayer("large", 16, 23, 19, 16, 5), 1)
     assert reason == "constant_memory: M*C*K*K = 6400 exceeds its limit 4096 (line 20 of constant_memory.cu)"
 
@@ -192,7 +192,7 @@ def test_weights_in_constant_memory_are_no_argument_too(tmp_path):
     facts = {**READ["constant_memory"], "arguments": ["x", "w", "y"]}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(facts))
     expected = "mine.yaml: arguments: w stands there 1 times, and is copied to `constant_memory: taps`"
-    assert variants.read("mine", tmp_path).problem == expected
+    assert variants.read("mine", tmp_path).read_error == expected
 
 
 def test_the_excerpt_of_a_change_is_of_the_kernel_and_not_of_its_program():
@@ -219,14 +219,15 @@ def test_of_several_kernels_that_are_launched_the_facts_say_which(tmp_path):
     (tmp_path / "mine.cu").write_text(LECTURE + second.replace("SIDE 16", "SIDE 8").replace("16.0", "8.0"))
     assert (
         "several kernels are launched: conv_forward_kernel in line 32, other in line 66"
-        in variants.read("mine", tmp_path).problem
+        in variants.read("mine", tmp_path).read_error
     )
     (tmp_path / "mine.yaml").write_text("kernel: other\n")
     variant = variants.read("mine", tmp_path)
-    assert (variant.problem, variant.kernel, variant.header.block) == ("", "other", (8, 8, 1))
+    assert (variant.read_error, variant.kernel, variant.header.block) == ("", "other", (8, 8, 1))
     (tmp_path / "mine.yaml").write_text("kernel: third\n")
     assert (
-        "third is launched nowhere; launched are conv_forward_kernel, other" in variants.read("mine", tmp_path).problem
+        "third is launched nowhere; launched are conv_forward_kernel, other"
+        in variants.read("mine", tmp_path).read_error
     )
 
 

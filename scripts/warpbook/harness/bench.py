@@ -3,7 +3,8 @@
 `Bench` is what checking and timing need of a device; `CpuBench` is it in NumPy, `gpu.GpuBench` on a CUDA device.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import Any, Protocol
@@ -11,13 +12,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from warpbook.harness import cpp_compiler, reference
-from warpbook.harness.worker_protocol import GUARD_WORDS
+from warpbook.harness.worker_protocol import GUARD_BYTES
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Array, Case, itemsize, numpy_type
 
-# Quiet NaNs with payloads of their own: one for outputs not yet written, one for the margins around every buffer. A
-# result that was computed from a margin is NaN too, but not the NaN of an output that was never written.
-POISON, MARGIN = 0x7FC0DEAD, 0x7FC0BEEF
+FLOATS = Array(shape=(), least=-4, most=4)
+"""What is drawn for an array that no problem describes."""
+
+# What an array holds that nobody wrote, and the margins around it, by bytes of a unit of memory: quiet NaNs with
+# payloads of their own, of float32, and of both float16 and bfloat16. A result that was computed from a margin is NaN
+# too, but not the NaN of an output that was never written.
+POISON, MARGIN = {4: 0x7FC0DEAD, 2: 0x7FAD, 1: 0xAD}, {4: 0x7FC0BEEF, 2: 0x7FBE, 1: 0xBE}
 
 # CPU variants are given at most so many images a call, so that ten thousand images need no more memory than a hundred.
 CPU_CHUNK = 100
@@ -31,19 +36,63 @@ HOT_WITHIN = 4
 
 @dataclass(frozen=True)
 class GuardedArray:
-    """A float32 array inside a larger buffer of words, `margin` of which on either side hold MARGIN."""
+    """An array inside a larger buffer of unsigned words of its type's size, of four bytes at most; GUARD_BYTES on either
+    side hold MARGIN."""
 
     words: Any
     values: Any
-    margin: int = GUARD_WORDS
+
+    @property
+    def unit(self) -> int:
+        """Bytes of a word."""
+        return int(self.words.dtype.itemsize)
+
+    @property
+    def _margin(self) -> int:
+        return GUARD_BYTES // self.unit
 
     @property
     def margins(self) -> tuple[Any, Any]:
-        return self.words[: self.margin], self.words[len(self.words) - self.margin :]
+        return self.words[: self._margin], self.words[len(self.words) - self._margin :]
 
     @property
     def inner(self) -> Any:
-        return self.words[self.margin : len(self.words) - self.margin]
+        return self.words[self._margin : len(self.words) - self._margin]
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The inputs and outputs of a call, by name, in the order that it takes them."""
+
+    inputs: dict[str, GuardedArray]
+    outputs: dict[str, GuardedArray]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The arrays that a call takes."""
+        return (*self.input_values.values(), *self.output_values.values())
+
+    @property
+    def input_values(self) -> dict[str, Any]:
+        return {name: one.values for name, one in self.inputs.items()}
+
+    @property
+    def output_values(self) -> dict[str, Any]:
+        return {name: one.values for name, one in self.outputs.items()}
+
+
+def allocate(bench: "Bench", case: Case, part: Case | None = None) -> Buffers:
+    """Guarded arrays for a case; outputs of a smaller one where calls compute a part of it at a time."""
+    part = part or case
+    return Buffers(
+        {name: bench.allocate_guarded(case.shape(name), one.dtype) for name, one in case.inputs.items()},
+        {name: bench.allocate_guarded(part.shape(name), one.dtype) for name, one in case.problem.outputs.items()},
+    )
+
+
+def word_type(dtype: str) -> str:
+    """The unsigned type of the words that an array of a type is guarded by."""
+    return f"uint{8 * min(itemsize(dtype), 4)}"
 
 
 class Bench(Protocol):
@@ -53,18 +102,19 @@ class Bench(Protocol):
     compared: tuple[tuple[str, str], ...]
     """(state, kind) of the timers that a variant and its baseline take in turn."""
 
-    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
+    def prepare(self, variant: Variant, case: Case) -> Operation:
         """The variant's operation, built and loaded."""
         ...
 
-    def allocate_guarded(self, shape: tuple[int, ...]) -> GuardedArray:
+    def allocate_guarded(self, shape: tuple[int, ...], dtype: str = "float32") -> GuardedArray:
         """An array with margins, both of NaNs."""
         ...
 
     def fill(self, words: Any, pattern: int) -> None: ...
 
-    def draw(self, values: Any, seed: int, integers: bool) -> None:
-        """Fresh values decided by `seed`: integers from -4 to 4, or reals in [-1, 1) with full mantissas."""
+    def draw(self, values: Any, seed: int, integers: bool, array: Array = FLOATS) -> None:
+        """Fresh values decided by `seed`: whole numbers in the array's range, or, of real types, reals in [-1, 1) with
+        full mantissas."""
         ...
 
     def copy_in(self, values: Any, held: np.ndarray) -> None:
@@ -87,13 +137,17 @@ class Bench(Protocol):
         """Wait for everything, on every stream; raises where the device reports a fault."""
         ...
 
-    def compare(self, layer: ConvLayer, x: Any, w: Any, y: Any) -> reference.Difference: ...
-
-    def batches(self, images: int) -> list[int]:
-        """How many images each call of an operation gets, for so many in all."""
+    def compare(
+        self, case: Case, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> dict[str, reference.Difference]:
+        """How each output differs from the problem's reference on these inputs."""
         ...
 
-    def timers(self, call: Operation, x: Any, w: Any, y: Any) -> "Timers":
+    def parts(self, case: Case) -> list[Case]:
+        """What each call of an operation computes of a case."""
+        ...
+
+    def timers(self, call: Operation, arrays: Buffers) -> "Timers":
         """A timer for each (state, kind) that the device has."""
         ...
 
@@ -116,20 +170,24 @@ class CpuBench:
     reference_name = "NumPy float64"
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
 
-    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
-        return cpp_compiler.prepare(variant, layer, images)
+    def prepare(self, variant: Variant, case: Case) -> Operation:
+        return cpp_compiler.prepare(variant, case)
 
-    def allocate_guarded(self, shape: tuple[int, ...]) -> GuardedArray:
-        words = np.full(int(np.prod(shape)) + 2 * GUARD_WORDS, MARGIN, np.uint32)
-        return GuardedArray(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
+    def allocate_guarded(self, shape: tuple[int, ...], dtype: str = "float32") -> GuardedArray:
+        kind = numpy_type(dtype)
+        unit = np.dtype(word_type(dtype))
+        margin = GUARD_BYTES // unit.itemsize
+        count = math.prod(shape) * kind.itemsize // unit.itemsize
+        words = np.full(count + 2 * margin, MARGIN[unit.itemsize], unit)
+        return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
 
     def fill(self, words: np.ndarray, pattern: int) -> None:
         words[...] = pattern
 
-    def draw(self, values: np.ndarray, seed: int, integers: bool) -> None:
+    def draw(self, values: np.ndarray, seed: int, integers: bool, array: Array = FLOATS) -> None:
         generator = np.random.default_rng(seed)
-        if integers:
-            values[...] = generator.integers(-4, 5, values.shape)
+        if integers or not array.is_real:
+            values[...] = generator.integers(array.least, array.most + 1, values.shape)
         else:
             values[...] = generator.integers(-(1 << 24), 1 << 24, values.shape) * 2.0**-24
 
@@ -148,24 +206,30 @@ class CpuBench:
     def synchronize(self) -> None:
         pass
 
-    def compare(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> reference.Difference:
-        return reference.difference(x, w, y, layer.S, layer.P)
+    def compare(
+        self, case: Case, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+    ) -> dict[str, reference.Difference]:
+        return reference.differences(case, inputs, outputs)
 
-    def batches(self, images: int) -> list[int]:
-        whole, rest = divmod(images, CPU_CHUNK)
-        return [CPU_CHUNK] * whole + ([rest] if rest else [])
+    def parts(self, case: Case) -> list[Case]:
+        facts = case.problem.facts
+        if not facts.batch or facts.batch != facts.size or facts.batch in dict(case.given):
+            return [case]
+        assert case.size is not None
+        whole, rest = divmod(case.size, CPU_CHUNK)
+        return [*[case.at(CPU_CHUNK)] * whole, *([case.at(rest)] if rest else [])]
 
-    def timers(self, call: Operation, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Timers:
-        last_ms = float("inf")
+    def timers(self, call: Operation, arrays: Buffers) -> Timers:
+        taken, last_ms = arrays.values, float("inf")
 
         def op() -> float:
             nonlocal last_ms
             # What ran before may have been another variant: worker threads sleep and caches hold other things. A long
             # call is its own warm-up.
             if last_ms < SHORT_CALL_MS:
-                call(x, w, y)
+                call(*taken)
             began = perf_counter()
-            call(x, w, y)
+            call(*taken)
             last_ms = (perf_counter() - began) * 1e3
             return last_ms
 

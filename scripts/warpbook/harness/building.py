@@ -16,9 +16,9 @@ from warpbook.common.files import PROJECT, atomic_write
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.harness import cpp_compiler, nvcc, sandbox
 from warpbook.harness.cpp_compiler import COMPILE_BYTES, COMPILE_S
-from warpbook.kernels import launches, occupancy, sources, variants
+from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.launch_inference import cuda_ast
-from warpbook.kernels.variants import USUAL_KERNEL, Variant
+from warpbook.kernels.variants import Variant
 from warpbook.runs import tables
 
 FOLDER = Path("results/builds")
@@ -125,8 +125,9 @@ def device_source(variant: Variant) -> str:
         text = cuda_ast.device_code(text)
     if variant.launcher or not (header.arguments or header.grid):
         return text
-    listed = header.arguments or launches.ARGUMENTS
-    kinds = "".join("p" if argument in launches.ARRAYS else "i" for argument in listed)
+    listed = header.arguments or variant.problem.arguments
+    arrays = {*variant.problem.arrays, *variant.problem.optional}
+    kinds = "".join("p" if argument in arrays else "i" for argument in listed)
     words = f"{variant.kernel} takes others than the {len(listed)} `arguments` of its header: pointers and ints"
     return f'{text}\n{_TAKEN}static_assert(warpbook_takes({variant.kernel}, "{kinds}"), "{words}");\n'
 
@@ -229,8 +230,8 @@ def compiler_messages(log: str) -> str:
 
 def build(variant: Variant, arch: str) -> Build:
     """Compile one variant for one architecture. A variant that does not compile gives a row that says why."""
-    cubin, log = None, variant.problem
-    if not variant.problem:
+    cubin, log = None, variant.read_error
+    if not variant.read_error:
         if not supports(arch):
             log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install the other CUDA"
         else:
@@ -295,13 +296,13 @@ def build_course(variant: Variant, arch: str, sandboxed: bool) -> Build | None:
 
 def build_host(variant: Variant, sandboxed: bool) -> Build:
     """Compile a C++ variant for this machine. One that does not compile gives a row that says why."""
-    log, arch = variant.problem, cpp_compiler.architecture()
+    log, arch = variant.read_error, cpp_compiler.architecture()
     if not log:
         try:
             cpp_compiler.library(variant, sandboxed)
         except UserError as error:
             log = str(error)
-    kernel = "" if log else USUAL_KERNEL
+    kernel = "" if log else variant.problem.function
     rows = _rows(variant, arch, cpp_compiler.compiler_version(), not log, log, [{"kernel": kernel}])
     return Build(variant.name, arch, None, rows)
 
@@ -312,7 +313,7 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
     wanted = [arch for arch in architectures if variant.supports_arch(arch)]
     if variant.cpp_source:
         builds = [build_host(variant, sandboxed)]
-    elif variant.course and not variant.problem:
+    elif variant.course and not variant.read_error:
         # Not NVRTC's: it takes no host code. Without nvcc there is nothing to say of the builds.
         tried = [build_course(variant, arch, sandboxed) for arch in wanted] if nvcc.find_compiler() else []
         builds = [made for made in tried if made]

@@ -2,7 +2,7 @@
 
 Before each call the output is poisoned and ringed with guard bands, and the inputs are drawn fresh. After it the
 harness looks for outputs never written, writes outside, changed inputs and work still going on, and compares every
-output with the float64 convolution. Two calls with different inputs go through the same prepared operation, so that
+output with the problem's float64 reference. Two calls with different inputs go through the same prepared operation, so that
 an answer replayed from the first is wrong in the second. That finds its output as the first left it, and ordinary
 numbers in the margins: a kernel that works for poison and NaNs alone is wrong there.
 """
@@ -11,7 +11,7 @@ import math
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -21,9 +21,9 @@ from warpbook.common.errors import UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
 from warpbook.harness import reference, tamper_check
-from warpbook.harness.bench import MARGIN, POISON, Bench, GuardedArray
-from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems.problem import Case
 
 Row = dict[str, Any]
 
@@ -35,22 +35,6 @@ class NamedSubject(Protocol):
     def name(self) -> str: ...
 
 
-# No two extents equal, none a multiple of a tile: shapes that square-minded indexing gets wrong. Tiny ones among them.
-RAGGED_LAYERS = (
-    (ConvLayer("3x19x23 * 5@4x4", 3, 19, 23, 5, 4), 2),
-    (ConvLayer("2x33x18 * 7@5x5", 2, 33, 18, 7, 5), 3),
-    (ConvLayer("1x9x7 * 2@1x1", 1, 9, 7, 2, 1), 1),
-    (ConvLayer("5x12x41 * 3@7x7", 5, 12, 41, 3, 7), 17),
-    (ConvLayer("6x13x11 * 16@5x5", 6, 13, 11, 16, 5), 5),
-    (ConvLayer("4x5x6 * 1@5x5", 4, 5, 6, 1, 5), 1),
-)
-# Where a stride leaves rows and columns over, and padding is read from all sides.
-RAGGED_STEPS = (
-    (ConvLayer("3x17x22 * 5@4x4 stride 3", 3, 17, 22, 5, 4, 3), 2),
-    (ConvLayer("2x9x14 * 7@5x5 padding 2", 2, 9, 14, 7, 5, 1, 2), 3),
-    (ConvLayer("3x18x11 * 2@3x3 stride 2 padding 1", 3, 18, 11, 2, 3, 2, 1), 5),
-)
-
 NOT_COMPARED: Row = {
     "reference": "",
     "max_abs_err": None,
@@ -61,12 +45,12 @@ NOT_COMPARED: Row = {
 }
 
 
-def ragged_cases(variant: Variant) -> list[tuple[ConvLayer, int]]:
-    """The ragged layers that a variant is tested on, and images of each: with strides and padding where it is told of
-    them; none where it names the layers that it is for."""
+def ragged_cases(variant: Variant) -> list[Case]:
+    """The ragged cases that a variant is tested on: those with what is unusual where it is told of that; none where it
+    names the layers that it is for."""
     if variant.header.limits.layers:
         return []
-    return [*RAGGED_LAYERS, *(place for place in RAGGED_STEPS if not variant.missing_arguments(place[0]))]
+    return [case for case in variant.problem.ragged if not variant.missing_arguments(case)]
 
 
 def first_line(error: BaseException) -> str:
@@ -123,164 +107,200 @@ def reject_replaced_functions(variant: NamedSubject) -> None:
         )
 
 
-def reject_lazy_result(variant: NamedSubject, returned: Any, y: Any) -> None:
-    """Raises VariantFailure where a call returned something, and no array like `y`."""
-    if returned is not None and type(returned) is not type(y):
+def reject_lazy_result(variant: NamedSubject, returned: Any, outputs: Sequence[Any]) -> None:
+    """Raises VariantFailure where a call returned something that is not one array for each output."""
+    if returned is None:
+        return
+    results = returned if isinstance(returned, tuple) and len(outputs) > 1 else (returned,)
+    for result in results:
+        if type(result) is not type(outputs[0]):
+            raise VariantFailure(
+                "wrong_result",
+                f"{variant.name} returns a {type(result).__name__}, not an array: it may compute when it is read",
+            )
+    if len(results) != len(outputs):
         raise VariantFailure(
-            "wrong_result",
-            f"{variant.name} returns a {type(returned).__name__}, not an array: it may compute when it is read",
+            "wrong_result", f"{variant.name} returns {len(results)} arrays, and there are {len(outputs)} outputs"
         )
 
 
-def draw_fresh(bench: Bench, *inputs: Any, integers: bool = False) -> None:
-    """Fill inputs with values that nobody has seen before."""
-    for values in inputs:
-        bench.draw(values, secrets.randbits(63), integers)
+def draw_fresh(bench: Bench, case: Case | None, inputs: Mapping[str, Any], integers: bool = False) -> None:
+    """Fill inputs with values that nobody has seen before, of the ranges that the problem says."""
+    for name, values in inputs.items():
+        bench.draw(values, secrets.randbits(63), integers, case.arrays[name] if case else FLOATS)
 
 
-def random_word() -> int:
-    """A number from 0.5 to 1, other than any before, as a word of memory."""
-    return 0x3F000000 | secrets.randbits(23)
+def random_word(unit: int = 4) -> int:
+    """A number from 0.5 to 1, other than any before, as a word of memory of so many bytes: of float32, or float16."""
+    least, digits = {4: (0x3F000000, 23), 2: (0x3800, 10), 1: (0, 8)}[unit]
+    return least | secrets.randbits(digits)
+
+
+def fill_margins(bench: Bench, buffers: Buffers) -> dict[str, int]:
+    """Fill the margins of every array with ordinary numbers; what those of each output hold."""
+    held = {}
+    for name, one in {**buffers.inputs, **buffers.outputs}.items():
+        held[name] = random_word(one.unit)
+        for words in one.margins:
+            bench.fill(words, held[name])
+    return {name: held[name] for name in buffers.outputs}
 
 
 def guarded_call(
     bench: Bench,
     variant: NamedSubject,
-    operation: Any,
-    x: GuardedArray,
-    w: GuardedArray,
-    y: GuardedArray,
+    operation: Operation,
+    buffers: Buffers,
     poisoned: bool = True,
-    margin: int = MARGIN,
-) -> Any:
-    """Call an operation on guarded buffers, y poisoned first or left as it is; the array that holds the result.
+    margins: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Call an operation on guarded buffers, its outputs poisoned first or left as they are; the arrays that hold the
+    results, by output.
 
-    `margin` is what y's margins hold. Raises VariantFailure where the call faults, writes outside its output, changes
-    an input, goes on after it returned, leaves poisoned outputs unwritten, returns what is no array, or replaced a
-    function of the harness.
+    `margins` is what the outputs' margins hold, where not MARGIN. Raises VariantFailure where the call faults, writes
+    outside its outputs, changes an input, goes on after it returned, leaves poisoned outputs unwritten, returns what is
+    no array, or replaced a function of the harness.
     """
+    outputs = buffers.outputs
     if poisoned:
-        bench.fill(y.inner, POISON)
+        for one in outputs.values():
+            bench.fill(one.inner, POISON[one.unit])
     with fault_context(variant, "called"):
         bench.synchronize()
-        before = [bench.hash_value(bench.enqueue_hash(buffer.words)) for buffer in (x, w)]
-        returned = operation(x.values, w.values, y.values)
-        reject_lazy_result(variant, returned, y.values)
-        result = y.values if returned is None else returned
-        early = bench.enqueue_hash(result)
+        before = {name: bench.hash_value(bench.enqueue_hash(one.words)) for name, one in buffers.inputs.items()}
+        returned = operation(*buffers.values)
+        values = [one.values for one in outputs.values()]
+        reject_lazy_result(variant, returned, values)
+        results = values if returned is None else list(returned) if isinstance(returned, tuple) else [returned]
+        early = [bench.enqueue_hash(result) for result in results]
         bench.synchronize()
-        late = bench.enqueue_hash(result)
-        if bench.hash_value(early) != bench.hash_value(late):
+        late = [bench.enqueue_hash(result) for result in results]
+        if list(map(bench.hash_value, early)) != list(map(bench.hash_value, late)):
             raise VariantFailure(
                 "wrong_result",
                 f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for",
             )
-        for name, buffer, hashed in zip("xw", (x, w), before, strict=True):
-            if bench.hash_value(bench.enqueue_hash(buffer.words)) != hashed:
+        for name, one in buffers.inputs.items():
+            if bench.hash_value(bench.enqueue_hash(one.words)) != before[name]:
                 raise VariantFailure(
                     "wrong_result", f"{variant.name} changes its input {name}, or the memory around it"
                 )
-        outside = sum(bench.count_changed(words, margin) for words in y.margins)
-        if outside:
-            raise VariantFailure(
-                "wrong_result",
-                f"{variant.name} writes outside its output: {outside} of the words around it changed",
-            )
-        if result.shape != y.values.shape:
-            raise VariantFailure(
-                "wrong_result", f"{variant.name} returns shape {result.shape}, expected {y.values.shape}"
-            )
-        if returned is None and poisoned:
-            total = int(np.prod(y.values.shape))
-            unwritten = total - bench.count_changed(y.inner, POISON)
-            if unwritten:
-                raise VariantFailure("wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten")
+        for (name, one), result in zip(outputs.items(), results, strict=True):
+            held = margins[name] if margins else MARGIN[one.unit]
+            if outside := sum(bench.count_changed(words, held) for words in one.margins):
+                raise VariantFailure(
+                    "wrong_result",
+                    f"{variant.name} writes outside its output {name}: {outside} of the words around it changed",
+                )
+            if result.shape != one.values.shape:
+                raise VariantFailure(
+                    "wrong_result", f"{variant.name} returns shape {result.shape}, expected {one.values.shape}"
+                )
+            # A byte's poison may be a result: its comparison tells.
+            if returned is None and poisoned and one.unit > 1:
+                total = len(one.inner)
+                if unwritten := total - bench.count_changed(one.inner, POISON[one.unit]):
+                    raise VariantFailure(
+                        "wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten"
+                    )
     reject_replaced_functions(variant)
-    return result
+    return dict(zip(outputs, results, strict=True))
 
 
-def comparison_columns(variant: Variant, layer: ConvLayer, difference: reference.Difference, integers: bool) -> Row:
-    """The columns of CORRECTNESS that say how far off a result is and whether that passes.
+def comparison_columns(
+    variant: Variant, case: Case, differences: Mapping[str, reference.Difference], integers: bool
+) -> Row:
+    """The columns of CORRECTNESS that say how far off the worst output is and whether all pass.
 
     On small integers every sum is exact, so nothing but equality passes (TF32 and FP16 hold such integers exactly
-    too). On reals an output's error is held against its own magnitude; for a method that is not direct against the
+    too). On reals a value's error is held against its own magnitude; for a method that is not direct against the
     largest, and so for FP16, where what falls below its smallest normal number, 2**-14, loses digits.
     """
-    unit = 0.0 if integers and variant.header.method == "direct" else reference.unit_error(layer, variant)
-    tolerance = unit * difference.max_magnitude
-    if not difference.max_abs_err:
-        ratio = 0.0
-    elif not unit:
-        ratio = float("inf")
-    elif variant.header.method == "direct" and variant.header.precision != "fp16":
-        ratio = difference.worst_unit / unit
-    else:
-        ratio = difference.max_abs_err / tolerance
-    reason = ""
-    if difference.not_finite:
-        reason = f"{variant.name}: {difference.not_finite} outputs are NaN or infinite"
-    elif ratio > 1:
-        limit = (
-            "must be exact on small integers"
-            if not unit
-            else f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
-        )
-        reason = f"{variant.name} is wrong on {layer}: largest error {difference.max_abs_err:.3g} {limit}"
-    return {
-        "max_abs_err": difference.max_abs_err,
-        "rel_l2_err": difference.rel_l2_err,
-        "tolerance": tolerance,
-        "worst_ratio": ratio if math.isfinite(ratio) else None,  # no tolerance: no ratio
-        "mismatched_labels": None,
-        "ok": not reason,
-        "status": "wrong_result" if reason else "ok",
-        "reason": reason,
-    }
+    direct = variant.header.method == "direct"
+    worst: tuple[float, Row] | None = None
+    for name, difference in differences.items():
+        exact = not case.arrays[name].is_real or (integers and direct)
+        unit = 0.0 if exact else reference.unit_error(case, variant)
+        tolerance = unit * difference.max_magnitude
+        if not difference.max_abs_err:
+            ratio = 0.0
+        elif not unit:
+            ratio = float("inf")
+        elif direct and variant.header.precision != "fp16":
+            ratio = difference.worst_unit / unit
+        else:
+            ratio = difference.max_abs_err / tolerance
+        reason = ""
+        if difference.not_finite:
+            reason = f"{variant.name}: {difference.not_finite} outputs are NaN or infinite"
+        elif ratio > 1:
+            limit = f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
+            if not unit:
+                limit = "must be exact on small integers" if case.arrays[name].is_real else "must be exact"
+            reason = f"{variant.name} is wrong on {case}: largest error {difference.max_abs_err:.3g} {limit}"
+        columns = {
+            "max_abs_err": difference.max_abs_err,
+            "rel_l2_err": difference.rel_l2_err,
+            "tolerance": tolerance,
+            "worst_ratio": ratio if math.isfinite(ratio) else None,  # no tolerance: no ratio
+            "mismatched_labels": None,
+            "ok": not reason,
+            "status": "wrong_result" if reason else "ok",
+            "reason": reason,
+        }
+        rank = float("inf") if reason else ratio
+        if worst is None or rank > worst[0]:
+            worst = rank, columns
+    assert worst is not None
+    return worst[1]
 
 
-TESTS = ("integers", "reals")
+def tests_for(case: Case) -> tuple[str, ...]:
+    """integers where results on them are exact, reals where an input is real; one that stands alone twice, since what a
+    call leaves must not be the answer of the next."""
+    problem = case.problem
+    reals = any(one.is_real for one in case.inputs.values())
+    tests = (*(["integers"] if problem.facts.exact or not reals else []), *(["reals"] if reals else []))
+    return tests if len(tests) > 1 else tests * 2
 
 
-def check_layer(
-    bench: Bench, variant: Variant, layer: ConvLayer, images: int, tests: Sequence[str] = TESTS
-) -> list[Row]:
-    """Rows (the columns of CORRECTNESS from `layer` on, without `device`) for one layer at one size.
+def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
+    """Rows (the columns of CORRECTNESS from `layer` on, without `device`) for a case at its size; of all its tests where
+    none are named.
 
-    An unsupported layer gives one row that says so; a failure ends the layer's tests with the row that names it.
+    An unsupported case gives one row that says so; a failure ends its tests with the row that names it.
     """
-    place = {"layer": layer.name, "size": images}
+    tests = tests or tests_for(case)
+    place = {"layer": case.name, "size": case.size}
 
     def row(test: str, **columns: Any) -> Row:
         return {**place, "test": test, **NOT_COMPARED, **columns}
 
-    reason = variant.problem or variant.unsupported(layer, images)
+    reason = variant.read_error or variant.unsupported(case)
     if reason:
-        status = "compile_failed" if variant.problem else "unsupported"
-        return [row("integers", ok=False, status=status, reason=reason)]
-    rows = []
+        status = "compile_failed" if variant.read_error else "unsupported"
+        return [row(tests[0], ok=False, status=status, reason=reason)]
+    rows: list[Row] = []
     test = tests[0]
     try:
         with device_fault_context(variant):
             with fault_context(variant, "prepared"):
-                operation = bench.prepare(variant, layer, images)
-                x, w = bench.allocate_guarded(layer.x_shape(images)), bench.allocate_guarded(layer.w_shape)
-                y = bench.allocate_guarded(layer.y_shape(images))
+                operation = bench.prepare(variant, case)
+                buffers = allocate(bench, case)
             reject_replaced_functions(variant)
-            margin = MARGIN
-            for test in tests:
-                draw_fresh(bench, x.values, w.values, integers=test == "integers")
-                if test == "reals":
-                    margin = random_word()
-                    for words in (*x.margins, *w.margins, *y.margins):
-                        bench.fill(words, margin)
-                result = guarded_call(bench, variant, operation, x, w, y, test == "integers", margin)
-                difference = bench.compare(layer, x.values, w.values, result)
-                columns = comparison_columns(variant, layer, difference, test == "integers")
+            margins = None
+            for number, test in enumerate(tests):
+                integers = test == "integers"
+                draw_fresh(bench, case, buffers.input_values, integers)
+                if number:
+                    margins = fill_margins(bench, buffers)
+                results = guarded_call(bench, variant, operation, buffers, not number, margins)
+                differences = bench.compare(case, buffers.input_values, results)
+                columns = comparison_columns(variant, case, differences, integers)
                 if not columns["ok"] and isinstance(bench, benches.CpuBench):
-                    where = reference.describe_mismatch(
-                        x.values, w.values, result, columns["tolerance"], layer.S, layer.P
-                    )
+                    where = reference.describe_mismatch(case, buffers.input_values, results, columns["tolerance"])
                     columns["reason"] += f"; {where}" if where else ""
+                rows = [one for one in rows if one["test"] != test]
                 rows.append(row(test, **columns, reference=bench.reference_name))
                 if not rows[-1]["ok"]:
                     break

@@ -19,7 +19,7 @@ from warpbook.common.supervision import limit_resources, run_to_end
 from warpbook.harness import sandbox
 from warpbook.kernels import sources, variants
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case, Problem
 
 LIBRARIES = PROJECT / "results" / "libraries"
 COMPILERS = ("g++", "clang++")
@@ -31,12 +31,6 @@ OPTIONS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-sha
 # A source may ask a compiler for anything (`#include "/dev/zero"`). No shipped kernel takes a tenth of these.
 COMPILE_BYTES = 2 << 30
 COMPILE_S = 300
-
-# Before a variant's source: it compiles only where conv_forward takes what it is passed, and links only where it is.
-_DECLARED = """
-extern "C" void conv_forward(const float*, const float*, float*, int, int, int, int, int, int);
-static decltype(&conv_forward) const conv_forward_is_there __attribute__((used)) = conv_forward;
-"""
 
 
 class CompileRefusal(UserError):
@@ -106,6 +100,18 @@ def run_compiler(command: list[str], folder: Path, sandboxed: bool, refused: str
     return words
 
 
+def declaration(problem: Problem) -> str:
+    """What stands before a variant's source: it compiles only where the problem's function takes what it is passed, and
+    links only where it is."""
+    arrays = ["const float*" if name in problem.inputs else "float*" for name in problem.arrays]
+    numbers = ["int"] * (len(problem.arguments) - len(arrays))
+    name = problem.function
+    return (
+        f'\nextern "C" void {name}({", ".join([*arrays, *numbers])});\n'
+        f"static decltype(&{name}) const {name}_is_there __attribute__((used)) = {name};\n"
+    )
+
+
 def library(variant: Variant, sandboxed: bool) -> Path:
     """A C++ variant's shared library, compiled once and kept under the hash of its source, options and compiler.
 
@@ -118,7 +124,8 @@ def library(variant: Variant, sandboxed: bool) -> Path:
             f"{variant.name} needs a C++ compiler, and there is no {' or '.join(_compiler_candidates())} here "
             "(apt-get install g++)"
         )
-    identity = "\0".join([variant.source_sha256, compiler_version(), architecture(), *options(variant), _DECLARED])
+    declared_as = declaration(variant.problem)
+    identity = "\0".join([variant.source_sha256, compiler_version(), architecture(), *options(variant), declared_as])
     kept = LIBRARIES / f"{variant.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if kept.exists():
         return kept
@@ -126,23 +133,23 @@ def library(variant: Variant, sandboxed: bool) -> Path:
         source = folder / variant.cpp_source.name
         source.write_text(sources.read_text(variant.cpp_source))
         declared, output = source.with_suffix(".h"), source.with_suffix(".so")
-        declared.write_text(_DECLARED)
+        declared.write_text(declared_as)
         command = [program, *options(variant), "-include", str(declared), str(source), "-o", str(output)]
         run_compiler(command, folder, sandboxed, f"{variant.name} does not compile")
         shutil.copyfile(output, made)
     return kept
 
 
-def prepare(variant: Variant, layer: ConvLayer, images: int, built: Path | None = None) -> Operation:
-    """The operation of a CPU variant for one layer and batch size. C++ is compiled first, outside a sandbox, where
-    neither `built` is its library nor one is kept."""
+def prepare(variant: Variant, case: Case, built: Path | None = None) -> Operation:
+    """The operation of a CPU variant for a case at its size. C++ is compiled first, outside a sandbox, where neither
+    `built` is its library nor one is kept."""
     if variant.cpp_source is None:
-        return variant.prepare(layer, images)
-    function = ctypes.CDLL(str(built or library(variant, sandboxed=False))).conv_forward
+        return variant.prepare(case)
+    function = getattr(ctypes.CDLL(str(built or library(variant, sandboxed=False))), variant.problem.function)
     function.restype = None
-    extents = [ctypes.c_int(int(extent)) for extent in variants.launch_arguments(layer, images)]
+    extents = [ctypes.c_int(int(extent)) for extent in variants.launch_arguments(case)]
 
-    def operation(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
-        function(*(ctypes.c_void_p(array.ctypes.data) for array in (x, w, y)), *extents)
+    def operation(*arrays: np.ndarray) -> None:
+        function(*(ctypes.c_void_p(array.ctypes.data) for array in arrays), *extents)
 
     return operation

@@ -14,11 +14,12 @@ from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408
 from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 
 LONG_S = 1.1
 """Of a processor, for one layer: where the course's batch is expected to take longer, one that most tilings divide as
 well is computed instead, and the course's where that is not right."""
+TESTS = ("integers", "reals")
 BACKWARDS = "the threads run from the last to the first"
 
 
@@ -40,10 +41,10 @@ def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]
         yield from pool.map(layer_checked, ece408.LAYERS)
 
 
-def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: ConvLayer) -> list[Row]:
+def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> list[Row]:
     def tested(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse
-        return note(bench, checking.check_layer(bench, variant, layer, images, tests))
+        return note(bench, checking.check_case(bench, variant, layer.at(images), tests))
 
     def afresh(images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
@@ -51,7 +52,7 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
 
     usual: list[Row] = []
     with IsolatedBench(variant, sandboxed, folder, library) as bench:
-        odd = tested(bench, ece408.ODD_BATCH, True, checking.TESTS)
+        odd = tested(bench, ece408.ODD_BATCH, True, TESTS)
         if odd[-1]["status"] == "unsupported":
             return odd
         if odd[-1]["ok"]:
@@ -71,7 +72,7 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
         return [*usual[:-1], _append_reason(usual[-1], f"the batch has {ece408.BATCH} images")]
     if odd[-1]["ok"]:
         return odd + usual
-    forward = afresh(ece408.ODD_BATCH, False, checking.TESTS)
+    forward = afresh(ece408.ODD_BATCH, False, TESTS)
     if forward[-1]["ok"]:
         return [*usual, _append_reason(odd[-1], BACKWARDS)]
     images = usual[-1]["size"]

@@ -14,21 +14,21 @@ sp26. A file of one call (fa20) does all in it: its Op Time is its Layer Time, a
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, ece408_check, nvcc
-from warpbook.harness.bench import GuardedArray
+from warpbook.harness.bench import Buffers, allocate
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices, host
-from warpbook.problems.networks import ConvLayer, Network
+from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
 
 WARMUPS, ROUNDS = 5, 10
 COMPARED = 20
@@ -59,7 +59,7 @@ def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[
     built: Path | None = None
     for layer in network.convs:
         place = {"layer": layer.name, "size": ece408.BATCH, "test": "integers", **checking.NOT_COMPARED, "ok": False}
-        if reason := variant.unsupported(layer, ece408.BATCH):
+        if reason := variant.unsupported(layer.at(ece408.BATCH)):
             yield [{**place, "status": "unsupported", "reason": reason}]
             continue
         try:
@@ -70,10 +70,10 @@ def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[
         yield _check_layer(variant, sandboxed, built, layer)
 
 
-def _check_layer(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> list[Row]:
+def _check_layer(variant: Variant, sandboxed: bool, built: Path, layer: Case) -> list[Row]:
     def tested(images: int) -> list[Row]:
         with IsolatedBench(variant, sandboxed, library=built) as bench:
-            return ece408_check.note(bench, checking.check_layer(bench, variant, layer, images))
+            return ece408_check.note(bench, checking.check_case(bench, variant, layer.at(images)))
 
     usual = tested(ece408.BATCH)
     if not usual[-1]["ok"]:
@@ -82,7 +82,7 @@ def _check_layer(variant: Variant, sandboxed: bool, built: Path, layer: ConvLaye
     return [*usual, *odd] if odd[-1]["ok"] else [*usual, ece408_check.assumptions(odd[-1])]
 
 
-def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: ConvLayer) -> str:
+def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: Case) -> str:
     """Why a file's Op Time says nothing: its result is right although `conv_forward_gpu` is not called. Empty where it
     is wrong then, or the file fails.
 
@@ -92,7 +92,7 @@ def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: ConvLa
         return ""
     try:
         with IsolatedBench(variant, sandboxed, library=built) as bench:
-            operation, *buffers = _prepare_buffers(bench, variant, layer, ece408.BATCH)
+            operation, buffers = _prepare_buffers(bench, variant, layer.at(ece408.BATCH))
             _test(bench, variant, layer, operation, buffers, "before")
             bench.without_convolution = True
             _test(bench, variant, layer, operation, buffers, "before")
@@ -108,19 +108,18 @@ def time_layer(
     variant: Variant,
     sandboxed: bool,
     built: Path,
-    layer: ConvLayer,
-    images: int,
+    case: Case,
     read_clock: ReadClock,
     elsewhere: str = "",
 ) -> list[Row]:
-    """Samples of one layer at one size: the columns of COURSE_SAMPLES from `layer` on.
+    """Samples of one case at its size: the columns of COURSE_SAMPLES from `layer` on.
 
     The file's result is tested on fresh inputs before the rounds and after them. Where its work is done `elsewhere`,
     in words, all but its Layer Time is refused. Raises VariantFailure.
     """
     with IsolatedBench(variant, sandboxed, library=built) as bench:
-        operation, *buffers = _prepare_buffers(bench, variant, layer, images)
-        _test(bench, variant, layer, operation, buffers, "before")
+        operation, buffers = _prepare_buffers(bench, variant, case)
+        _test(bench, variant, case, operation, buffers, "before")
         rows = []
         for how in ("course", *([] if variant.course and variant.course.is_one_call else ["device"])):
             for number in range(-WARMUPS, ROUNDS):
@@ -129,22 +128,19 @@ def time_layer(
                 if number >= 0:
                     state = {"sample": number, "sm_clock_mhz": clock_mhz, "throttled": throttled}
                     rows += [
-                        {"layer": layer.name, "size": images, **_kind(name), **state, "time_ms": time_ms}
+                        {"layer": case.name, "size": case.size, **_kind(name), **state, "time_ms": time_ms}
                         for name, time_ms in taken.items()
                     ]
-        _test(bench, variant, layer, operation, buffers, "after")
+        _test(bench, variant, case, operation, buffers, "after")
     refused = {"status": "refused", "reason": elsewhere} if elsewhere else {"status": "ok", "reason": ""}
     return [{**row, **({"status": "ok", "reason": ""} if row["kind"] == "layer" else refused)} for row in rows]
 
 
-def _prepare_buffers(
-    bench: IsolatedBench, variant: Variant, layer: ConvLayer, images: int
-) -> tuple[Operation, GuardedArray, GuardedArray, GuardedArray]:
-    """An operation, and buffers for x, w and y."""
+def _prepare_buffers(bench: IsolatedBench, variant: Variant, case: Case) -> tuple[Operation, Buffers]:
+    """An operation, and buffers for what it takes."""
     with checking.fault_context(variant, "prepared"):
-        operation = bench.prepare(variant, layer, images)
-    x, w, y = (bench.allocate_guarded(shape) for shape in (layer.x_shape(images), layer.w_shape, layer.y_shape(images)))
-    return operation, x, w, y
+        operation = bench.prepare(variant, case)
+    return operation, allocate(bench, case)
 
 
 def _kind(name: str) -> dict[str, str]:
@@ -153,22 +149,18 @@ def _kind(name: str) -> dict[str, str]:
 
 
 def _test(
-    bench: IsolatedBench,
-    variant: Variant,
-    layer: ConvLayer,
-    operation: Operation,
-    buffers: Sequence[GuardedArray],
-    when: str,
+    bench: IsolatedBench, variant: Variant, layer: Case, operation: Operation, buffers: Buffers, when: str
 ) -> None:
     """Call an operation on fresh inputs and compare some of the images. Raises VariantFailure."""
-    x, w, y = buffers
-    checking.draw_fresh(bench, x.values, w.values)
-    result: Any = checking.guarded_call(bench, variant, operation, x, w, y)
+    x, w = buffers.input_values.values()
+    checking.draw_fresh(bench, layer, buffers.input_values)
+    result = checking.guarded_call(bench, variant, operation, buffers)["y"]
     images = len(result)
     drawn = np.random.default_rng(secrets.randbits(63)).permutation(images)[:COMPARED]
     chosen = np.unique([0, images - 1, *drawn])
-    difference = bench.compare(layer, x.values[chosen], w.values, result[chosen])
-    verdict = checking.comparison_columns(variant, layer, difference, integers=False)
+    compared = layer.at(len(chosen))
+    difference = bench.compare(compared, {"x": x[chosen], "w": w}, {"y": result[chosen]})
+    verdict = checking.comparison_columns(variant, compared, difference, integers=False)
     if not verdict["ok"]:
         noted = f"; {bench.noted}" if bench.noted else ""
         raise VariantFailure("wrong_result", f"{when} timing, {images} images: {verdict['reason']}{noted}")

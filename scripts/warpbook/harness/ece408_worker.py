@@ -4,7 +4,6 @@ It loads a library that holds the file and its driver, and calls that on memory 
 """
 
 import ctypes
-import math
 import mmap
 import re
 import sys
@@ -13,7 +12,6 @@ from time import process_time
 from typing import Any
 
 from warpbook.harness import worker_protocol
-from warpbook.problems.layers import ConvLayer
 
 ENTRY, NOTED = "warpbook_course", "warpbook_noted"
 """The driver, and what may explain a wrong result of its last call."""
@@ -31,7 +29,9 @@ class CourseFile:
     def __init__(self, path: Path):
         self._path = path
 
-    def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
+    def prepare(
+        self, memory: mmap.mmap, case: dict[str, Any], arrays: list[Any], outputs: int, reverse: bool
+    ) -> dict[str, Any]:
         """Load the library, and allocate x, w and y. They have exactly their size, so that the sanitizer knows their
         ends, and are never freed."""
         try:
@@ -43,15 +43,14 @@ class CourseFile:
         getattr(self._library, NOTED).restype = ctypes.c_char_p
         allocate = ctypes.CDLL(None).malloc
         allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-        shape = ConvLayer(*layer)
-        places, _ = worker_protocol.layout(shape, images)
         self._memory = (ctypes.c_char * len(memory)).from_buffer(memory)
-        began = ctypes.addressof(self._memory) + 4 * worker_protocol.GUARD_WORDS
+        began = ctypes.addressof(self._memory) + worker_protocol.GUARD_BYTES
         self._arrays = []
-        for place, extents in zip(places, worker_protocol.shapes(shape, images), strict=False):
-            size = 4 * math.prod(extents)
-            self._arrays.append((allocate(size), began + 4 * place, size))
-        self._extents = (images, shape.M, shape.C, shape.H, shape.W, shape.K, int(reverse))
+        for place, array in zip(worker_protocol.layout(arrays, outputs).arrays, arrays, strict=True):
+            size = worker_protocol.nbytes(*array)
+            self._arrays.append((allocate(size), began + place, size))
+        (N, C, H, W), (M, _, K, _) = (shape for shape, _ in arrays[:2])
+        self._extents = (N, M, C, H, W, K, int(reverse))
         return {}
 
     def call(self) -> dict[str, Any]:

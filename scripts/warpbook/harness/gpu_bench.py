@@ -6,7 +6,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
@@ -20,17 +19,19 @@ from cupy.cuda.runtime import deviceSynchronize
 from warpbook.common.errors import UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, checking, clocks, pinned_memory, tamper_check
-from warpbook.harness.bench import HOT_WITHIN, MARGIN, GuardedArray, Timers
-from warpbook.harness.reference import Difference
-from warpbook.harness.worker_protocol import GUARD_WORDS
-from warpbook.kernels import occupancy, sources
+from warpbook.harness.bench import FLOATS, HOT_WITHIN, MARGIN, Buffers, GuardedArray, Timers, word_type
+from warpbook.harness.reference import Difference, differences
+from warpbook.harness.worker_protocol import GUARD_BYTES
+from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Array, Case, numpy_type
 
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
 _BLOCKS, _THREADS = 1056, 256
-COMPARED_MAPS = 4  # MAPS of harness.cu
+
+_NOTHING = np.intp(0)
+"""A null pointer, in place of an optional input."""
 
 # About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event.
 SPIN_CYCLES = 200_000
@@ -62,6 +63,13 @@ def load_module(cubin: bytes) -> cupy.RawModule:
 def project_module(name: str, arch: str) -> cupy.RawModule:
     """One of the project's own .cu files beside this one, compiled for the device in hand."""
     return load_module(building.project_cubin(Path(__file__).with_name(f"{name}.cu"), arch))
+
+
+@cache
+def _reference_kernel(source: Path, arch: str) -> Any:
+    """The kernel `compare` of a problem."""
+    text = sources.inlined(source, [Path(__file__).parent]).text
+    return load_module(building.project_cubin(source, arch, text=text)).get_function("compare")
 
 
 @contextmanager
@@ -177,13 +185,17 @@ class ChannelsLast:
     def __init__(self, operation: Operation):
         self.operation = operation
 
-    def __call__(self, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Any:
-        returned = self.operation(channels_last(x), channels_last(w), y)
+    def __call__(self, *arrays: cupy.ndarray) -> Any:
+        *inputs, y = arrays
+        returned = self.operation(*map(channels_last, inputs), y)
         return cupy.ascontiguousarray(returned) if type(returned) is cupy.ndarray else returned
 
 
 def channels_last(array: cupy.ndarray) -> cupy.ndarray:
-    """A copy of the same shape, (N, C, H, W) or (M, C, K, K), in whose memory the channels of a place lie together."""
+    """A copy of the same shape, (N, C, H, W) or (M, C, K, K), in whose memory the channels of a place lie together; an
+    array of another number of dimensions itself."""
+    if array.ndim != 4:
+        return array
     return cupy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
@@ -202,7 +214,7 @@ class GpuBench:
         self._kind = kernels
         self.device = require_device()
         module = project_module("harness", self.device.arch)
-        names = ("draw", "fill", "count_changed", "hash", "widen", "compare", "enter", "spin", "multiply_add")
+        names = ("draw", "fill", "count_changed", "hash", "enter", "spin", "multiply_add")
         self._kernels = {name: module.get_function(name) for name in names}
         self._kernels_of: dict[str, GpuKernels | None] = {}
         self._host: dict[str, np.ndarray] = {}
@@ -217,32 +229,47 @@ class GpuBench:
     def _launch(self, name: str, *arguments: Any) -> None:
         self._kernels[name]((_BLOCKS,), (_THREADS,), arguments)
 
-    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
+    def prepare(self, variant: Variant, case: Case) -> Operation:
         if variant.name not in self._kernels_of:
             self._kernels_of[variant.name] = load_kernels(variant, self.device.arch, self._kind)
-        operation = variant.prepare(layer, images, self._kernels_of[variant.name])
+        operation = variant.prepare(case, self._kernels_of[variant.name])
         return ChannelsLast(operation) if variant.header.order == "NHWC" else operation
 
-    def allocate_guarded(self, shape: tuple[int, ...]) -> GuardedArray:
-        words = cupy.empty(math.prod(shape) + 2 * GUARD_WORDS, np.uint32)
-        self.fill(words, MARGIN)
-        return GuardedArray(words, words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape))
+    def allocate_guarded(self, shape: tuple[int, ...], dtype: str = "float32") -> GuardedArray:
+        kind, unit = numpy_type(dtype), np.dtype(word_type(dtype))
+        margin = GUARD_BYTES // unit.itemsize
+        count = math.prod(shape) * kind.itemsize // unit.itemsize
+        words = cupy.empty(count + 2 * margin, unit)
+        self.fill(words, MARGIN[unit.itemsize])
+        return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
 
     def fill(self, words: cupy.ndarray, pattern: int) -> None:
-        self._launch("fill", words, np.uint64(words.size), np.uint32(pattern))
+        if words.dtype.itemsize < 4:
+            words.fill(pattern)
+        else:
+            self._launch("fill", words, np.uint64(words.size), np.uint32(pattern))
 
-    def draw(self, values: cupy.ndarray, seed: int, integers: bool) -> None:
-        self._launch("draw", values, np.uint64(values.size), np.uint64(seed), np.int32(integers))
+    def draw(self, values: cupy.ndarray, seed: int, integers: bool, array: Array = FLOATS) -> None:
+        drawn = values if values.dtype == np.float32 else cupy.empty(values.shape, np.float32)
+        whole = integers or not array.is_real
+        span = np.int32(array.least), np.uint32(array.most - array.least + 1)
+        self._launch("draw", drawn, np.uint64(values.size), np.uint64(seed), np.int32(whole), *span)
+        if drawn is not values:
+            values[...] = drawn.astype(values.dtype)
 
     def copy_in(self, values: cupy.ndarray, held: np.ndarray) -> None:
         values.set(held)
 
     def count_changed(self, words: cupy.ndarray, pattern: int) -> int:
+        if words.dtype.itemsize < 4:
+            return int((words != pattern).sum())
         partial = cupy.empty(_BLOCKS, np.uint64)
         self._launch("count_changed", words, np.uint64(words.size), np.uint32(pattern), partial)
         return int(partial.get().sum())
 
     def enqueue_hash(self, values: cupy.ndarray) -> cupy.ndarray:
+        if left := -values.nbytes % 4:  # bytes that fill no word
+            values = cupy.concatenate([values.ravel().view(np.uint8), cupy.zeros(left, np.uint8)])
         partial = cupy.empty(_BLOCKS, np.uint64)
         self._launch("hash", values, np.uint64(values.nbytes // 4), partial)
         return partial
@@ -253,21 +280,27 @@ class GpuBench:
     def synchronize(self) -> None:
         deviceSynchronize()
 
-    def compare(self, layer: ConvLayer, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Difference:
+    def compare(
+        self, case: Case, inputs: Mapping[str, cupy.ndarray], outputs: Mapping[str, cupy.ndarray]
+    ) -> dict[str, Difference]:
+        source = case.problem.folder / variants.REFERENCE
+        if not source.exists():
+            return differences(case, inputs, outputs, cupy)
+        function = _reference_kernel(source, self.device.arch)
+        (name,) = outputs
+        given = [inputs.get(each, _NOTHING) for each in case.problem.inputs]
+        extents = [np.int32(case.extents[each]) for each in case.problem.facts.extents]
         partial = cupy.empty((_BLOCKS, 6), np.float64)
-        extents = [np.int32(extent) for extent in (len(x), *astuple(layer)[1:])]
-        maps, taps = -(-layer.M // COMPARED_MAPS) * COMPARED_MAPS, math.prod(layer.w_shape[1:])
-        wide = cupy.empty((maps, taps), np.float64)
-        self._launch("widen", w, wide, np.int32(layer.M), np.uint64(taps))
-        self._launch("compare", x, wide, y, *extents, partial)
+        function((_BLOCKS,), (_THREADS,), (*given, outputs[name], *extents, partial))
         rows = partial.get()
-        return Difference(
+        difference = Difference(
             max_abs_err=float(rows[:, 0].max()),
             worst_unit=float(rows[:, 1].max()),
             rel_l2_err=math.sqrt(rows[:, 2].sum() / (rows[:, 3].sum() or 1)),
             max_magnitude=float(rows[:, 4].max()),
             not_finite=int(rows[:, 5].copy().view(np.uint64).sum()),
         )
+        return {name: difference}
 
     def make_input(self, images: cupy.ndarray, x: cupy.ndarray, scale: float) -> None:
         """Make numbers x (n, channels, H, W) of images (n, H, W) uint8, on CuPy's current stream."""
@@ -275,8 +308,8 @@ class GpuBench:
         # Few threads, of many pixels each, leave most of the device to what runs beside them.
         self._kernels["enter"]((2 * self.multiprocessors,), (512,), (*arguments, np.float32(scale)))
 
-    def batches(self, images: int) -> list[int]:
-        return [images]
+    def parts(self, case: Case) -> list[Case]:
+        return [case]
 
     def _pinned_array(self, role: str, array: cupy.ndarray) -> np.ndarray:
         """A page-locked array like `array`. One a role is kept: locking pages takes longer than most copies."""
@@ -286,23 +319,26 @@ class GpuBench:
         shown: np.ndarray = held[: array.nbytes].view(array.dtype).reshape(array.shape)
         return shown
 
-    def timers(self, call: Operation, x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> Timers:
+    def timers(self, call: Operation, arrays: Buffers) -> Timers:
+        inputs, outputs = list(arrays.input_values.values()), list(arrays.output_values.values())
+        nbytes = sum(array.nbytes for array in (*inputs, *outputs))
         if isinstance(call, ChannelsLast):
-            call, x, w = call.operation, channels_last(x), channels_last(w)
+            call, inputs = call.operation, list(map(channels_last, inputs))
+        taken = (*inputs, *outputs)
         # The first call, before any sample: a framework tries its algorithms in it.
-        call(x, w, y)
+        call(*taken)
         self.synchronize()
         start, stop = Event(), Event()
-        x_stored, w_stored = in_memory_order(x), in_memory_order(w)
-        arrays = {"x": x_stored, "w": w_stored, "y": y}
-        x_host, w_host, y_host = (self._pinned_array(*item) for item in arrays.items())
-        x_stored.get(out=x_host)
-        w_stored.get(out=w_host)
+        stored = list(map(in_memory_order, inputs))
+        held_inputs = [self._pinned_array(f"input {number}", array) for number, array in enumerate(stored)]
+        held_outputs = [self._pinned_array(f"output {number}", array) for number, array in enumerate(outputs)]
+        for array, held in zip(stored, held_inputs, strict=True):
+            array.get(out=held)
 
         def gpu() -> float:
             self.spin(SPIN_CYCLES)
             start.record()
-            call(x, w, y)
+            call(*taken)
             stop.record()
             stop.synchronize()
             return float(get_elapsed_time(start, stop))
@@ -310,18 +346,19 @@ class GpuBench:
         def op() -> float:
             self.synchronize()
             began = perf_counter()
-            call(x, w, y)
+            call(*taken)
             self.synchronize()
             return (perf_counter() - began) * 1e3
 
         def layer() -> float:
             self.synchronize()
             began = perf_counter()
-            x_stored.set(x_host)
-            w_stored.set(w_host)
-            returned = call(x, w, y)
-            result = y if returned is None else in_memory_order(returned)
-            result.get(out=y_host.reshape(result.shape))
+            for array, held in zip(stored, held_inputs, strict=True):
+                array.set(held)
+            returned = call(*taken)
+            results = outputs if returned is None else returned if isinstance(returned, tuple) else (returned,)
+            for result, held in zip(map(in_memory_order, results), held_outputs, strict=True):
+                result.get(out=held.reshape(result.shape))
             self.synchronize()
             return (perf_counter() - began) * 1e3
 
@@ -332,7 +369,7 @@ class GpuBench:
             def hot() -> float:
                 nonlocal first
                 if first:
-                    call(x, w, y)
+                    call(*taken)
                     first = False
                 return timer()
 
@@ -343,7 +380,7 @@ class GpuBench:
             ("cold", "op"): self.cold_timer(op),
             ("cold", "layer"): self.cold_timer(layer),
         }
-        if x.nbytes + w.nbytes + y.nbytes > HOT_WITHIN * self.l2_bytes:
+        if nbytes > HOT_WITHIN * self.l2_bytes:
             return cold
         return {**cold, ("hot", "gpu"): after_itself(gpu), ("hot", "op"): after_itself(op)}
 

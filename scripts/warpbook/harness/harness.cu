@@ -1,5 +1,5 @@
-// What the harness itself runs on the device: drawing inputs, poisoning and inspecting buffers, the float64
-// reference, making numbers of a network's images, and the two kernels that prepare a timing sample. Nothing here is under test.
+// What the harness itself runs on the device: drawing inputs, poisoning and inspecting buffers, making numbers of a
+// network's images, and the two kernels that prepare a timing sample. Nothing here is under test.
 
 typedef unsigned int word;
 typedef unsigned long long word64;
@@ -13,12 +13,13 @@ __device__ word64 mixed(word64 v)
     return v ^ (v >> 31);
 }
 
-// Fresh inputs. integers: -4 ... 4, whose sums of products are exact in float32; else uniform in [-1, 1) with full mantissas.
-extern "C" __global__ void draw(float* values, word64 count, word64 seed, int integers)
+// Fresh inputs. integers: `span` numbers from `least`, few and small enough that sums of their products are exact in float32;
+// else uniform in [-1, 1) with full mantissas.
+extern "C" __global__ void draw(float* values, word64 count, word64 seed, int integers, int least, word span)
 {
     for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < count; i += (word64)gridDim.x * blockDim.x) {
         const word64 bits = mixed(seed ^ mixed(i));
-        values[i] = integers ? (float)((int)(bits % 9) - 4) : (float)((int)(bits >> 39) - (1 << 24)) * 0x1p-24f;
+        values[i] = integers ? (float)((int)(bits % span) + least) : (float)((int)(bits >> 39) - (1 << 24)) * 0x1p-24f;
     }
 }
 
@@ -54,82 +55,6 @@ extern "C" __global__ void hash(const word* words, word64 count, word64* partial
     atomicAdd(&sum, mine);
     __syncthreads();
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-struct Difference {
-    double max_abs_err, worst_ratio, square_err, square_ref, max_magnitude;
-    word64 not_finite;
-};
-
-const int MAPS = 4; // that a thread compares at a place: each pixel is read and widened once for all of them
-
-// wide (groups, taps, MAPS) from w (M, taps): the weights of MAPS maps side by side, zeros where there are fewer.
-extern "C" __global__ void widen(const float* w, double* wide, int M, word64 taps)
-{
-    const word64 count = (M + MAPS - 1) / MAPS * taps * MAPS;
-    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < count; i += (word64)gridDim.x * blockDim.x) {
-        const word64 map = i / (taps * MAPS) * MAPS + i % MAPS;
-        wide[i] = map < M ? w[map * taps + i / MAPS % taps] : 0;
-    }
-}
-
-// Compares y with the float64 convolution of x and widened w. magnitude is the sum of |x||w| behind an output, its error's
-// natural unit; worst_ratio is the largest error over that unit. One place of MAPS maps a thread and step; partial[block] for
-// the host to merge.
-extern "C" __global__ void compare(
-    const float* x, const double* wide, const float* y, int N, int C, int H, int W, int M, int K, int S, int P,
-    Difference* partial)
-{
-    const int H_out = (H + 2 * P - K) / S + 1, W_out = (W + 2 * P - K) / S + 1;
-    const int groups = (M + MAPS - 1) / MAPS;
-    const word64 area = (word64)H_out * W_out, places = N * groups * area;
-    Difference mine = {0, 0, 0, 0, 0, 0};
-    for (word64 i = blockIdx.x * (word64)blockDim.x + threadIdx.x; i < places; i += (word64)gridDim.x * blockDim.x) {
-        const int column = i % W_out, row = i / W_out % H_out, group = i / area % groups;
-        const word64 image = i / area / groups;
-        double sum[MAPS] = {0}, magnitude[MAPS] = {0};
-        for (int c = 0; c < C; ++c)
-            for (int p = 0; p < K; ++p) {
-                const int above = row * S + p - P;
-                if (above < 0 || above >= H) continue;
-                const float* pixels = x + ((image * C + c) * H + above) * W;
-                const double2* weights = (const double2*)wide + (((word64)group * C + c) * K + p) * K * (MAPS / 2);
-                for (int q = 0; q < K; ++q, weights += MAPS / 2) {
-                    const int left = column * S + q - P;
-                    if (left < 0 || left >= W) continue;
-                    const double pixel = pixels[left];
-                    for (int m = 0; m < MAPS; ++m) {
-                        // Exact: both have 24 bits.
-                        const double product = pixel * (m % 2 ? weights[m / 2].y : weights[m / 2].x);
-                        sum[m] += product;
-                        magnitude[m] += fabs(product);
-                    }
-                }
-            }
-        for (int m = 0; m < MAPS && group * MAPS + m < M; ++m) {
-            const double err = fabs((double)y[(image * M + group * MAPS + m) * area + i % area] - sum[m]);
-            if (!isfinite(err)) { ++mine.not_finite; continue; }
-            mine.max_abs_err = fmax(mine.max_abs_err, err);
-            if (err > 0) mine.worst_ratio = fmax(mine.worst_ratio, err / magnitude[m]);
-            mine.max_magnitude = fmax(mine.max_magnitude, magnitude[m]);
-            mine.square_err += err * err;
-            mine.square_ref += sum[m] * sum[m];
-        }
-    }
-    __shared__ Difference all[256];
-    all[threadIdx.x] = mine;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int t = 1; t < blockDim.x; ++t) {
-            mine.max_abs_err = fmax(mine.max_abs_err, all[t].max_abs_err);
-            mine.worst_ratio = fmax(mine.worst_ratio, all[t].worst_ratio);
-            mine.max_magnitude = fmax(mine.max_magnitude, all[t].max_magnitude);
-            mine.square_err += all[t].square_err;
-            mine.square_ref += all[t].square_ref;
-            mine.not_finite += all[t].not_finite;
-        }
-        partial[blockIdx.x] = mine;
-    }
 }
 
 // x (images, channels, pixels) from images (images, pixels), `count` bytes in all: each channel is the same grey image, scaled.

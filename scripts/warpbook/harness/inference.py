@@ -17,8 +17,9 @@ from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import CPU_CHUNK
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import fashion_mnist
-from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, PoolLayer, Step
+from warpbook.problems.layers import Activation, DenseLayer, PoolLayer, Step
 from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
 
 if TYPE_CHECKING:
     import cupy
@@ -96,8 +97,8 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
     steps = list(fused_steps(network))
 
     @functools.cache
-    def prepared(n: int, conv: ConvLayer) -> Operation:
-        return cpp_compiler.prepare(variant, conv, n, library)
+    def prepared(n: int, conv: Case) -> Operation:
+        return cpp_compiler.prepare(variant, conv.at(n), library)
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = dict.fromkeys(network.convs, 0.0)
@@ -109,8 +110,8 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
                 if isinstance(layer, PoolLayer):
                     x = pool(x, layer, step.activation)
                     continue
-                if isinstance(layer, ConvLayer):
-                    y = np.empty(layer.y_shape(len(x)), np.float32)
+                if not isinstance(layer, DenseLayer):
+                    y = np.empty((len(x), *layer.gives), np.float32)
                     operation = prepared(len(x), layer)  # the last chunk may be shorter
                     began = perf_counter()
                     returned = operation(x, parameters[f"{layer.name}.weight"], y)
@@ -166,7 +167,7 @@ class GpuNetwork:
         self._variant, self._network, self._marked, self._empty = variant, network, gpu_bench.nvtx_range, cupy.empty
         self._kernels = gpu_bench.load_kernels(variant, arch)
         self._parameters = {name: cupy.asarray(array) for name, array in parameters.items()}
-        self._operations: dict[tuple[ConvLayer, int], Operation] = {}
+        self._operations: dict[tuple[Case, int], Operation] = {}
         self.around = Around(gpu_bench.project_module("layers", arch).get_function, cupy.empty)
 
     def scores(self, x: "cupy.ndarray", call: Callable[..., Any] | None = None) -> "cupy.ndarray":
@@ -185,7 +186,7 @@ class GpuNetwork:
                     x = self.around.dense(x.reshape(len(x), -1), w, b, step.activation)
             else:
                 operation = self._prepare(layer, len(x))
-                y = self._empty(layer.y_shape(len(x)), np.float32)
+                y = self._empty((len(x), *layer.gives), np.float32)
                 w = self._parameters[f"{layer.name}.weight"]
                 returned = (call or self._call)(f"{layer.name} {self._variant.name}", operation, x, w, y)
                 x = y if returned is None else returned
@@ -194,9 +195,9 @@ class GpuNetwork:
                         x = self.around.pool(x, PoolLayer("max", 1, False, *layer.gives), step.activation)
         return x
 
-    def _prepare(self, layer: ConvLayer, images: int) -> Operation:
+    def _prepare(self, layer: Case, images: int) -> Operation:
         if (layer, images) not in self._operations:
-            self._operations[layer, images] = self._variant.prepare(layer, images, self._kernels)
+            self._operations[layer, images] = self._variant.prepare(layer.at(images), self._kernels)
         return self._operations[layer, images]
 
     def _call(self, name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:

@@ -7,13 +7,13 @@ share memory, and both copy: what is judged lies where the other cannot reach it
 import contextlib
 import fcntl
 import json
+import math
 import mmap
 import os
 import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import astuple
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from warpbook.harness import cpp_compiler, ece408_worker, sandbox, worker, worke
 from warpbook.harness.bench import CpuBench
 from warpbook.harness.emulator import emulation
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.networks import ConvLayer, Network
+from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
 
 EXIT_TIMEOUT_S = 10
 
@@ -61,17 +62,20 @@ class IsolatedBench(CpuBench):
             self._process.kill()
             self._process.wait()
 
-    def prepare(self, variant: Variant, layer: ConvLayer, images: int) -> Operation:
-        places, size = worker_protocol.layout(layer, images)
+    def prepare(self, variant: Variant, case: Case) -> Operation:
+        arrays = [(case.shape(name), one.dtype) for name, one in case.arrays.items()]
+        outputs = len(case.problem.outputs)
+        shapes = [list(shape) for shape, _ in arrays[len(arrays) - outputs :]]
+        places, returned, size = worker_protocol.layout(arrays, outputs)
         handle, memory = _shared_memory(size)
-        self._ask(handle, do="prepare", layer=astuple(layer), images=images, reverse=self.reversed_order)
-        y_shape = layer.y_shape(images)
+        described = {"case": case.describe(), "arrays": arrays, "outputs": outputs}
+        self._ask(handle, do="prepare", **described, reverse=self.reversed_order)
 
-        def operation(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-            buffers = [_with_margins(array) for array in (x, w, y)]
+        def operation(*values: np.ndarray) -> Any:
+            buffers = [_with_margins(array) for array in values]
             regions = [
-                np.frombuffer(memory, np.uint32, len(words), 4 * place)
-                for words, place in zip(buffers, places, strict=False)
+                np.frombuffer(memory, words.dtype, len(words), place)
+                for words, place in zip(buffers, places, strict=True)
             ]
             for region, words in zip(regions, buffers, strict=True):
                 region[...] = words
@@ -83,12 +87,16 @@ class IsolatedBench(CpuBench):
             self.noted = sandbox.printable(str(answer.get("noted", "")))
             if isinstance(spent_s := answer.get("spent_s"), float):
                 self.spent_s += spent_s
-            if "shape" not in answer:
+            if "shapes" not in answer:
                 return None
-            if answer["shape"] != list(y_shape):
-                shape = str(answer["shape"])[:100]
-                raise VariantFailure("wrong_result", f"{variant.name} returns shape {shape}, expected {y_shape}")
-            return np.frombuffer(memory, np.float64, y.size, 4 * places[3]).reshape(y_shape).copy()
+            if answer["shapes"] != shapes:
+                said, expected = str(answer["shapes"])[1:-1][:100], str(shapes)[1:-1]
+                raise VariantFailure("wrong_result", f"{variant.name} returns shape {said}, expected {expected}")
+            results = tuple(
+                np.frombuffer(memory, np.float64, math.prod(shape), place).reshape(shape).copy()
+                for shape, place in zip(shapes, returned, strict=True)
+            )
+            return results if outputs > 1 else results[0]
 
         return operation
 

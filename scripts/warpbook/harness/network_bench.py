@@ -19,7 +19,7 @@ import numpy as np
 from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import Measuring
 from warpbook.harness import building, checking, gpu_bench, host_to_host, reference, tamper_check, timing
-from warpbook.harness.bench import GuardedArray, Timers
+from warpbook.harness.bench import Buffers, Timers
 from warpbook.harness.checking import Row
 from warpbook.kernels.variants import Operation
 from warpbook.kernels.whole_networks import Implementation
@@ -46,16 +46,6 @@ class NetworkData:
         return self.images[chosen], self.scores[chosen]
 
 
-def as_operation(call: Any, images: int, classes: int) -> Operation:
-    """A call as an operation: y holds the scores, then the labels; w is nothing."""
-    scores = images * classes
-
-    def operation(x: cupy.ndarray, w: cupy.ndarray, y: cupy.ndarray) -> None:
-        call(x, y[:scores].reshape(images, classes), y[scores:].view(np.int32))
-
-    return operation
-
-
 def compile_cubin(implementation: Implementation, arch: str) -> bytes | None:
     """An implementation's kernels compiled for an architecture; None where it has none.
 
@@ -77,12 +67,12 @@ def load_kernels(implementation: Implementation, arch: str) -> gpu_bench.GpuKern
     return gpu_bench.GpuKernels(gpu_bench.load_module(cubin), implementation.constants) if cubin else None
 
 
-def comparison_columns(implementation: Implementation, network: Network, y: np.ndarray, expected: np.ndarray) -> Row:
+def comparison_columns(
+    implementation: Implementation, network: Network, scores: np.ndarray, labels: np.ndarray, expected: np.ndarray
+) -> Row:
     """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
     # In NumPy: CuPy compiles each of these operations when a machine first does it, ten seconds for the largest.
-    images, classes = expected.shape
-    scores = y[: images * classes].reshape(images, classes).astype(np.float64)
-    labels = y[images * classes :].view(np.int32)
+    images, scores = len(expected), scores.astype(np.float64)
     error = float(np.linalg.norm(scores - expected) / np.linalg.norm(expected))
     tolerance = reference.network_error(network, implementation.header)
     mismatched = int((labels != expected.argmax(axis=1)).sum())
@@ -128,16 +118,20 @@ class NetworkBench:
         """
         bench, data = self._bench, self._data
         timing.reject_distrusted(bench)
-        x = bench.allocate_guarded((images, data.network.input.channels, *data.network.image))
-        w = bench.allocate_guarded((1,))
-        y = bench.allocate_guarded((images * (data.classes + 1),))
+        buffers = Buffers(
+            {"x": bench.allocate_guarded((images, data.network.input.channels, *data.network.image))},
+            {
+                "scores": bench.allocate_guarded((images, data.classes)),
+                "labels": bench.allocate_guarded((images,), "int32"),
+            },
+        )
         operations: dict[str, Operation] = {}
         timers: dict[str, Timers] = {}
         for one in implementations:
             try:
-                operation = self._readied(one, images, (x, w, y))
+                operation = self._readied(one, images, buffers)
                 with checking.fault_context(one, "called"):
-                    timers[one.name] = bench.timers(operation, x.values, w.values, y.values)
+                    timers[one.name] = bench.timers(operation, buffers)
             except VariantFailure:
                 if one is implementations[0]:
                     raise
@@ -153,21 +147,18 @@ class NetworkBench:
             }
         samples, told_ms = timing.sample_rows(bench, implementations, timers, series, measuring)
         timing.reject_distrusted(bench)
-        checks = [self._check(one, operations[one.name], (x, w, y), poisoned=False) for one in implementations]
+        checks = [self._check(one, operations[one.name], buffers, poisoned=False) for one in implementations]
         if from_host:
             self._check_way(ours, from_host)
         for one in implementations:
             if one.name in told_ms:
-                arrays = (x.values, w.values, y.values)
-                timing.reject_memoized(bench, one, operations[one.name], told_ms[one.name], arrays)
+                timing.reject_memoized(bench, one, operations[one.name], told_ms[one.name], None, buffers)
         return samples, checks[0]
 
-    def _readied(
-        self, one: Implementation, images: int, buffers: tuple[GuardedArray, GuardedArray, GuardedArray]
-    ) -> Operation:
+    def _readied(self, one: Implementation, images: int, buffers: Buffers) -> Operation:
         """Its operation, prepared and checked."""
         with checking.fault_context(one, "prepared"):
-            operation = as_operation(self._prepared(one, images), images, self._data.classes)
+            operation: Operation = self._prepared(one, images)
         self._check(one, operation, buffers, poisoned=True)
         return operation
 
@@ -191,22 +182,17 @@ class NetworkBench:
     def _check_way(self, one: Implementation, way: host_to_host.HostToHost) -> None:
         images, expected = self._data.draw(len(way.images))
         with checking.fault_context(one, "called"):
-            result = way.result(images)
-        verdict = comparison_columns(one, self._data.network, result, expected)
+            found = way.result(images)
+        verdict = comparison_columns(one, self._data.network, *found, expected)
         if not verdict["ok"]:
             raise VariantFailure("wrong_result", f"{verdict['reason']}, from the host in chunks")
 
-    def _check(
-        self,
-        one: Implementation,
-        operation: Operation,
-        buffers: tuple[GuardedArray, GuardedArray, GuardedArray],
-        poisoned: bool,
-    ) -> Row:
-        images, expected = self._data.draw(len(buffers[0].values))
-        self._bench.make_input(cupy.asarray(images), buffers[0].values, self._data.network.input.scale)
-        result = checking.guarded_call(self._bench, one, operation, *buffers, poisoned)
-        verdict = comparison_columns(one, self._data.network, result.get(), expected)
+    def _check(self, one: Implementation, operation: Operation, buffers: Buffers, poisoned: bool) -> Row:
+        x = buffers.inputs["x"].values
+        images, expected = self._data.draw(len(x))
+        self._bench.make_input(cupy.asarray(images), x, self._data.network.input.scale)
+        result = checking.guarded_call(self._bench, one, operation, buffers, poisoned)
+        verdict = comparison_columns(one, self._data.network, result["scores"].get(), result["labels"].get(), expected)
         if not verdict["ok"]:
             raise VariantFailure("wrong_result", verdict["reason"])
         return verdict

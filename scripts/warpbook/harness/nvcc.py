@@ -23,7 +23,7 @@ from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import HOT_WITHIN
 from warpbook.kernels import ece408
 from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v")
 MISSING = "it takes nvcc, and there is none on PATH, in CUDA_HOME or in NVIDIA's wheels (nvidia-cuda-nvcc)"
@@ -174,28 +174,28 @@ class Driver:
         """What CUDA said of an error in the last call; empty where there was none."""
         return bytes(self._library.warpbook_said()).decode(errors="replace")
 
-    def course(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    def course(self, case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """Op Time and Layer Time of one layer run as the course's program does, in milliseconds: `op`, `layer`.
 
         Raises VariantFailure where CUDA fails for good.
         """
-        times = self._call(self._library.warpbook_course, layer, x, w, y)
+        times = self._call(self._library.warpbook_course, case, x, w, y)
         return {"op": times[0], "layer": times[1]}
 
-    def without(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    def without(self, case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """Run one layer without `conv_forward_gpu`, and time nothing. Raises VariantFailure."""
-        self._call(self._library.warpbook_without, layer, x, w, y)
+        self._call(self._library.warpbook_without, case, x, w, y)
         return {}
 
-    def device(self, layer: ConvLayer, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    def device(self, case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
         """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises
         VariantFailure."""
-        times = self._call(self._library.warpbook_device, layer, x, w, y, ctypes.c_double(HOT_WITHIN))
+        times = self._call(self._library.warpbook_device, case, x, w, y, ctypes.c_double(HOT_WITHIN))
         return {state: time_ms for state, time_ms in zip(("cold", "hot"), times, strict=True) if time_ms >= 0}
 
-    def _call(self, function: Callable[..., int], layer: ConvLayer, *arguments: object) -> list[float]:
+    def _call(self, function: Callable[..., int], case: Case, *arguments: object) -> list[float]:
         arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
-        extents = (len(arrays[0]), layer.M, layer.C, layer.H, layer.W, layer.K)
+        extents = (case.N, case.M, case.C, case.H, case.W, case.K)
         times = (ctypes.c_double * 2)(-1, -1)
         rest = arguments[len(arrays) :]
         if function(*(ctypes.c_void_p(array.ctypes.data) for array in arrays), *extents, *rest, times):

@@ -1,50 +1,50 @@
 """How far a variant's results are from float64, over the length of its sums and the range of its inputs, beside those
 of the direct convolution on the very same inputs."""
 
-from collections.abc import Iterator
-from dataclasses import astuple, replace
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
-from warpbook.harness.bench import Bench
+from warpbook.harness.bench import Bench, allocate
 from warpbook.harness.checking import Row
 from warpbook.harness.reference import Difference
 from warpbook.kernels.variants import Variant
-from warpbook.problems import networks
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case, Problem
 
 CLASS_RATIO = 2
 """A result is of FP32's class where its relative L2 error is at most so many times that of the direct convolution."""
 
 IMAGES = 4
-_CHANNELS_AND_TAPS = ((1, 1), (1, 3), (1, 5), (1, 7), (6, 5), (6, 7), (12, 7), (24, 7), (48, 7), (96, 7))
-# Three maps: the weights of the longest sums still fit constant memory. No extent is a multiple of a tile.
-LENGTHS = tuple(ConvLayer("", C, 26, 35, 3, K) for C, K in _CHANNELS_AND_TAPS)
-
 EXPONENTS = {"reals": (0, 0), "small": (-20, 0), "large": (20, 0), "mixed": (0, 0), "subnormal": (-130, 30)}
-"""Kinds of inputs: the powers of two that the reals in [-1, 1) of x and of w are scaled by. Products of subnormal
-inputs are normal numbers again."""
+"""Kinds of inputs: the powers of two that the reals in [-1, 1) of the first input and of the others are scaled by.
+Products of subnormal inputs are normal numbers again."""
 
 MIXED_EXPONENT = 12
 
 
-def layers() -> list[ConvLayer]:
-    """Layers whose sums grow longer, then those of the networks, each shape once: some kernels are for them alone."""
-    every = [*LENGTHS, *(conv for network in networks.all_networks().values() for conv in network.convs)]
-    return [replace(layer, name=shape) for shape, layer in {str(layer): layer for layer in every}.items()]
+def cases(problem: Problem, others: Iterable[Case]) -> list[Case]:
+    """Cases whose sums grow longer, as the problem names them, then `others`, each shape once: some kernels are for them
+    alone."""
+    every = [*(problem.case("", extents) for extents in problem.facts.precision), *others]
+    return [case.renamed(shape) for shape, case in {str(case.at(IMAGES)): case.at(IMAGES) for case in every}.items()]
 
 
-def draw_inputs(layer: ConvLayer, images: int, inputs: str) -> tuple[np.ndarray, np.ndarray]:
-    """x and w of a kind, float32: the same whenever they are drawn."""
-    generator = np.random.default_rng([*astuple(layer)[1:], images, list(EXPONENTS).index(inputs)])
-    shapes = (layer.x_shape(images), layer.w_shape)
-    x, w = (generator.integers(-(1 << 24), 1 << 24, shape) * 2.0**-24 for shape in shapes)
+def draw_inputs(case: Case, inputs: str) -> dict[str, np.ndarray]:
+    """The inputs of a kind, float32: the same whenever they are drawn."""
+    extents = [case.extents[name] for name in case.problem.facts.extents]
+    generator = np.random.default_rng([*extents, list(EXPONENTS).index(inputs)])
+    drawn = {name: generator.integers(-(1 << 24), 1 << 24, case.shape(name)) * 2.0**-24 for name in case.inputs}
+    first = next(iter(drawn))
     if inputs == "mixed":
-        x = np.ldexp(x, generator.integers(-MIXED_EXPONENT, MIXED_EXPONENT + 1, x.shape))
-    x, w = (np.ldexp(values, by).astype(np.float32) for values, by in zip((x, w), EXPONENTS[inputs], strict=True))
-    return x, w
+        exponents = generator.integers(-MIXED_EXPONENT, MIXED_EXPONENT + 1, drawn[first].shape)
+        drawn[first] = np.ldexp(drawn[first], exponents)
+    of_first, of_others = EXPONENTS[inputs]
+    return {
+        name: np.ldexp(values, of_first if name == first else of_others).astype(np.float32)
+        for name, values in drawn.items()
+    }
 
 
 def precision_columns(variant: Variant, found: Difference, direct: Difference) -> Row:
@@ -59,20 +59,20 @@ def precision_columns(variant: Variant, found: Difference, direct: Difference) -
     }
 
 
-def precision_row(variant: Variant, layer: ConvLayer | None, inputs: str, columns: Row) -> Row:
+def precision_row(variant: Variant, case: Case | None, inputs: str, columns: Row) -> Row:
     """A row of PRECISION without its variant's name, its errors empty where nothing was compared."""
-    place = {"products": layer.accumulation, "images": IMAGES} if layer else {"products": None, "images": None}
+    place = {"products": case.sums, "images": case.size} if case else {"products": None, "images": None}
     nothing = {"rel_l2_err": None, "direct_rel_l2_err": None, "fp32_class": False}
-    said = {"inputs": inputs, "layer": layer.name if layer else "", "precision": variant.header.precision}
+    said = {"inputs": inputs, "layer": case.name if case else "", "precision": variant.header.precision}
     return {**said, **place, **nothing, **columns}
 
 
-def measure_layer(bench: Bench, variant: Variant, direct: Variant, layer: ConvLayer) -> list[Row]:
-    """A row for each kind of inputs; one alone where the variant cannot compute the layer. A failure ends them with the
+def measure_case(bench: Bench, variant: Variant, direct: Variant, case: Case) -> list[Row]:
+    """A row for each kind of inputs; one alone where the variant cannot compute the case. A failure ends them with the
     row that names it."""
-    if reason := variant.problem or variant.unsupported(layer, IMAGES):
-        status = "compile_failed" if variant.problem else "unsupported"
-        return [precision_row(variant, layer, "", {"status": status, "reason": reason})]
+    if reason := variant.read_error or variant.unsupported(case):
+        status = "compile_failed" if variant.read_error else "unsupported"
+        return [precision_row(variant, case, "", {"status": status, "reason": reason})]
     rows: list[Row] = []
     inputs = ""
     try:
@@ -80,28 +80,29 @@ def measure_layer(bench: Bench, variant: Variant, direct: Variant, layer: ConvLa
             operations = []
             for one in (direct, variant):
                 with checking.fault_context(one, "prepared"):
-                    operations.append((one, bench.prepare(one, layer, IMAGES)))
-            x, w, y = map(bench.allocate_guarded, (layer.x_shape(IMAGES), layer.w_shape, layer.y_shape(IMAGES)))
+                    operations.append((one, bench.prepare(one, case)))
+            buffers = allocate(bench, case)
             for inputs in EXPONENTS:
-                for buffer, values in zip((x, w), draw_inputs(layer, IMAGES, inputs), strict=True):
-                    bench.copy_in(buffer.values, values)
+                for name, values in draw_inputs(case, inputs).items():
+                    bench.copy_in(buffers.inputs[name].values, values)
                 differences = []
                 for one, operation in operations:
-                    result = checking.guarded_call(bench, one, operation, x, w, y)
-                    differences.append(bench.compare(layer, x.values, w.values, result))
+                    results = checking.guarded_call(bench, one, operation, buffers)
+                    (difference,) = bench.compare(case, buffers.input_values, results).values()
+                    differences.append(difference)
                 by_direct, by_variant = differences
-                rows.append(precision_row(variant, layer, inputs, precision_columns(variant, by_variant, by_direct)))
+                rows.append(precision_row(variant, case, inputs, precision_columns(variant, by_variant, by_direct)))
     except VariantFailure as failure:
-        rows.append(precision_row(variant, layer, inputs, failure.columns))
+        rows.append(precision_row(variant, case, inputs, failure.columns))
     return rows
 
 
-def measure(bench: Bench, variant: Variant, direct: Variant) -> Iterator[list[Row]]:
-    """The rows of each layer in turn that `direct` computes, up to a failure that every later one would repeat."""
-    for layer in layers():
-        if direct.unsupported(layer, IMAGES):
+def measure(bench: Bench, variant: Variant, direct: Variant, others: Iterable[Case]) -> Iterator[list[Row]]:
+    """The rows of each case in turn that `direct` computes, up to a failure that every later one would repeat."""
+    for case in cases(variant.problem, others):
+        if direct.unsupported(case):
             continue
-        rows = measure_layer(bench, variant, direct, layer)
+        rows = measure_case(bench, variant, direct, case)
         yield rows
         if rows[-1]["status"] in ("compile_failed", "launch_failed"):
             return  # after a fault, no CUDA call of this process succeeds

@@ -1,53 +1,32 @@
 """The float64 reference that every result is compared with, computed apart from the code under test."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from warpbook.kernels.headers import Header
 from warpbook.kernels.variants import PRECISIONS, Variant
-from warpbook.problems import fashion_mnist
-from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, PoolLayer
+from warpbook.problems import fashion_mnist, problem
+from warpbook.problems.layers import Activation, DenseLayer, PoolLayer
 from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
 
 # The rounding error of a long sum grows like a random walk and stays within this many standard deviations.
 # (Higham and Mary, A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019.)
 DEVIATIONS = 10
 
-
-def convolve_by_definition(x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 0) -> np.ndarray:
-    """y (N, M, H_out, W_out) in float64 from x (N, C, H, W) and w (M, C, K, K): the course's seven loops, slow and
-    obvious."""
-    N, C, H, W = x.shape
-    M, _, K, _ = w.shape
-    H_out, W_out = ((extent + 2 * padding - K) // stride + 1 for extent in (H, W))
-    y = np.zeros((N, M, H_out, W_out))
-    for n in range(N):
-        for m in range(M):
-            for h in range(H_out):
-                for v in range(W_out):
-                    for c in range(C):
-                        for p in range(K):
-                            for q in range(K):
-                                row, column = h * stride + p - padding, v * stride + q - padding
-                                if 0 <= row < H and 0 <= column < W:
-                                    y[n, m, h, v] += float(x[n, c, row, column]) * float(w[m, c, p, q])
-    return y
+ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit roundoff of types that an output may be stored in, where it is coarser than float32's."""
 
 
 def convolve(x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 0) -> np.ndarray:
-    """The same convolution in float64: each image's windows as the columns of a matrix, and one matrix product."""
-    K = w.shape[2]
-    rows = w.reshape(len(w), -1).astype(np.float64)
-    edge = (padding, padding)
-    results = []
-    for image in x:  # one at a time: its columns take K*K times its memory
-        padded = np.pad(image.astype(np.float64), ((0, 0), edge, edge))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (K, K), axis=(1, 2))[:, ::stride, ::stride]
-        columns = windows.transpose(0, 3, 4, 1, 2).reshape(rows.shape[1], -1)
-        results.append((rows @ columns).reshape(len(w), *windows.shape[1:3]))
-    return np.stack(results)
+    """The convolution that `conv` describes, float64, of x (N, C, H, W) and w (M, C, K, K)."""
+    reference = problem.find("conv").module.reference
+    y: np.ndarray = reference(x.astype(np.float64), w.astype(np.float64), stride, padding)
+    return y
 
 
 def activate(x: np.ndarray, activation: Activation) -> np.ndarray:
@@ -72,10 +51,11 @@ def pool(x: np.ndarray, layer: PoolLayer) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Difference:
-    """How a float32 result differs from the float64 reference.
+    """How an output differs from the float64 reference.
 
-    `magnitude` of an output is the sum of |x||w| behind it, the natural unit of its rounding error; `worst_unit` is the
-    largest error in that unit. Values that are not finite are counted and left out of the rest.
+    `magnitude` of a value is the natural unit of its rounding error: for a sum of products, the sum of their absolute
+    values. `worst_unit` is the largest error in that unit. Values that are not finite are counted and left out of the
+    rest.
     """
 
     max_abs_err: float
@@ -85,55 +65,76 @@ class Difference:
     not_finite: int
 
 
-def difference(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride: int = 1, padding: int = 0) -> Difference:
-    """The difference between y and the float64 convolution of x and w."""
-    expected, magnitude = convolve(x, w, stride, padding), convolve(np.abs(x), np.abs(w), stride, padding)
-    err = np.abs(y - expected)
-    finite = np.isfinite(err)
+def magnitudes(case: Case, inputs: Mapping[str, Any], xp: Any) -> dict[str, Any]:
+    """The natural unit of each output's rounding error: what `magnitude` of the problem says, else the reference of the
+    inputs' absolute values."""
+    if hasattr(case.problem.module, "magnitude"):
+        return problem.compute(case, inputs, xp, "magnitude")
+    return problem.compute(case, {name: abs(values) for name, values in inputs.items()}, xp)
+
+
+def differences(
+    case: Case, inputs: Mapping[str, Any], outputs: Mapping[str, Any], xp: Any = np
+) -> dict[str, Difference]:
+    """The difference of each output, by name, from the problem's reference; all arrays of `xp`, numpy or cupy."""
+    expected, units = problem.compute(case, inputs, xp), magnitudes(case, inputs, xp)
+    return {name: difference(outputs[name], expected[name], units[name], xp) for name in outputs}
+
+
+def difference(found: Any, expected: Any, magnitude: Any, xp: Any = np) -> Difference:
+    """The difference between an output and the float64 values that it should have."""
+    err = xp.abs(found.astype(xp.float64) - expected)
+    finite = xp.isfinite(err)
     err, expected, magnitude = err[finite], expected[finite], magnitude[finite]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        units = np.where(err > 0, err / magnitude, 0.0)
+    units = err / xp.where(err > 0, magnitude, 1)
     return Difference(
         max_abs_err=float(err.max(initial=0)),
         worst_unit=float(units.max(initial=0)),
-        rel_l2_err=float(np.linalg.norm(err) / (np.linalg.norm(expected) or 1)),
+        rel_l2_err=float(xp.linalg.norm(err.astype(xp.float64)) / (xp.linalg.norm(expected.astype(xp.float64)) or 1)),
         max_magnitude=float(magnitude.max(initial=0)),
         not_finite=int((~finite).sum()),
     )
 
 
 def describe_mismatch(
-    x: np.ndarray, w: np.ndarray, y: np.ndarray, tolerance: float, stride: int = 1, padding: int = 0
+    case: Case, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray], tolerance: float
 ) -> str:
-    """How many outputs differ from the float64 convolution by more than the tolerance, the first of them, and whether
-    they are the right values in other places, as a part of a sentence; empty where none differs by so much."""
-    expected = convolve(x, w, stride, padding)
-    wrong = ~(np.abs(y - expected) <= tolerance)
-    if not wrong.any():
-        return ""
-    first = np.unravel_index(wrong.argmax(), wrong.shape)
-    place = f"y[{', '.join(map(str, first))}] (image, map, row, column)"
-    words = f"{wrong.sum()} of {wrong.size} outputs are wrong, the first {place}: {y[first]:.6g} in place of "
-    words += f"{expected[first]:.6g}"
-    moved = np.isfinite(y).all() and np.abs(np.sort(y, axis=None) - np.sort(expected, axis=None)).max() <= tolerance
-    return words + "; every value is there, in another's place: is y indexed in the order of its extents?" * bool(moved)
+    """How many values differ from the reference by more than the tolerance, the first of them, and whether they are the
+    right values in other places, as a part of a sentence; empty where none differs by so much."""
+    every = problem.compute(case, inputs, np)
+    for name, found in outputs.items():
+        expected = every[name]
+        wrong = ~(np.abs(found.astype(np.float64) - expected) <= tolerance)
+        if not wrong.any():
+            continue
+        first = np.unravel_index(wrong.argmax(), wrong.shape)
+        extents = ", ".join(map(str, case.arrays[name].shape))
+        place = f"{name}[{', '.join(map(str, first))}] (of [{extents}])"
+        words = f"{wrong.sum()} of {wrong.size} outputs are wrong, the first {place}: {found[first]:.6g} in place of "
+        words += f"{expected[first]:.6g}"
+        ordered = np.sort(found, axis=None), np.sort(expected, axis=None)
+        moved = np.isfinite(found).all() and np.abs(ordered[0] - ordered[1]).max() <= tolerance
+        hint = f"; every value is there, in another's place: is {name} indexed in the order of its extents?"
+        return words + hint * bool(moved)
+    return ""
 
 
-def unit_error(layer: ConvLayer, variant: Variant) -> float:
-    """Largest error allowed to an output, as a share of the sum of |x||w| behind it.
+def unit_error(case: Case, variant: Variant) -> float:
+    """Largest error allowed to a value, as a share of the magnitude behind it.
 
-    n = C*K*K products and additions in the accumulation's unit roundoff u: at most (n + 1) u (Higham, Accuracy and
-    Stability of Numerical Algorithms, section 3.1), and statistically `DEVIATIONS` * sqrt(n + 1) u, whichever is
-    less; the first is a theorem on plain sums, so for a method that is not direct the second alone. Twice the operands'
-    unit roundoff besides where the precision class rounds them first; FP16 may also add up a row of K taps in it.
+    n terms of a sum in the accumulation's unit roundoff u: at most (n + 1) u (Higham, Accuracy and Stability of
+    Numerical Algorithms, section 3.1), and statistically `DEVIATIONS` * sqrt(n + 1) u, whichever is less; the first is
+    a theorem on plain sums, so for a method that is not direct the second alone. Twice the operands' unit roundoff
+    besides where the precision class rounds them first; FP16 may also add up some terms in it (`fp16_sums`).
     """
     accumulation, operand = PRECISIONS[variant.header.precision]
-    terms = layer.accumulation + 1
+    terms = case.sums + 1
     summed = DEVIATIONS * math.sqrt(terms)
     if variant.header.method == "direct":
         summed = min(terms, summed)
-    roundings = 2 + (layer.K if variant.header.precision == "fp16" else 0)
-    return summed * accumulation + roundings * operand
+    roundings = 2 + (case.value(case.problem.facts.fp16_sums) if variant.header.precision == "fp16" else 0)
+    stored = max((ROUNDOFF.get(one.dtype, 0.0) for one in case.problem.outputs.values()), default=0.0)
+    return summed * accumulation + roundings * operand + stored
 
 
 def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
@@ -142,7 +143,7 @@ def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndar
     x = fashion_mnist.normalize(images, network, np.float64)
     for step in network.steps:
         layer = step.layer
-        if isinstance(layer, ConvLayer):
+        if isinstance(layer, Case):
             x = convolve(x, parameters[f"{layer.name}.weight"], layer.S, layer.P)
         elif isinstance(layer, PoolLayer):
             x = pool(x, layer)
@@ -178,7 +179,7 @@ def network_error(network: Network, header: Header) -> float:
     accumulation, operand = PRECISIONS[header.precision]
     deviations = 1 if header.method == "direct" else 3
     terms = [
-        layer.accumulation if isinstance(layer, ConvLayer) else layer.inputs
+        layer.inputs if isinstance(layer, DenseLayer) else layer.sums
         for layer in (step.layer for step in network.steps)
         if not isinstance(layer, PoolLayer)
     ]

@@ -121,7 +121,7 @@ class GpuLane:
 
 def gpu_chunk(network: Network) -> int:
     """Images of a chunk on a GPU: as many as leave what the widest convolution reads and writes in GPU_CHUNK_BYTES."""
-    widest = max(4 * int(np.prod(conv.x_shape(1)) + np.prod(conv.y_shape(1))) for conv in network.convs)
+    widest = max(4 * (conv.at(1).count("x") + conv.at(1).count("y")) for conv in network.convs)
     return min(fashion_mnist.IMAGES, max(1, GPU_CHUNK_BYTES // widest))
 
 
@@ -134,7 +134,7 @@ def open_lanes(variant: Variant, network: Network, weight_set: str, images: int)
     on_gpu = variant.device == "gpu" and not inference.runs_whole_network(variant, network)
     chunk = min(images, gpu_chunk(network) if variant.device == "gpu" else CPU_CHUNK)
     for conv in network.convs:
-        if reason := variant.unsupported(conv, chunk):
+        if reason := variant.unsupported(conv.at(chunk)):
             raise UserError(reason)
     if on_gpu:
         return _on_gpu(variant, network, parameters, chunk)

@@ -6,17 +6,18 @@ What a sample of each kind and state brackets:
   no launch latency falls between them: the time of the kernels alone, and of the gaps between them where there are
   several.
 - `op`: the host's clock around the call and a wait for the device.
-- `layer`: the host's clock around copying x and w from page-locked memory to the device, the call, and copying y back.
+- `layer`: the host's clock around copying inputs from page-locked memory to the device, the call, and copying outputs
+  back.
 - cold: the L2 cache is overwritten first. hot: the same call on the same buffers comes right before, untimed or as
   the sample before; not taken where the buffers are several times what the L2 holds.
 
-On a CPU there is `op`, hot: all images in chunks of at most `CPU_CHUNK`, the output of one overwritten by the next; a
-call longer than `SHORT_CALL_MS` is its own warm-up.
+On a CPU there is `op`, hot: a problem with a `batch` in chunks of at most `CPU_CHUNK`, the output of one overwritten by the
+next; a call longer than `SHORT_CALL_MS` is its own warm-up.
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import Any
 
@@ -25,11 +26,12 @@ import numpy as np
 from warpbook.common import statistics
 from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import Measuring, SeriesPolicy
+from warpbook.harness import bench as benches
 from warpbook.harness import checking, tamper_check
-from warpbook.harness.bench import SHORT_CALL_MS, Bench, GuardedArray, Timers
+from warpbook.harness.bench import SHORT_CALL_MS, Bench, Buffers, Timers
 from warpbook.harness.checking import NamedSubject
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 
 PROTOCOL = 2
 """Raised whenever the meaning of a sample changes: figures of different protocols are not the same thing."""
@@ -125,41 +127,41 @@ def unthrottled_ms(samples: list[Sample]) -> list[float]:
     return [sample.time_ms for sample in samples if not sample.throttled]
 
 
-def measure_layer(
-    bench: Bench, variants: list[Variant], layer: ConvLayer, images: int, series: SeriesPolicy, measuring: Measuring
+def measure_case(
+    bench: Bench, variants: list[Variant], case: Case, series: SeriesPolicy, measuring: Measuring
 ) -> list[Row]:
-    """Samples of one layer at one size, for a variant and (second, where given) its baseline: the columns of SAMPLES
-    from `variant` on, without `network` and `device`.
+    """Samples of one case at its size, for a variant and (second, where given) its baseline: the columns of SAMPLES from
+    `variant` on, without `network` and `device`.
 
     All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested on others, as
     in checking. Raises VariantFailure where one faults, its result is wrong, it is slower on inputs not seen before, or
     the device cannot be trusted.
     """
     reject_distrusted(bench)
-    batches = bench.batches(images)
-    first = batches[0]
-    x, w = bench.allocate_guarded(layer.x_shape(images)), bench.allocate_guarded(layer.w_shape)
-    y = bench.allocate_guarded(layer.y_shape(first))
-    checking.draw_fresh(bench, x.values, w.values)
+    parts = bench.parts(case)
+    first = parts[0]
+    buffers = benches.allocate(bench, case, first)
+    checking.draw_fresh(bench, case, buffers.input_values)
 
-    operations: dict[str, dict[int, Operation]] = {}
+    operations: dict[str, dict[Case, Operation]] = {}
     timers = {}
     for variant in variants:
         with checking.fault_context(variant, "prepared"):
-            prepared = {n: bench.prepare(variant, layer, n) for n in sorted(set(batches))}
+            prepared = {part: bench.prepare(variant, part) for part in dict.fromkeys(parts)}
             operations[variant.name] = prepared
-            timers[variant.name] = bench.timers(_over_batches(prepared, batches), x.values, w.values, y.values)
+            timers[variant.name] = bench.timers(_over_parts(prepared, parts), buffers)
 
     rows, told_ms = sample_rows(bench, variants, timers, series, measuring)
-    rows = [{"layer": layer.name, "size": images, **row} for row in rows]
+    rows = [{"layer": case.name, "size": case.size, **row} for row in rows]
     reject_distrusted(bench)
+    called = _part_buffers(buffers, first) if len(parts) > 1 else buffers
     for variant in variants:
         operation = operations[variant.name][first]
-        _check_after_timing(bench, variant, layer, operation, first, (x, w, y))
+        _check_after_timing(bench, variant, first, operation, buffers, called)
         if variant.name in told_ms:
-            samples_ms = [time_ms * first / images for time_ms in told_ms[variant.name]]
-            arrays = (x.values[:first], w.values, y.values)
-            reject_memoized(bench, variant, operation, samples_ms, arrays, packs_weights=variant.header.peer)
+            share = 1 if first == case else first.flops / case.flops
+            samples_ms = [time_ms * share for time_ms in told_ms[variant.name]]
+            reject_memoized(bench, variant, operation, samples_ms, first, called, packs_weights=variant.header.peer)
     return rows
 
 
@@ -207,21 +209,19 @@ def reject_distrusted(bench: Bench) -> None:
 
 
 def _check_after_timing(
-    bench: Bench,
-    variant: Variant,
-    layer: ConvLayer,
-    operation: Operation,
-    images: int,
-    buffers: tuple[GuardedArray, GuardedArray, GuardedArray],
+    bench: Bench, variant: Variant, case: Case, operation: Operation, whole: Buffers, called: Buffers
 ) -> None:
-    """Test an operation that was timed, on inputs not seen before: its output poisoned, then left as the call before
-    left it, as it was when timed."""
-    x, w, y = buffers
+    """Test an operation that was timed, on inputs not seen before: its outputs poisoned, then left as the call before
+    left them, as they were when timed. The margins are those of the `whole` buffers, a part of which it is called on."""
+
+    def call(*_: Any) -> Any:
+        return operation(*called.values)
+
     for poisoned in (True, False):
-        checking.draw_fresh(bench, x.values[:images], w.values)
-        result = checking.guarded_call(bench, variant, lambda x, w, y: operation(x[:images], w, y), x, w, y, poisoned)
+        checking.draw_fresh(bench, case, called.input_values)
+        results = checking.guarded_call(bench, variant, call, whole, poisoned)
         verdict = checking.comparison_columns(
-            variant, layer, bench.compare(layer, x.values[:images], w.values, result), integers=False
+            variant, case, bench.compare(case, called.input_values, results), integers=False
         )
         if not verdict["ok"]:
             raise VariantFailure("wrong_result", f"after timing: {verdict['reason']}")
@@ -232,31 +232,34 @@ def reject_memoized(
     variant: NamedSubject,
     operation: Operation,
     samples_ms: list[float],
-    arrays: tuple[Any, Any, Any],
+    case: Case | None,
+    buffers: Buffers,
     packs_weights: bool = False,
 ) -> None:
     """Raises VariantFailure where every call on inputs not seen before takes much longer than its samples did.
 
     All samples read the same inputs: an operation that remembers its answers by their values is fast there alone. A
-    library that `packs_weights`, once for all calls with them, does so for new ones before the clock starts.
+    library that `packs_weights`, the inputs behind the first, once for all calls with them, does so for new ones before
+    the clock starts.
     The machine may have become slower meanwhile: before a refusal, as many calls on the same inputs are taken again.
     """
-    x, w, _ = arrays
+    inputs = buffers.input_values
+    first = dict(list(inputs.items())[:1])
 
     def call_ms() -> float:
         bench.synchronize()
         began = perf_counter()
-        operation(*arrays)
+        operation(*buffers.values)
         bench.synchronize()
         return (perf_counter() - began) * 1e3
 
     def fastest_fresh_ms(limit_ms: float) -> float:
         fastest = float("inf")
         for _ in range(FRESH_CALLS):
-            checking.draw_fresh(bench, x, w)
+            checking.draw_fresh(bench, case, inputs)
             if packs_weights or usual_ms < SHORT_CALL_MS:  # wake the threads that sleep between calls
-                operation(*arrays)
-                checking.draw_fresh(bench, x, *(() if packs_weights else (w,)))
+                operation(*buffers.values)
+                checking.draw_fresh(bench, case, first if packs_weights else inputs)
             fastest = min(fastest, call_ms())
             if fastest <= limit_ms:
                 break
@@ -278,18 +281,36 @@ def reject_memoized(
     )
 
 
-def _over_batches(prepared: dict[int, Operation], batches: list[int]) -> Operation:
-    """One call for all batches, the output of each overwritten by the next."""
-    if len(batches) == 1:
-        return prepared[batches[0]]
+def _over_parts(prepared: Mapping[Case, Operation], parts: Sequence[Case]) -> Operation:
+    """One call for all parts of a case, the outputs of each overwritten by the next."""
+    if len(parts) == 1:
+        return prepared[parts[0]]
+    arrays = parts[0].arrays
+    batch = parts[0].problem.facts.batch
 
-    def call(x: Any, w: Any, y: Any) -> None:
+    def call(*whole: Any) -> None:
         start = 0
-        for n in batches:
-            prepared[n](x[start : start + n], w, y[:n])
+        for part in parts:
+            n = part.extents[batch]
+            taken = [
+                values if array.shape[0] != batch else values[:n] if name in part.problem.outputs
+                else values[start : start + n]
+                for (name, array), values in zip(arrays.items(), whole, strict=True)
+            ]  # fmt: skip
+            prepared[part](*taken)
             start += n
 
     return call
+
+
+def _part_buffers(buffers: Buffers, part: Case) -> Buffers:
+    """The arrays of a part of a case, in buffers of all its inputs and of the part's outputs."""
+    batch = part.problem.facts.batch
+    inputs = {
+        name: replace(one, values=one.values[: part.extents[batch]]) if part.arrays[name].shape[0] == batch else one
+        for name, one in buffers.inputs.items()
+    }
+    return Buffers(inputs, buffers.outputs)
 
 
 tamper_check.remember(sys.modules[__name__])

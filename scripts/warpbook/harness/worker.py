@@ -15,10 +15,12 @@ import numpy as np
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc
 from warpbook.harness.emulator import emulation
-from warpbook.harness.worker_protocol import GUARD_WORDS, layout, serve, shapes
+from warpbook.harness.worker_protocol import GUARD_BYTES, layout, nbytes, serve
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.networks import ConvLayer, Description, Network
+from warpbook.problems import problem
+from warpbook.problems.networks import Description, Network
+from warpbook.problems.problem import Case, numpy_type
 
 HOST, EMULATED, DRIVEN = "host", "emulated", "driven"
 """What a variant's code runs on: the host; the host though it is CUDA C++; or, a file of the course, on a GPU."""
@@ -35,27 +37,40 @@ class Worker:
         if self._emulated:
             emulation.EmulatedCuPy.install()
 
-    def prepare(self, memory: mmap.mmap, layer: list[Any], images: int, reverse: bool) -> dict[str, Any]:
-        self._operation, self._layer = self._prepare(ConvLayer(*layer), images, reverse), ConvLayer(*layer)
+    def prepare(
+        self,
+        memory: mmap.mmap,
+        case: dict[str, Any],
+        arrays: list[tuple[list[int], str]],
+        outputs: int,
+        reverse: bool,
+    ) -> dict[str, Any]:
+        self._case = problem.from_description(self._variant.problem, case)
+        self._operation = self._prepare(self._case, reverse)
         checking.reject_replaced_functions(self._variant)
-        places, _ = layout(self._layer, images)
-        extents = shapes(self._layer, images)
-        begins = [4 * (place + GUARD_WORDS) for place in places[:3]]
+        places, returned, _ = layout(arrays, outputs)
         self._shared = [
-            np.frombuffer(memory, np.float32, math.prod(shape), begin).reshape(shape)
-            for shape, begin in zip(extents, begins, strict=True)
+            np.frombuffer(memory, numpy_type(dtype), math.prod(shape), place + GUARD_BYTES).reshape(shape)
+            for (shape, dtype), place in zip(arrays, places, strict=True)
         ]
-        self._returned = np.frombuffer(memory, np.float64, math.prod(extents[2]), 4 * places[3]).reshape(extents[2])
+        self._outputs = slice(len(arrays) - outputs, len(arrays))
+        self._returned = [
+            np.frombuffer(memory, np.float64, math.prod(shape), place).reshape(shape)
+            for (shape, _), place in zip(arrays[self._outputs], returned, strict=True)
+        ]
         if self._emulated:
             # They have exactly their size, so that the sanitizer knows their ends.
-            self._called = [emulation.allocate(shape) for shape in extents]
+            self._called = [emulation.allocate(tuple(shape), numpy_type(dtype)) for shape, dtype in arrays]
         elif self._driver:
             # Ordinary memory, as the course's program has, and not pages that two processes share.
-            self._whole = [np.frombuffer(memory, np.uint32, *place) for place in _array_words(places, extents)]
-            self._own = [words.copy() for words in self._whole]
+            sizes = [nbytes(*one) + 2 * GUARD_BYTES for one in arrays]
+            self._whole = [
+                np.frombuffer(memory, np.uint8, size, place) for size, place in zip(sizes, places, strict=True)
+            ]
+            self._own = [whole.copy() for whole in self._whole]
             self._called = [
-                words[GUARD_WORDS:-GUARD_WORDS].view(np.float32).reshape(shape)
-                for words, shape in zip(self._own, extents, strict=True)
+                own[GUARD_BYTES:-GUARD_BYTES].view(numpy_type(dtype)).reshape(shape)
+                for own, (shape, dtype) in zip(self._own, arrays, strict=True)
             ]
         else:
             self._called = self._shared
@@ -75,24 +90,23 @@ class Worker:
                 called[...] = shared
         with checking.fault_context(self._variant, "called"):
             result = self._operation(*self._called)
-            checking.reject_lazy_result(self._variant, result, self._called[2])
-            if result is not None:
-                result = np.asarray(result, np.float64)
+            checking.reject_lazy_result(self._variant, result, self._called[self._outputs])
+            results = result if isinstance(result, tuple) else () if result is None else (result,)
+            results = tuple(np.asarray(one, np.float64) for one in results)
         checking.reject_replaced_functions(self._variant)
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 shared[...] = called
-        if result is None:
-            return {}
-        if result.shape == self._returned.shape:
-            self._returned[...] = result
-        return {"shape": list(result.shape)}
+        for one, returned in zip(results, self._returned, strict=False):
+            if one.shape == returned.shape:
+                returned[...] = one
+        return {"shapes": [list(one.shape) for one in results]} if results else {}
 
     def time(self, how: str) -> dict[str, Any]:
         """The times of one round, as the course takes them or on the `device`, on the arrays of the last call."""
         assert self._driver
         with checking.fault_context(self._variant, "called"):
-            times = getattr(self._driver, how)(self._layer, *self._called)
+            times = getattr(self._driver, how)(self._case, *self._called)
         return {"times": times}
 
     def infer(self, memory: mmap.mmap, name: str, described: dict[str, Any], arrays: list[list[Any]]) -> dict[str, Any]:
@@ -105,20 +119,15 @@ class Worker:
             labels, _ = inference.load(self._variant, network, named, self._library)(images)
             return {"labels": [int(label) for label in labels]}
 
-    def _prepare(self, layer: ConvLayer, images: int, reverse: bool) -> Operation:
+    def _prepare(self, case: Case, reverse: bool) -> Operation:
         with checking.fault_context(self._variant, "prepared"):
             if self._driver:
-                return lambda x, w, y: None  # the driver is called with a layer
+                return lambda *_: None  # the driver is called with a case
             if not self._emulated:
-                return cpp_compiler.prepare(self._variant, layer, images, self._library)
+                return cpp_compiler.prepare(self._variant, case, self._library)
             assert self._library
             kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants, reverse)
-            return self._variant.prepare(layer, images, kernels)
-
-
-def _array_words(places: list[int], shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
-    """Words and first byte of each array with its margins."""
-    return [(math.prod(shape) + 2 * GUARD_WORDS, 4 * place) for place, shape in zip(places, shapes, strict=False)]
+            return self._variant.prepare(case, kernels)
 
 
 def main() -> None:

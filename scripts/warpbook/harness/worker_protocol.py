@@ -8,28 +8,36 @@ import math
 import mmap
 import os
 import socket
-from collections.abc import Callable
-from typing import Any
-
-from warpbook.problems.layers import ConvLayer
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 ANSWER_BYTES = 128 << 10
-GUARD_WORDS = 1 << 14  # 64 KiB on either side; keeps the alignment that allocators give
-PAGE_WORDS = 1 << 10
+GUARD_BYTES = 1 << 16  # on either side; keeps the alignment that allocators give
+PAGE_BYTES = 1 << 12
 
 
-def layout(layer: ConvLayer, images: int) -> tuple[list[int], int]:
-    """The words where x, w, y with their margins and a returned array begin in the memory, and the bytes of it all."""
+class Layout(NamedTuple):
+    """First byte of each array with its margins, and of each returned output, in the memory; and the bytes of it all."""
+
+    arrays: list[int]
+    returned: list[int]
+    size: int
+
+
+def layout(arrays: Sequence[tuple[Sequence[int], str]], outputs: int) -> Layout:
+    """Of arrays by shape and NumPy's name of their type, the last `outputs` of them outputs. What a call returns is
+    float64."""
     places = [0]
-    for shape in shapes(layer, images):
-        words = math.prod(shape) + 2 * GUARD_WORDS
-        places.append(places[-1] + -(-words // PAGE_WORDS) * PAGE_WORDS)
-    return places, 4 * places[-1] + 8 * math.prod(layer.y_shape(images))
+    sizes = [nbytes(*one) + 2 * GUARD_BYTES for one in arrays]
+    sizes += [8 * math.prod(shape) for shape, _ in arrays[len(arrays) - outputs :]]
+    for size in sizes:
+        places.append(places[-1] + -(-size // PAGE_BYTES) * PAGE_BYTES)
+    return Layout(places[: len(arrays)], places[len(arrays) : -1], places[-1])
 
 
-def shapes(layer: ConvLayer, images: int) -> tuple[tuple[int, ...], ...]:
-    """Those of x, w and y."""
-    return layer.x_shape(images), layer.w_shape, layer.y_shape(images)
+def nbytes(shape: Sequence[int], dtype: str) -> int:
+    """Bytes of an array, by the digits of its type's name."""
+    return math.prod(shape) * (int("".join(filter(str.isdecimal, dtype))) // 8)
 
 
 def serve(number: int, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, field_validator, model_validator
 
+from warpbook.common import expressions
 from warpbook.common.errors import nearest_name
-from warpbook.kernels import launches
+from warpbook.common.expressions import Expression
 from warpbook.kernels.constraints import Limits
-from warpbook.kernels.launches import Expression
+from warpbook.problems.problem import Problem
 
 TIMES = {"op_time": "op time", "gpu_time": "GPU time"}
 """Quantities that have samples, and so intervals."""
@@ -59,13 +60,6 @@ class Amount(_ClaimModel):
     at_least: Share = 0.0
     at_most: Share | None = None
     count: Expression | None = None
-
-    @field_validator("count")
-    @classmethod
-    def _of_extents(cls, count: Expression | None) -> Expression | None:
-        if count is not None:
-            launches.check("count", [count], set(launches.EXTENTS))
-        return count
 
 
 class Value(_ClaimModel):
@@ -124,6 +118,20 @@ class Claim(_ClaimModel):
         if self.more_than is not None and self.change not in ("falls", "rises"):
             raise ValueError("`more_than` goes with `falls` or `rises`")
         return self
+
+    def check(self, problem: Problem) -> None:
+        """Raises ValueError, the key before the reason, for a name that is none of the problem's."""
+        if self.by.count is not None:
+            try:
+                expressions.check("count", [self.by.count], set(problem.names))
+            except ValueError as error:
+                raise ValueError(f"by.count: {error}") from None
+        for key, limits in (("where", self.where), ("more_than", self.more_than)):
+            try:
+                if limits:
+                    limits.check(problem)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
 
     @property
     def counter(self) -> str:

@@ -4,8 +4,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from warpbook.kernels import launches
-from warpbook.problems.networks import ConvLayer
+from warpbook.common.errors import nearest_name
+from warpbook.problems.problem import Case, Problem
+
+SPELLED_OUT = ("weights",)
+"""Derived numbers that a sentence shows as what they are made of."""
 
 
 class Bounds(BaseModel):
@@ -53,34 +56,35 @@ class Bounds(BaseModel):
 
 
 class Limits(BaseModel):
-    """Layers that a variant supports: bounds of extents, and layers by name (conv1) or shape (6x30x30 * 16@5x5)."""
+    """Cases that a variant supports: bounds of extents, and cases by name (conv1) or in short (6x30x30 * 16@5x5)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    N: Bounds = Bounds()
-    C: Bounds = Bounds()
-    H: Bounds = Bounds()
-    W: Bounds = Bounds()
-    M: Bounds = Bounds()
-    K: Bounds = Bounds()
-    H_out: Bounds = Bounds()
-    W_out: Bounds = Bounds()
-    S: Bounds = Bounds()
-    P: Bounds = Bounds()
-    weights: Bounds = Bounds()
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Bounds] = Field(init=False)
     layers: list[str] = Field(default_factory=list)
+
+    @property
+    def bounds(self) -> dict[str, Bounds]:
+        """The bounds that it sets, by the extent's name."""
+        return dict(self.__pydantic_extra__ or {})
+
+    def check(self, problem: Problem) -> None:
+        """Raises ValueError for a name that is none of the problem's."""
+        known = [*problem.names, "layers"]
+        if unknown := next((name for name in self.bounds if name not in known), ""):
+            raise ValueError(f"unknown key {unknown!r}: {nearest_name(unknown, known)}")
 
     @property
     def words(self) -> str:
         """The limits that it sets, in words: C ≥ 2, N ≤ 100 images."""
-        said = [f"{name} {getattr(self, name).words}" for name in self.model_fields_set if name != "layers"]
-        return ", ".join([*sorted(said), *self.layers])
+        return ", ".join([*sorted(f"{name} {one.words}" for name, one in self.bounds.items()), *self.layers])
 
-    def violation(self, layer: ConvLayer, images: int) -> str:
-        """Which limit a layer breaks: value and limit. Empty where it breaks none."""
-        if self.layers and not {layer.name, str(layer)} & set(self.layers):
-            return f"it is not written for the layer {layer.name}, but for {', '.join(self.layers)}"
-        values = launches.extents(layer, images) | {"weights": layer.M * layer.accumulation}
-        for name in Limits.model_fields:
-            if name != "layers" and (words := getattr(self, name).violation(values[name])):
-                return f"{'M*C*K*K' if name == 'weights' else name} = {values[name]} {words}"
+    def violation(self, case: Case) -> str:
+        """Which limit a case breaks: value and limit. Empty where it breaks none."""
+        if self.layers and not {case.name, str(case)} & set(self.layers):
+            return f"it is not written for the layer {case.name}, but for {', '.join(self.layers)}"
+        derived = case.problem.facts.derived
+        for name in case.problem.names:
+            if name in self.bounds and (words := self.bounds[name].violation(case.extents[name])):
+                shown = derived[name] if name in SPELLED_OUT else name
+                return f"{str(shown).replace(' ', '')} = {case.extents[name]} {words}"
         return ""

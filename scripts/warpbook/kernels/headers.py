@@ -12,15 +12,22 @@ from pydantic import (
     Field,
     PositiveInt,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 
+from warpbook.common import expressions
 from warpbook.common.errors import nearest_name
-from warpbook.kernels import expressions, launches, occupancy
+from warpbook.common.expressions import Expression
+from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
-from warpbook.kernels.launches import Expression, Launch, OutputsPerBlock
-from warpbook.problems.networks import ConvLayer
+from warpbook.kernels.launches import Launch, OutputsPerBlock
+from warpbook.problems import problem as problems
+from warpbook.problems.problem import Case
+
+DEFAULT_PROBLEM = "conv"
+"""The problem of a folder that has no problem.py: a submission of the course."""
 
 
 class Split(BaseModel):
@@ -98,14 +105,24 @@ class Header(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _expressions_of_known_names(self) -> "Header":
-        known = {*launches.EXTENTS, *self.constants}
-        launches.check("threads", self.threads, known)
-        launches.check("grid", self.grid, {*known, "tiles"})
-        launches.check("shared_bytes", [self.shared_bytes], known)
-        launches.check("arguments", self.arguments, {*known, *launches.ARRAYS})
-        for array in launches.ARRAYS:
-            times = 0 if array == "w" and self.constant_memory else 1
+    def _names_of_problem(self, info: ValidationInfo) -> "Header":
+        problem = info.context["problem"] if info.context else problems.find(DEFAULT_PROBLEM)
+        self.limits.check(problem)
+        known = {*problem.names, *self.constants}
+        expressions.check("threads", self.threads, known)
+        expressions.check("grid", self.grid, {*known, "tiles"} if "W_out" in known else known)
+        expressions.check("shared_bytes", [self.shared_bytes], known)
+        expressions.check("arguments", self.arguments, {*known, *problem.arrays, *problem.optional})
+        if self.launch and "W_out" not in known:
+            raise ValueError(f"`launch` is for convolutions; say `threads` and `grid` for {problem.name}")
+        for number, claim in enumerate(self.claims):
+            try:
+                claim.check(problem)
+            except ValueError as error:
+                raise ValueError(f"claims.{number}.{error}") from None
+        constant = problem.arrays[1] if self.constant_memory else ""
+        for array in problem.arrays:
+            times = 0 if array == constant else 1
             if self.arguments and (there := self.arguments.count(array)) != times:
                 must = "must once" if times else f"is copied to `constant_memory: {self.constant_memory}`"
                 raise ValueError(f"arguments: {array} stands there {there} times, and {must}")
@@ -135,18 +152,16 @@ class Header(BaseModel):
         """Whether it says how its kernel is launched."""
         return bool(self.launch or self.grid)
 
-    def missing_arguments(self, layer: ConvLayer) -> dict[str, str]:
-        """What of a layer its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
+    def missing_arguments(self, case: Case) -> dict[str, str]:
+        """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
 
         It is told what its `arguments` name; a launcher is, or a source is made for, what `limits` name.
         """
         named = {name for text in self.arguments for name in expressions.used_names(text)} - set(self.constants)
         named |= self.limits.model_fields_set
-        return {
-            name: f"{word} {getattr(layer, name)}"
-            for name, (usual, word) in launches.UNUSUAL.items()
-            if getattr(layer, name) != usual and name not in named
-        }
+        words = case.problem.unusual
+        unusual = {name: f"{words[name].words} {value}" for name, value in case.unusual.items() if name not in named}
+        return unusual | {name: f"the optional input {name}" for name in case.optional if name not in named}
 
     @property
     def block(self) -> tuple[int, ...] | None:
@@ -155,27 +170,27 @@ class Header(BaseModel):
             return self.launch.threads
         if any(expressions.used_names(text) - set(self.constants) for text in self.threads):
             return None
-        return launches.values("threads", self.threads, self.constants) or None
+        return expressions.values("threads", self.threads, self.constants) or None
 
-    def shape(self, layer: ConvLayer, images: int) -> launches.Shape:
-        """The launch for a layer. Raises ValueError naming key, expression and reason where there is none."""
-        names = launches.extents(layer, images) | self.constants
-        (shared_bytes,) = launches.values("shared_bytes", [self.shared_bytes], names)
+    def shape(self, case: Case) -> launches.Shape:
+        """The launch for a case. Raises ValueError naming key, expression and reason where there is none."""
+        names = case.extents | self.constants
+        (shared_bytes,) = expressions.values("shared_bytes", [self.shared_bytes], names)
         if self.launch:
-            return launches.Shape(self.launch.grid(layer, images), self.launch.threads, shared_bytes)
-        threads = launches.values("threads", self.threads, names)
+            return launches.Shape(self.launch.grid(case), self.launch.threads, shared_bytes)
+        threads = expressions.values("threads", self.threads, names)
         if reason := occupancy.block_limit_reason(threads):
             raise ValueError(reason)
-        names = {"tiles": launches.tiles(threads, names)} | names
-        return launches.Shape(launches.values("grid", self.grid, names), threads, shared_bytes)
+        if "W_out" in names:
+            names = {"tiles": launches.tiles(threads, names)} | names
+        return launches.Shape(expressions.values("grid", self.grid, names), threads, shared_bytes)
 
-    def argument_values(self, layer: ConvLayer, images: int) -> tuple[str | int, ...]:
-        """What its kernel gets for a layer, in order: `x`, `w` and `y` by name, whole numbers by value."""
-        names: dict[str, int] = launches.extents(layer, images) | self.constants
-        listed = self.arguments or launches.ARGUMENTS
-        passed = tuple(
-            text if text in launches.ARRAYS else launches.values("arguments", [text], names)[0] for text in listed
-        )
+    def argument_values(self, case: Case) -> tuple[str | int, ...]:
+        """What its kernel gets for a case, in order: arrays by name, whole numbers by value."""
+        names: dict[str, int] = case.extents | self.constants
+        arrays = {*case.problem.arrays, *case.problem.optional}
+        listed = self.arguments or case.problem.arguments
+        passed = tuple(text if text in arrays else expressions.values("arguments", [text], names)[0] for text in listed)
         for text, value in zip(listed, passed, strict=True):
             if isinstance(value, int) and not -(2**31) <= value < 2**31:
                 raise ValueError(f"arguments: `{text}`: {value} is beyond the 32 bits of an int")
@@ -244,9 +259,9 @@ def first_problem(error: Exception) -> str:
 def _keys_at(place: tuple[int | str, ...]) -> list[str]:
     """Keys that are valid beside a misspelt one."""
     if place[0] == "limits":
-        fields = Limits.model_fields if len(place) == 2 else Bounds.model_fields
+        fields = Bounds.model_fields
     elif place[0] == "claims":
-        fields = {3: Claim.model_fields, 4: {"by": Amount.model_fields}.get(str(place[-2]), Limits.model_fields)}.get(
+        fields = {3: Claim.model_fields, 4: {"by": Amount.model_fields}.get(str(place[-2]), Bounds.model_fields)}.get(
             len(place), Bounds.model_fields
         )
     elif place[0] == "launch":

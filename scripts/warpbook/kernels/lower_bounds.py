@@ -1,4 +1,4 @@
-"""The least time that a GPU allows a layer: its bytes at the measured copy rate, or its operations at the peak rate.
+"""The least time that a GPU allows a case: its bytes at the measured copy rate, or its operations at the peak rate.
 
 There are two bounds. `method_bound_ms` holds for one variant's method and precision: none of its times may lie below.
 `fp32_bound_ms` holds for the direct method in FP32: the report draws every variant against it.
@@ -7,23 +7,21 @@ There are two bounds. `method_bound_ms` holds for one variant's method and preci
 from typing import Any
 
 from warpbook.kernels.headers import Header
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 
 
-def lower_bound_ms(
-    layer: ConvLayer, images: int, copy_gb_per_s: float, peak_gflop_per_s: float | None, kept_bytes: int = 0
-) -> float:
-    """Least time for one layer: its bytes at the measured copy bandwidth, or its operations at the peak rate.
+def lower_bound_ms(case: Case, copy_gb_per_s: float, peak_gflop_per_s: float | None, kept_bytes: int = 0) -> float:
+    """Least time for one case: its bytes at the measured copy bandwidth, or its operations at the peak rate.
 
     `kept_bytes` may stay in the L2 cache and need not reach memory; `peak_gflop_per_s` is None where it is unknown, or
     the method may do fewer operations.
     """
-    moved = max(0, layer.bytes(images) - kept_bytes) / (copy_gb_per_s * 1e9) * 1e3
-    computed = layer.flops(images) / (peak_gflop_per_s * 1e9) * 1e3 if peak_gflop_per_s else 0.0
+    moved = max(0, case.bytes - kept_bytes) / (copy_gb_per_s * 1e9) * 1e3
+    computed = case.flops / (peak_gflop_per_s * 1e9) * 1e3 if peak_gflop_per_s else 0.0
     return max(moved, computed)
 
 
-def method_bound_ms(layer: ConvLayer, images: int, header: Header, gpu: dict[str, Any], kept_bytes: int = 0) -> float:
+def method_bound_ms(case: Case, header: Header, gpu: dict[str, Any], kept_bytes: int = 0) -> float:
     """The bound of a variant's own method and precision on a run's GPU.
 
     A method that is not direct may do fewer operations: its bytes alone bound it. Products that are made of several of
@@ -35,20 +33,20 @@ def method_bound_ms(layer: ConvLayer, images: int, header: Header, gpu: dict[str
         peak = split_peak / header.split.products if split_peak else None
     elif header.method == "direct":
         peak = peaks[header.precision]
-    return lower_bound_ms(layer, images, gpu["copy_gb_per_s"], peak, kept_bytes)
+    return lower_bound_ms(case, gpu["copy_gb_per_s"], peak, kept_bytes)
 
 
-def fp32_bound_ms(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> float:
+def fp32_bound_ms(case: Case, gpu: dict[str, Any]) -> float:
     """The bound of the direct method in FP32 on a run's GPU."""
-    return lower_bound_ms(layer, images, gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"])
+    return lower_bound_ms(case, gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"])
 
 
-def memory_bound_ms(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> float:
-    """The least time that a layer's bytes take on a run's GPU, whatever is computed of them."""
-    return lower_bound_ms(layer, images, gpu["copy_gb_per_s"], None)
+def memory_bound_ms(case: Case, gpu: dict[str, Any]) -> float:
+    """The least time that a case's bytes take on a run's GPU, whatever is computed of them."""
+    return lower_bound_ms(case, gpu["copy_gb_per_s"], None)
 
 
-def bounding_resource(layer: ConvLayer, images: int, gpu: dict[str, Any]) -> str:
+def bounding_resource(case: Case, gpu: dict[str, Any]) -> str:
     """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
-    moved = memory_bound_ms(layer, images, gpu)
-    return "memory bandwidth" if moved == fp32_bound_ms(layer, images, gpu) else "FP32 arithmetic"
+    moved = memory_bound_ms(case, gpu)
+    return "memory bandwidth" if moved == fp32_bound_ms(case, gpu) else "FP32 arithmetic"

@@ -1,10 +1,9 @@
-"""The variants in kernels/: their files, headers and launches.
+"""The variants in a problem's folder of kernels/: their files, headers and launches.
 
-A variant is one file: `kernels/<name>.cu` for a GPU variant, with `kernels/<name>.py` beside it only where one grid
-of one kernel is not enough; for a CPU variant or a peer library `kernels/<name>.py` alone, or `kernels/<name>.cpp` with
-`extern "C" void conv_forward`, which takes what the kernels take. A variant's facts are YAML in the first comment (the
-docstring of a .py alone), or in `kernels/<name>.yaml` beside a file that nobody wants to touch; `headers.Header` lists
-them.
+A variant is one file: `<name>.cu` for a GPU variant, with `<name>.py` beside it only where one grid of one kernel is not
+enough; for a CPU variant or a peer library `<name>.py` alone, or `<name>.cpp`, which exports the problem's function with
+what its kernels take. A variant's facts are YAML in the first comment (the docstring of a .py alone), or in
+`<name>.yaml` beside a file that nobody wants to touch; `headers.Header` lists them.
 """
 
 import hashlib
@@ -26,18 +25,20 @@ import yaml
 
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
-from warpbook.kernels import ece408, headers, launches, occupancy, sources
+from warpbook.kernels import ece408, headers, occupancy, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.launch_inference import launch_reader, launch_sites
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems import problem as problems
+from warpbook.problems.problem import Case, Problem
 
-FOLDER = PROJECT / "kernels"
-BASELINE, CPU_BASELINE = "direct", "loop_nest"
-"""What a CUDA variant, and a C++ one, is compared with that says neither its idea nor what it builds on."""
+FOLDER = PROJECT / "kernels" / headers.DEFAULT_PROBLEM
+BASELINE = "direct"
+"""The convolution that others are compared with in the test of precision."""
 
-USUAL_KERNEL = "conv_forward"
-"""The kernel's name where nothing else is said; its arguments are `launches.ARGUMENTS`."""
+REFERENCE = "reference.cu"
+"""A problem's float64 reference on a GPU, where it brings one."""
 
+_NO_FACTS = Header.model_validate({})
 _NAME = re.compile(r"\w+")
 _NAMING = "a variant's file name has letters, digits and underscores alone before its ending; rename the file"
 DISPLAYABLE_NAME = r"\w[\w .-]*"
@@ -51,15 +52,16 @@ PRECISIONS = {
     "bf16": (2.0**-23, 2.0**-8),
 }
 
-Operation = Callable[[Any, Any, Any], Any]
-"""Computes y from (x, w, y): writes y, or returns the array that holds the result."""
+Operation = Callable[..., Any]
+"""Computes the outputs from (inputs, outputs): writes them, or returns the arrays that hold the results."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One variant: its name, files and header. `problem` says which file could not be read and why, if so."""
+    """One variant: its name, files and header. `read_error` says which file could not be read and why, if so."""
 
     name: str
+    problem: Problem
     cuda_source: Path | None
     cpp_source: Path | None
     launcher: Path | None
@@ -71,7 +73,7 @@ class Variant:
     code: str
     launcher_code: str
     """The launcher's code without its docstring: prose does not change what runs."""
-    problem: str = ""
+    read_error: str = ""
     inferred_launch: launch_reader.InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
     included: tuple[Path, ...] = ()
@@ -106,9 +108,9 @@ class Variant:
 
     @cached_property
     def kernel(self) -> str:
-        """The name of its kernel in the source: as its header says, else `conv_forward`, else the only one there."""
+        """The name of its kernel in the source: as its header says, else the only one there, else the problem's."""
         there = launch_sites.kernel_names(self.code)
-        return self.header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
+        return self.header.kernel or (there[0] if len(there) == 1 else self.problem.function)
 
     @cached_property
     def course(self) -> ece408.Interface | None:
@@ -150,22 +152,22 @@ class Variant:
         """Whether its instructions exist on an architecture such as sm_75."""
         return not self.header.architecture_reason(arch)
 
-    def unsupported(self, layer: ConvLayer, images: int) -> str:
-        """Why this variant cannot compute the layer: value, limit and remedy. Empty when it can."""
-        if untold := self.missing_arguments(layer):
+    def unsupported(self, case: Case) -> str:
+        """Why this variant cannot compute the case at its size: value, limit and remedy. Empty when it can."""
+        if untold := self.missing_arguments(case):
             what, names = " and ".join(untold.values()), " and ".join(untold)
             place = self.fact_location("limits" if self.launcher else "arguments")
             remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
             return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
-        if reason := self.header.limits.violation(layer, images):
+        if reason := self.header.limits.violation(case):
             return f"{self.name}: {reason} ({self.fact_location('limits')})"
-        if self.course and str(layer) not in map(str, ece408.LAYERS):
+        if self.course and str(case) not in map(str, ece408.LAYERS):
             known = " and ".join(map(str, ece408.LAYERS))
             return f"{self.name}: a file of the course, which may assume its layers: {known}"
         if self.header.declares_launch and self.launcher is None:
             try:
-                shape = self.header.shape(layer, images)
-                self.header.argument_values(layer, images)
+                shape = self.header.shape(case)
+                self.header.argument_values(case)
             except ValueError as error:
                 return f"{self.name}: {error} ({self.fact_location('grid')})"
             if reason := occupancy.launch_limit_reason(*shape):
@@ -173,10 +175,10 @@ class Variant:
                 return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
 
-    def missing_arguments(self, layer: ConvLayer) -> dict[str, str]:
-        """What of a layer it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told of neither."""
-        header = Header.model_validate({}) if self.cpp_source else self.header
-        return header.missing_arguments(layer)
+    def missing_arguments(self, case: Case) -> dict[str, str]:
+        """What of a case it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told of nothing unusual."""
+        header = _NO_FACTS if self.cpp_source else self.header
+        return header.missing_arguments(case)
 
     @cached_property
     def missing(self) -> str:
@@ -187,7 +189,7 @@ class Variant:
     def module(self) -> ModuleType:
         """The launcher, imported. Raises UserError with the exception's words when it does not import."""
         assert self.launcher is not None
-        name = f"kernels_{self.name}"
+        name = f"kernels_{self.problem.name}_{self.name}"
         spec = importlib.util.spec_from_file_location(name, self.launcher)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -201,60 +203,75 @@ class Variant:
             raise UserError(f"{where}: the launcher does not import: {type(error).__name__}: {error}") from error
         return module
 
-    def prepare(self, layer: ConvLayer, images: int, kernels: Any = None) -> Operation:
-        """The variant's operation for one layer and batch size; `kernels` are its own, loaded.
+    def prepare(self, case: Case, kernels: Any = None) -> Operation:
+        """The variant's operation for a case at its size; `kernels` are its own, loaded.
 
-        A launcher's `prepare(kernels, layer, images, launch)` also gets the launch that the header declares, or None;
-        `kernels.constants` are the header's.
+        A launcher's `prepare(kernels, case, size, launch)` also gets the launch that the header declares, or None;
+        `kernels.constants` are the header's. Without kernels of its own it is `prepare(case, size)`.
         Scratch memory, streams and plans are made here, outside any timing.
         """
         operation: Operation
         assert self.cpp_source is None  # which is compiled first: `harness.host` prepares it
         if self.cuda_source is None:
-            operation = self.module.prepare(layer, images)
+            operation = self.module.prepare(case, case.size)
             return operation
-        launch = self._declared_launch(layer, images, kernels) if self.header.declares_launch else None
+        launch = self._declared_launch(case, kernels) if self.header.declares_launch else None
         if self.launcher is None:
             assert launch is not None
             return launch
-        operation = self.module.prepare(kernels, layer, images, launch)
+        operation = self.module.prepare(kernels, case, case.size, launch)
         return operation
 
-    def _declared_launch(self, layer: ConvLayer, images: int, kernels: Any) -> Operation:
+    def _declared_launch(self, case: Case, kernels: Any) -> Operation:
         import numpy as np
 
-        shape = self.header.shape(layer, images)
+        shape = self.header.shape(case)
         function = kernels.function(self.kernel, *([shape.shared_bytes] if shape.shared_bytes else []))
-        passed = self.header.argument_values(layer, images)
+        passed = self.header.argument_values(case)
         numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
-        behind = itertools.count(len(launches.ARRAYS))
+        names = list(case.arrays)
+        absent = len(names) + len(numbers)
+        behind = itertools.count(len(names))
         in_order = operator.itemgetter(
-            *(launches.ARRAYS.index(value) if isinstance(value, str) else next(behind) for value in passed)
+            *(
+                next(behind) if not isinstance(value, str) else names.index(value) if value in names else absent
+                for value in passed
+            )
         )
+        null = np.intp(0)  # an optional input that the case does not have
 
-        def launch(x: Any, w: Any, y: Any) -> None:
-            function(shape.grid, shape.threads, in_order((x, w, y, *numbers)))
+        def launch(*arrays: Any) -> None:
+            function(shape.grid, shape.threads, in_order((*arrays, *numbers, null)))
 
         if not (variable := self.header.constant_memory):
             return launch
         held = kernels.symbol(sources.find_variable_symbol(variable))
 
-        def copy_and_launch(x: Any, w: Any, y: Any) -> None:
-            held.copy(w)
-            launch(x, w, y)
+        def copy_and_launch(*arrays: Any) -> None:
+            held.copy(arrays[1])
+            launch(*arrays)
 
         return copy_and_launch
 
 
-def launch_arguments(layer: ConvLayer, images: int) -> tuple[Any, ...]:
-    """N, C, H, W, M, K as 32-bit integers, in the order of conv_forward's parameters."""
+def launch_arguments(case: Case) -> tuple[Any, ...]:
+    """The extents that have no usual value as 32-bit integers, as the kernel of a problem takes them behind its arrays."""
     import numpy as np
 
-    return tuple(np.int32(extent) for extent in (images, layer.C, layer.H, layer.W, layer.M, layer.K))
+    return tuple(np.int32(case.extents[name]) for name in case.problem.arguments if name in case.problem.facts.extents)
+
+
+def problem_of(folder: Path) -> Problem:
+    """The problem of a folder of variants: its own, or the course's where it has none."""
+    return (
+        problems.read(folder.absolute())
+        if (folder / problems.FILE).exists()
+        else problems.find(headers.DEFAULT_PROBLEM)
+    )
 
 
 def read(name: str, folder: Path = FOLDER) -> Variant:
-    """One variant. A file that cannot be read makes a variant with a `problem`, so that the others go on."""
+    """One variant. A file that cannot be read makes a variant with a `read_error`, so that the others go on."""
     cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".cpp", ".py", ".yaml"))
     host = sources.read_python(python) if python else sources.Source("", "")
     compiled = cuda or cpp
@@ -265,6 +282,8 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
     usual = {"device": "cpu"} if cpp else {}
+    of = problem_of(folder)
+    context = {"problem": of}
     written = None
     try:
         content = headers.parse_facts(described.header) if described.header.strip() else {}
@@ -272,13 +291,14 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             said_by = facts
             completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
-        if cuda and python is None and not described.problem and not headers.declare_launch(content):
+        inferable = of.name == headers.DEFAULT_PROBLEM and cuda and python is None
+        if cuda and inferable and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
             written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")))
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
-        header, problem = Header.model_validate(usual | content), ""
-        baseline = folder / (f"{BASELINE}.cu" if cuda else f"{CPU_BASELINE}.py")
+        header, problem = Header.model_validate(usual | content, context=context), ""
+        baseline = folder / (f"{of.facts.baseline}.cu" if cuda else f"{of.facts.cpu_baseline}.py")
         if not content.keys() & {"idea", "builds_on"} and compiled and name != baseline.stem and _file(baseline):
             header = header.model_copy(update={"builds_on": baseline.stem})
         if compiled is None and python is None:
@@ -291,19 +311,21 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             found = {"precision": ece408.precision(described.code), "method": "any"}
             header = header.model_copy(update={key: value for key, value in found.items() if key not in content})
         elif cuda and python is None:
-            problem = _launch_problem(name, header, described.code)
+            problem = _launch_problem(name, of, header, described.code)
         if header.device == "cpu" and cuda:
             problem = "CUDA C++ runs on the GPU, the header says `device: cpu`"
         if cpp:
-            problem = _host_code_problem(header, cuda or python)
+            problem = _host_code_problem(of, header, cuda or python)
         if not _NAME.fullmatch(name):
             problem = _NAMING
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
         if (key := headers.faulty_key(error)) and key not in keys:
             said_by = compiled or python or said_by
-        header, problem = Header.model_validate(usual | {"title": name}), headers.first_problem(error)
+        header = Header.model_validate(usual | {"title": name}, context=context)
+        problem = headers.first_problem(error)
     return Variant(
         name,
+        of,
         cuda,
         cpp,
         python,
@@ -318,7 +340,7 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
     )
 
 
-def _launch_problem(name: str, header: Header, code: str) -> str:
+def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:
     """What a header leaves unsaid of a kernel's launch that no launcher says either; empty where nothing."""
     there = launch_sites.kernel_names(code)
     if not header.declares_launch:
@@ -326,15 +348,15 @@ def _launch_problem(name: str, header: Header, code: str) -> str:
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
             f"(facts may stand in {name}.yaml)"
         )
-    if not header.kernel and len(there) > 1 and USUAL_KERNEL not in there:
+    if not header.kernel and len(there) > 1 and of.function not in there:
         return f"there are the kernels {', '.join(there)}; say which: `kernel: {there[0]}`"
-    kernel = header.kernel or (there[0] if len(there) == 1 else USUAL_KERNEL)
-    if kernel.partition("<")[0] != USUAL_KERNEL and not header.arguments:
-        return f"say what {kernel} takes, in its order: `arguments: [{', '.join(map(str, launches.ARGUMENTS))}]`"
+    kernel = header.kernel or (there[0] if len(there) == 1 else of.function)
+    if kernel.partition("<")[0] != of.function and not header.arguments:
+        return f"say what {kernel} takes, in its order: `arguments: [{', '.join(of.arguments)}]`"
     return ""
 
 
-def _host_code_problem(header: Header, beside: Path | None) -> str:
+def _host_code_problem(of: Problem, header: Header, beside: Path | None) -> str:
     """Why C++ for the processor, and what its header says, is no CPU variant; empty where it is one."""
     if beside:
         return f"{beside.name} has the same name, and a variant is one of them; rename one"
@@ -342,7 +364,7 @@ def _host_code_problem(header: Header, beside: Path | None) -> str:
         return "C++ runs on the CPU, the header says `device: gpu`; a kernel is CUDA C++, in a file that ends in .cu"
     said = {"launch", "grid", "threads", "arguments", "kernel", "shared_bytes", "split"} & header.model_fields_set
     if said:
-        return f"`{min(said)}` is of a kernel on the GPU; C++ for the CPU exports conv_forward and launches nothing"
+        return f"`{min(said)}` is of a kernel on the GPU; C++ for the CPU exports {of.function} and launches nothing"
     return ""
 
 
@@ -354,6 +376,8 @@ def _is_source(path: Path) -> bool:
     """Whether a file in the variants' folder belongs to a variant. Raises UserError where its name could not even be
     shown; hidden files, folders, pipes and links to nothing are nobody's variant."""
     if path.suffix not in (".cu", ".cpp", ".py", ".yaml") or path.name.startswith(".") or not path.is_file():
+        return False
+    if path.name == problems.FILE or path.name == REFERENCE:
         return False
     if not re.fullmatch(DISPLAYABLE_NAME, path.stem):
         raise UserError(f"{str(path)!r}: {_NAMING}")
@@ -379,7 +403,7 @@ def discover(folder: Path = FOLDER) -> dict[str, Variant]:
 
 def _check_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
     baseline = variant.header.builds_on
-    if variant.problem or not baseline:
+    if variant.read_error or not baseline:
         return variant
     problem = ""
     if baseline not in every:
@@ -388,7 +412,7 @@ def _check_baseline(variant: Variant, every: dict[str, Variant]) -> Variant:
         problem = f"builds_on {baseline!r} runs on another device"
     if not problem:
         return variant
-    return replace(variant, problem=f"{variant.files[0].name}: {problem}")
+    return replace(variant, read_error=f"{variant.files[0].name}: {problem}")
 
 
 def find(name: str, known: dict[str, Variant]) -> Variant:

@@ -1,4 +1,4 @@
-"""Whole networks as `kernels/networks/` computes them: from images on the device to scores and labels there.
+"""Whole networks as `kernels/network/` computes them: from images on the device to scores and labels there.
 
 An implementation is `<name>.py`, with `<name>.cu` beside it where it has kernels of its own, and a header as a variant
 has one. `prepare(kernels, network, images, parameters)` gives `call(x, scores, labels)`: x (N, C, H, W) float32 as it
@@ -7,7 +7,7 @@ the weights by name, there too. Whatever depends on the weights alone may be pre
 `unsupported(network)` why it does not compute a network; one whose first layer takes the images as the host has them
 has `prepare_bytes` too, alike, whose x is the images (N, H, W), uint8, not yet times the network's `input.scale`.
 
-A .cu may include another of kernels/ or kernels/networks/, files of kernels/include/, and layers.cu of the harness; a
+A .cu may include another of kernels/ or kernels/network/, files of kernels/include/, and layers.cu of the harness; a
 launcher may import another.
 Constants of a variant whose .cu is included are known, the implementation's own above them; a launcher without a .cu
 has the kernels of the implementation that it imports.
@@ -32,7 +32,7 @@ from warpbook.kernels import headers, sources, variants
 from warpbook.kernels.headers import Header
 from warpbook.problems.networks import Network
 
-FOLDER = variants.FOLDER / "networks"
+FOLDER = PROJECT / "kernels" / "network"
 INCLUDED_FROM = (FOLDER, variants.FOLDER, PROJECT / "scripts/warpbook/harness")
 IMPORTED_FROM = (FOLDER, variants.FOLDER)
 
@@ -41,12 +41,12 @@ Call = Callable[[Any, Any, Any], None]
 
 @dataclass(frozen=True)
 class Implementation:
-    """One implementation: its name, launcher and header. `problem` says why it cannot be used, if so."""
+    """One implementation: its name, launcher and header. `read_error` says why it cannot be used, if so."""
 
     name: str
     launcher: Path
     header: Header
-    problem: str = ""
+    read_error: str = ""
 
     @property
     def title(self) -> str:
@@ -109,7 +109,7 @@ class Implementation:
     def unsupported(self, network: Network, images: int) -> str:
         """Why it does not compute a network for so many images; empty where it does."""
         for conv in network.convs:
-            if reason := self.header.limits.violation(conv, images):
+            if reason := self.header.limits.violation(conv.at(images)):
                 return f"{self.name}: {reason} (`limits` in {self.launcher.name})"
         if reason := self.missing:
             return reason
@@ -135,7 +135,7 @@ def names() -> list[str]:
 
 
 def read(name: str) -> Implementation:
-    """One implementation. What cannot be read makes one with a `problem`, so that the others go on."""
+    """One implementation. What cannot be read makes one with a `read_error`, so that the others go on."""
     launcher = FOLDER / f"{name}.py"
     kernels = launcher.with_suffix(".cu")
     python = sources.read_python(launcher)

@@ -7,70 +7,36 @@ where x is 0 outside the image.
 from dataclasses import dataclass
 from typing import Literal
 
+from warpbook.problems import problem
+from warpbook.problems.problem import Case
+
 Activation = Literal["none", "tanh", "relu"]
 Maps = tuple[int, int, int]
 """Maps, height and width of what a layer takes or gives for one image."""
 
 
-@dataclass(frozen=True, repr=False)
-class ConvLayer:
-    """One convolution: C input maps of H x W, M output maps of H_out x W_out, K x K taps, stride S, and P rows and
-    columns of zeros added on each side."""
+class ConvLayer(Case):
+    """A convolution as a case of `conv`: C input maps of H x W, M output maps of H_out x W_out, K x K taps, stride S, and P
+    rows and columns of zeros added on each side. Its size is the number of images."""
 
-    name: str
-    C: int
-    H: int
-    W: int
-    M: int
-    K: int
-    S: int = 1
-    P: int = 0
-
-    @property
-    def H_out(self) -> int:
-        return (self.H + 2 * self.P - self.K) // self.S + 1
-
-    @property
-    def W_out(self) -> int:
-        return (self.W + 2 * self.P - self.K) // self.S + 1
+    def __init__(self, name: str, C: int, H: int, W: int, M: int, K: int, S: int = 1, P: int = 0):
+        extents = {"C": C, "H": H, "W": W, "M": M, "K": K, "S": S, "P": P}
+        super().__init__(problem.find("conv"), name, tuple(extents.items()))
 
     @property
     def gives(self) -> Maps:
         return (self.M, self.H_out, self.W_out)
 
-    @property
-    def accumulation(self) -> int:
-        """Products summed into one output."""
-        return self.C * self.K * self.K
-
-    def x_shape(self, images: int) -> tuple[int, int, int, int]:
-        return (images, self.C, self.H, self.W)
-
     def y_shape(self, images: int) -> tuple[int, int, int, int]:
-        return (images, self.M, self.H_out, self.W_out)
+        return (images, *self.gives)
 
     @property
     def w_shape(self) -> tuple[int, int, int, int]:
         return (self.M, self.C, self.K, self.K)
 
-    def flops(self, images: int) -> int:
-        """Floating-point operations of the direct method, a multiply and an add for each product."""
-        return 2 * images * self.M * self.H_out * self.W_out * self.accumulation
-
-    def bytes(self, images: int) -> int:
-        """Least traffic in float32: every input, weight and output moved once."""
-        x = images * self.C * self.H * self.W
-        w = self.M * self.C * self.K * self.K
-        y = images * self.M * self.H_out * self.W_out
-        return 4 * (x + w + y)
-
-    def __str__(self) -> str:
-        unusual = f" stride {self.S}" * (self.S != 1) + f" padding {self.P}" * (self.P != 0)
-        return f"{self.C}x{self.H}x{self.W} * {self.M}@{self.K}x{self.K}{unusual}"
-
     def __repr__(self) -> str:
         # Stride and padding only where they are not the usual: recorded runs know shapes by this text.
-        unusual = f", S={self.S}" * (self.S != 1) + f", P={self.P}" * (self.P != 0)
+        unusual = "".join(f", {name}={value}" for name, value in self.unusual.items())
         return f"ConvLayer(name={self.name!r}, C={self.C}, H={self.H}, W={self.W}, M={self.M}, K={self.K}{unusual})"
 
 

@@ -83,10 +83,11 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
         bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}
         if place["device"] == "gpu" and status == "ok":
             layer = next(conv for conv in networks.find(place["network"]).convs if conv.name == place["layer"])
+            case = layer.at(place["size"])
             header, gpu = headers[place["variant"]], machine["gpu"]
             bound = {
-                "method_bound_ms": lower_bounds.method_bound_ms(layer, place["size"], header, gpu),
-                "fp32_bound_ms": lower_bounds.fp32_bound_ms(layer, place["size"], gpu),
+                "method_bound_ms": lower_bounds.method_bound_ms(case, header, gpu),
+                "fp32_bound_ms": lower_bounds.fp32_bound_ms(case, gpu),
             }
         rows.append(
             {

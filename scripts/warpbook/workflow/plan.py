@@ -126,7 +126,7 @@ class Plan:
         return [
             name
             for name, one in self.variants.items()
-            if one.course and not all(one.unsupported(layer, ece408.BATCH) for layer in layers)
+            if one.course and not all(one.unsupported(layer.at(ece408.BATCH)) for layer in layers)
         ]
 
     def with_baselines(self, names: Iterable[str]) -> list[str]:
@@ -150,7 +150,7 @@ class Plan:
             name
             for name, variant in self.variants.items()
             if variant.cuda_source
-            or (variant.problem and variant.device == "gpu")
+            or (variant.read_error and variant.device == "gpu")
             or (variant.cpp_source and "cpu" in self.devices)
         ]
 
@@ -278,7 +278,7 @@ class Plan:
             ""
             if variant
             else f"{where} names no variant; say which: --config stream='{{variants: {{{device}: <name>}}}}'",
-            variant.problem if variant else "",
+            variant.read_error if variant else "",
             f"{where}: {name} runs on the {variant.device}" if variant and variant.device != device else "",
             "" if sets else f"{network.name} has no weights here, and so labels nothing (docs/guides/networks.md)",
         ]

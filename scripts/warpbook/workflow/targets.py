@@ -210,7 +210,7 @@ class Targets:
     def _baseline(self, variant: str) -> Variant | None:
         """The variant that one builds on; None where it builds on none or cannot be read itself."""
         known = self.plan.variants[variant]
-        return None if known.problem else self.plan.variants.get(known.header.builds_on)
+        return None if known.read_error else self.plan.variants.get(known.header.builds_on)
 
     def baseline_files(self, variant: str) -> list[str]:
         """Files of a variant's baseline, which is timed in turn with it."""

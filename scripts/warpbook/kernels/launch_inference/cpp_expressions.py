@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from warpbook.kernels import expressions
+from warpbook.common import expressions
 from warpbook.kernels.launch_inference import cuda_ast
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from warpbook.kernels import ece408, launches, sources
+from warpbook.kernels import ece408, sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, extent_names
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 UNKNOWN = "?"
 _KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
+
+
+ARRAYS = ("x", "w", "y")
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ class _LaunchInference:
         written = [place for place in places if not const[place]]
         if len(written) == 1 and not names[written[0]] and "y" not in names.values():
             names[written[0]] = "y"
-        missing = [array for array in launches.ARRAYS if array not in names.values()]
+        missing = [array for array in ARRAYS if array not in names.values()]
         unnamed = [place for place in places if not names[place]]
         if len(missing) == len(unnamed) == 1 and (missing == ["y"]) <= (not const[unnamed[0]]):
             names[unnamed[0]] = missing[0]

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from warpbook.common.statistics import Estimate
-from warpbook.kernels import expressions, launches
 from warpbook.kernels.claims import RATIOS, RESOURCES, TIMES, Claim
 from warpbook.kernels.constraints import Limits
 from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.report.evidence.build_results import BuildResults
 from warpbook.report.evidence.check_results import CheckResults
@@ -111,7 +110,7 @@ class ClaimVerdicts:
         figures: list[ClaimValue] = []
         missing: list[str] = []
         places = list(self._places(claim, claim.where))
-        for layer, size in [place for place in places if not variant.unsupported(*place)] or places:
+        for layer, size in [place for place in places if not variant.unsupported(place[0].at(place[1]))] or places:
             try:
                 figures.append(self._held_against(read(variant, baseline, layer, size), claim, layer, size))
             except UndecidedClaim as why:
@@ -122,7 +121,7 @@ class ClaimVerdicts:
             figures = self._compared(variant, baseline, claim.more_than, claim.change, figures, read)
         return tuple(figures), list(dict.fromkeys(missing))
 
-    def _reader(self, quantity: str) -> Callable[[Variant, str, ConvLayer, int], ClaimValue]:
+    def _reader(self, quantity: str) -> Callable[[Variant, str, Case, int], ClaimValue]:
         if quantity in TIMES:
             return lambda variant, over, layer, size: self._time(quantity, variant, over, layer, size)
         if quantity in RESOURCES:
@@ -133,14 +132,14 @@ class ClaimVerdicts:
             return lambda variant, over, layer, size: self._error(variant, over)
         return lambda variant, over, layer, size: self._counter(quantity, variant, over, layer)
 
-    def _places(self, claim: Claim, where: Limits) -> list[tuple[ConvLayer, int]]:
+    def _places(self, claim: Claim, where: Limits) -> list[tuple[Case, int]]:
         """The layers and sizes that a claim is about. Raises Undecided where the study has none."""
         by_layer = claim.quantity not in {*RESOURCES, "error"}
         sizes = (
             self._scope.sizes if "N" in where.model_fields_set and claim.quantity in TIMES else [self._scope.largest]
         )
         layers = self._scope.layers if by_layer else self._scope.layers[:1]
-        places = [(layer, size) for layer in layers for size in sizes if not where.violation(layer, size)]
+        places = [(layer, size) for layer in layers for size in sizes if not where.violation(layer.at(size))]
         if not places:
             raise UndecidedClaim(f"the study has no layer or size with {where.words}")
         return places
@@ -152,7 +151,7 @@ class ClaimVerdicts:
         where: Limits,
         direction: str,
         figures: list[ClaimValue],
-        read: Callable[[Variant, str, ConvLayer, int], ClaimValue],
+        read: Callable[[Variant, str, Case, int], ClaimValue],
     ) -> list[ClaimValue]:
         """Each figure against those of the places on which less is claimed, of its own size or layer."""
         fields = where.model_fields_set
@@ -162,21 +161,21 @@ class ClaimVerdicts:
             for layer in self._scope.layers:
                 elsewhere = layer.name != figure.layer if fields - {"N"} else layer.name == figure.layer
                 for size in sizes:
-                    if elsewhere and not where.violation(layer, size):
+                    if elsewhere and not where.violation(layer.at(size)):
                         other = read(variant, baseline, layer, size)
                         compared.append(replace(figure, than=other, says=_compare_values(direction, figure, other)))
         if not compared:
             raise UndecidedClaim(f"the study has nothing with {where.words} to compare with")
         return compared
 
-    def _held_against(self, figure: ClaimValue, claim: Claim, layer: ConvLayer, size: int) -> ClaimValue:
+    def _held_against(self, figure: ClaimValue, claim: Claim, layer: Case, size: int) -> ClaimValue:
         figure = replace(figure, layer=figure.layer or layer.name, size=figure.size or size)
         if claim.value is not None:
             low, high = claim.value.at_least, claim.value.at_most
             held = (low is None or figure.after >= low) and (high is None or figure.after <= high)
             return replace(figure, says=HELD if held else REFUTED)
         if claim.by.count is not None and figure.before is not None:
-            amount = expressions.evaluate(claim.by.count, launches.extents(layer, figure.size))
+            amount = layer.at(figure.size).value(claim.by.count)
             moved = (figure.after - figure.before) * (-1 if claim.change == "falls" else 1)
             met = abs(moved - amount) <= COUNTED * amount
             return replace(figure, says=HELD if met else SHORT if moved > 0 else REFUTED, claimed=amount)
@@ -190,7 +189,7 @@ class ClaimVerdicts:
             return self._scope.config.measuring.equivalence_margin
         return 1e-6 if quantity in RESOURCES else COUNTED
 
-    def _time(self, quantity: str, variant: Variant, over: str, layer: ConvLayer, size: int) -> ClaimValue:
+    def _time(self, quantity: str, variant: Variant, over: str, layer: Case, size: int) -> ClaimValue:
         kind = "op" if quantity == "op_time" else "gpu"
         speedup = self._times.speedup(variant.name, layer.name, size, over=over, kind=kind)
         after = self._times.op(variant.name, layer.name, size, kind)
@@ -221,7 +220,7 @@ class ClaimVerdicts:
             raise UndecidedClaim(f"{variant} was not built for {self._scope.arch}")
         return float(rows[quantity].iloc[0])
 
-    def _ratio(self, quantity: str, variant: Variant, layer: ConvLayer, size: int) -> ClaimValue:
+    def _ratio(self, quantity: str, variant: Variant, layer: Case, size: int) -> ClaimValue:
         if quantity == "fma_share":
             call = self._counted(variant.name, layer)
             share = counters.instruction_share([call], counters.FFMA)
@@ -236,7 +235,7 @@ class ClaimVerdicts:
         if quantity == "fp32_peak_share":
             assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None  # whence the bound is
             peak = self._scope.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
-            return ClaimValue(layer.name, size, None, layer.flops(size) / time.value / 1e6 / peak, None, True, OPEN)
+            return ClaimValue(layer.name, size, None, layer.at(size).flops / time.value / 1e6 / peak, None, True, OPEN)
         bound = "memory bandwidth" if of_memory else self._times.limiting_resource(layer, size)
         return ClaimValue(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
 
@@ -247,7 +246,7 @@ class ClaimVerdicts:
         before = self._checks.for_variant(over) if over else None
         return ClaimValue("", 0, before.rel_l2_err if before else None, tests.rel_l2_err, None, True, OPEN)
 
-    def _counted(self, variant: str, layer: ConvLayer) -> counters.CountedCall:
+    def _counted(self, variant: str, layer: Case) -> counters.CountedCall:
         call = self._counters.calls.get((variant, layer.name))
         if call is None:
             raise UndecidedClaim(self._why_not_counted(variant))
@@ -263,7 +262,7 @@ class ClaimVerdicts:
             return f"it was not read: {failed.reason.iloc[0]}"
         return f"no counters of {variant} were read on this network"
 
-    def _counter(self, metric: str, variant: Variant, over: str, layer: ConvLayer) -> ClaimValue:
+    def _counter(self, metric: str, variant: Variant, over: str, layer: Case) -> ClaimValue:
         after = self._counted(variant.name, layer)
         before = self._counted(over, layer) if over and over in self._scope.plan.variants else None
         values = [call.value(metric) if call else None for call in (before, after)]

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CounterChange
 from warpbook.report.evidence.ranking import Ranking
@@ -39,7 +39,7 @@ class CounterValues:
         return counters.counted_calls(self.table)
 
     @cached_property
-    def counted(self) -> list[tuple[Variant, ConvLayer, CountedCall]]:
+    def counted(self) -> list[tuple[Variant, Case, CountedCall]]:
         """The counted calls of variants with sound figures, variant by variant."""
         return [
             (variant, layer, self.calls[variant.name, layer.name])

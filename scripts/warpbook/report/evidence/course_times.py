@@ -63,8 +63,8 @@ class CourseTimes:
     def problems(self, variant: Variant) -> list[str]:
         """Why a file, or some of its times, has no figure; each reason once."""
         run, emulated = self._scope.gpu_run, self._checks.emulated(variant.name)
-        if variant.problem:
-            return [variant.problem]
+        if variant.read_error:
+            return [variant.read_error]
         if emulated and emulated.failure:
             return [f"on the CPU emulator: {emulated.failure['reason']}"]
         if run is None:
@@ -94,7 +94,7 @@ class CourseTimes:
         assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
         gpu, header = self._scope.gpu_run.gpu, self._scope.plan.variants[variant].header
         layer = next(one for one in self._scope.layers if one.name == name)
-        return lower_bounds.method_bound_ms(layer, size, header, gpu, kept_bytes=gpu["l2_bytes"])
+        return lower_bounds.method_bound_ms(layer.at(size), header, gpu, kept_bytes=gpu["l2_bytes"])
 
     def _below_bound(self, variant: Variant) -> list[str]:
         below = [

@@ -135,8 +135,8 @@ class MissingData:
 
     def _of_the_whole(self, variant: Variant) -> tuple[str, str] | None:
         """(status, reason) where nothing of a variant can be shown."""
-        if variant.problem:
-            return "compile_failed", variant.problem
+        if variant.read_error:
+            return "compile_failed", variant.read_error
         failed = self._builds.failed
         failed = failed[failed.variant == variant.name]
         if len(failed):

@@ -2,7 +2,7 @@
 
 from warpbook.config.settings import Config, Study
 from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 from warpbook.runs.catalog import Run
 from warpbook.workflow.plan import GpuSource, Plan
 
@@ -21,7 +21,7 @@ class Scope:
         self.gpu_run: Run | None = local if self.source.device else self.source.archived
 
     @property
-    def layers(self) -> tuple[ConvLayer, ...]:
+    def layers(self) -> tuple[Case, ...]:
         return self.network.convs
 
     @property

@@ -130,7 +130,7 @@ class SubmissionEvidence:
         gpu = self.term.gpu
         kept = int(gpu.l2_mib * 2**20)
         least = (
-            lower_bounds.lower_bound_ms(layer, run.batch, gpu.gb_per_s, None, kept) for layer in self._scope.layers
+            lower_bounds.lower_bound_ms(layer.at(run.batch), gpu.gb_per_s, None, kept) for layer in self._scope.layers
         )
         return any(op < bound for op, bound in zip(run.op_ms, least, strict=True))
 
@@ -190,8 +190,8 @@ class SubmissionEvidence:
     def _unreadable(variant: Variant) -> str:
         """Why a file is none of the course's; empty where it is."""
         assert variant.cuda_source is not None  # a submission has no others
-        if (reason := sources.read_cuda(variant.cuda_source).problem) or (variant.course and variant.problem):
-            return reason or variant.problem
+        if (reason := sources.read_cuda(variant.cuda_source).problem) or (variant.course and variant.read_error):
+            return reason or variant.read_error
         if variant.course:
             return ""
         kernels = launch_sites.kernel_names(variant.code)

@@ -9,7 +9,7 @@ import pandas as pd
 from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.drift import JobDrift, Key
 from warpbook.report.evidence.run_selection import Selection
@@ -190,17 +190,17 @@ class Times:
         within = ratio.widen(max(self.drift.limit(name, size) for name in (variant, over)))
         return Speedup(within, False, self._verdict(within))
 
-    def fp32_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
+    def fp32_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""
         gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
-        return lower_bounds.fp32_bound_ms(layer, size, gpu) if gpu else None
+        return lower_bounds.fp32_bound_ms(layer.at(size), gpu) if gpu else None
 
-    def memory_bound_ms(self, layer: ConvLayer, size: int) -> float | None:
+    def memory_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that a layer's bytes take on that GPU; None where there is none."""
         gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
-        return lower_bounds.memory_bound_ms(layer, size, gpu) if gpu else None
+        return lower_bounds.memory_bound_ms(layer.at(size), gpu) if gpu else None
 
-    def limiting_resource(self, layer: ConvLayer, size: int) -> str:
+    def limiting_resource(self, layer: Case, size: int) -> str:
         """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
         assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
-        return lower_bounds.bounding_resource(layer, size, self._scope.gpu_run.gpu)
+        return lower_bounds.bounding_resource(layer.at(size), self._scope.gpu_run.gpu)

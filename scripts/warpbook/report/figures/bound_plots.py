@@ -101,7 +101,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
                 variant.name in named,
             )
             for variant, of, call in ev.counters.counted
-            if of == layer and (place := call.roofline_point(layer.flops(call.images)))
+            if of == layer and (place := call.roofline_point(layer.at(call.images).flops))
         ]
         ridge = peak / copy
         left = min([ridge, *(point[0] for point in points)]) / 2

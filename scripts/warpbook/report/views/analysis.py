@@ -8,7 +8,7 @@ from markupsafe import Markup
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import figures
@@ -32,7 +32,7 @@ BUSY = {
 """What may bound a kernel."""
 BUSY_HEAD = ("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")
 
-CountedLayer = tuple[Variant, ConvLayer, CountedCall]
+CountedLayer = tuple[Variant, Case, CountedCall]
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], 
     )
 
 
-def _kernel(label: str, layer: ConvLayer, call: CountedCall) -> tuple[Cell, ...]:
-    launch, useful = call.longest, layer.flops(call.images)
+def _kernel(label: str, layer: Case, call: CountedCall) -> tuple[Cell, ...]:
+    launch, useful = call.longest, layer.at(call.images).flops
     place, done = call.roofline_point(useful), call.fp32_flop
     intensity, rate = place or (None, None)
     return (

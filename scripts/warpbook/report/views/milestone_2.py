@@ -176,5 +176,5 @@ def _rate(ev: Evidence, variant: Variant) -> str:
     """GFLOP/s of all layers at the largest size."""
     total = ev.times.total(variant.name, ev.largest)
     assert total is not None  # it is measured
-    flops: float = sum(layer.flops(ev.largest) for layer in ev.layers)
+    flops: float = sum(layer.at(ev.largest).flops for layer in ev.layers)
     return units.significant(flops / total.value / 1e6, 3)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.problems.networks import ConvLayer
+from warpbook.problems.problem import Case
 from warpbook.report import figures, trace_layout
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
 from warpbook.report.views import cell_markup
@@ -300,7 +300,7 @@ def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> CallAndKernel:
     return CallAndKernel(units.count(size), cell_markup.time_cell(call), cell_markup.time_cell(kernel))
 
 
-def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> LayerLimit | None:
+def _limit(ev: Evidence, naive: Variant, layer: Case) -> LayerLimit | None:
     """None where the GPU's limits or the kernel's time on the device are not known."""
     bound, kernel = (
         ev.times.fp32_bound_ms(layer, ev.largest),
@@ -308,7 +308,7 @@ def _limit(ev: Evidence, naive: Variant, layer: ConvLayer) -> LayerLimit | None:
     )
     if bound is None or kernel is None:
         return None
-    flops, traffic = layer.flops(ev.largest), layer.bytes(ev.largest)
+    flops, traffic = layer.at(ev.largest).flops, layer.at(ev.largest).bytes
     return LayerLimit(
         layer=layer.name,
         gflop=units.significant(flops / 1e9, 3),

@@ -213,7 +213,7 @@ def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Varian
 
 def code_lines(row: MeasuredVariant, kernel: Variant | None) -> int | None:
     """Lines of code of a variant whose source is still what was measured; a library's are its own."""
-    if kernel is None or row.peer or kernel.problem or kernel.source_sha256 != row.source_sha256:
+    if kernel is None or row.peer or kernel.read_error or kernel.source_sha256 != row.source_sha256:
         return None
     return len(excerpts.lines_of_code(kernel.code)) + len(excerpts.lines_of_code(kernel.launcher_code))
 

@@ -1,4 +1,4 @@
-"""The expressions of headers: whole numbers made of extents and constants, as `ceil(H_out / 16) * ceil(W_out / 16)`.
+"""Expressions in headers and problems: whole numbers made of extents and constants, as `ceil(m / 16) * ceil(n / 16)`.
 
 Python's own parser reads them; of its language these are allowed: names, whole numbers, + - * / // % **, and ceil, min
 and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here runs what a header says.
@@ -7,10 +7,12 @@ and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here ru
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 
 from warpbook.common.errors import nearest_name
+
+Expression = int | str
 
 LENGTH_MAX = 300
 VALUE_MAX = 2**63 - 1
@@ -28,7 +30,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | i
 _FUNCTIONS: dict[str, Callable[..., Fraction | int]] = {"ceil": math.ceil, "min": min, "max": max}
 
 
-def evaluate(text: str | int, names: Mapping[str, int]) -> int:
+def evaluate(text: Expression, names: Mapping[str, int]) -> int:
     """The value of an expression. Raises ValueError with the reason where it has none."""
     if isinstance(text, int):
         return text
@@ -38,13 +40,36 @@ def evaluate(text: str | int, names: Mapping[str, int]) -> int:
     return value.numerator
 
 
-def used_names(text: str | int) -> set[str]:
+def used_names(text: Expression) -> set[str]:
     """The names that an expression uses, those of functions left out. Raises ValueError where it is none."""
     if isinstance(text, int):
         return set()
     nodes = list(ast.walk(_parse(text)))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
+
+
+def check(key: str, listed: Sequence[Expression], known: Collection[str]) -> None:
+    """Raise ValueError where an expression of a key is none, or names what is not known."""
+    for text in listed:
+        try:
+            unknown = sorted(used_names(text) - set(known))
+        except ValueError as error:
+            raise ValueError(f"{key}: `{text}`: {error}") from None
+        if unknown:
+            reason = f"{unknown[0]!r} is no extent or constant: {nearest_name(unknown[0], list(known))}"
+            raise ValueError(f"{key}: `{text}`: {reason}")
+
+
+def values(key: str, listed: Sequence[Expression], names: Mapping[str, int]) -> tuple[int, ...]:
+    """Values of a key's expressions. Raises ValueError naming key, expression and reason."""
+    known = []
+    for text in listed:
+        try:
+            known.append(evaluate(text, names))
+        except ValueError as error:
+            raise ValueError(f"{key}: `{text}`: {error}") from None
+    return tuple(known)
 
 
 def _parse(text: str) -> ast.expr:

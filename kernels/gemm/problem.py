@@ -1,0 +1,27 @@
+"""
+title: Matrix product C = A B
+
+extents: {m: rows of C, n: columns of C, k: length of a sum}
+inputs:  {a: [m, k], b: [k, n]}
+outputs: {c: [m, n]}
+flops:   2 * m * n * k
+sums:    k
+fp16_sums: 4
+exact:   true
+ragged:
+  - {m: 33, n: 65, k: 17}
+  - {m: 1, n: 127, k: 3}
+  - {m: 70, n: 1, k: 130}
+  - {m: 129, n: 31, k: 64}
+aliases:
+  m: [M, rows]
+  n: [N, cols, columns]
+  k: [K, inner]
+  a: [A]
+  b: [B]
+  c: [C, out]
+"""
+
+
+def reference(a, b):
+    return a @ b

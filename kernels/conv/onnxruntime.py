@@ -53,7 +53,7 @@ def prepare(layer, images):
         key = zlib.crc32(w)
         if key not in sessions:
             nodes = [helper.make_node("Conv", ["x", "w"], ["y"])]
-            sessions[key] = _session(nodes, {"w": w}, layer.x_shape(images), layer.y_shape(images))
+            sessions[key] = _session(nodes, {"w": w}, layer.shape("x"), layer.shape("y"))
         binding = sessions[key].io_binding()
         binding.bind_input("x", "cpu", 0, np.float32, x.shape, x.ctypes.data)
         binding.bind_output("y", "cpu", 0, np.float32, y.shape, y.ctypes.data)

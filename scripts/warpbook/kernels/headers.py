@@ -107,7 +107,10 @@ class Header(BaseModel):
     @model_validator(mode="after")
     def _names_of_problem(self, info: ValidationInfo) -> "Header":
         problem = info.context["problem"] if info.context else problems.find(DEFAULT_PROBLEM)
-        self.limits.check(problem)
+        try:
+            self.limits.check(problem)
+        except ValueError as error:
+            raise ValueError(f"limits: {error}") from None
         known = {*problem.names, *self.constants}
         expressions.check("threads", self.threads, known)
         expressions.check("grid", self.grid, {*known, "tiles"} if "W_out" in known else known)
@@ -232,9 +235,12 @@ def _first_error(error: ValidationError) -> Any:
 
 def faulty_key(error: Exception) -> str:
     """The fact that `first_problem` complains of; empty where it is of none."""
-    return (
-        str(_first_error(error)["loc"][0]) if isinstance(error, ValidationError) and _first_error(error)["loc"] else ""
-    )
+    if not isinstance(error, ValidationError):
+        return ""
+    first = _first_error(error)
+    # A fact that does not fit the problem is named at the beginning of the reason, not by its place.
+    key = str(first["loc"][0]) if first["loc"] else re.split("[.:]", first["msg"].removeprefix("Value error, "))[0]
+    return key if key in Header.model_fields or first["loc"] else ""
 
 
 def first_problem(error: Exception) -> str:

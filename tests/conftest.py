@@ -220,9 +220,9 @@ def _indented(code: str, levels: int) -> str:
 def copied_networks(tmp_path, monkeypatch):
     """The folder of a copy of the implementations, which are read from there."""
     kernels = tmp_path / "kernels"
-    shutil.copytree(variants.FOLDER, kernels, ignore=shutil.ignore_patterns("__pycache__"))
-    folder = kernels / "networks"
+    shutil.copytree(PROJECT / "kernels", kernels, ignore=shutil.ignore_patterns("__pycache__"))
+    folder, convolutions = kernels / "network", kernels / "conv"
     monkeypatch.setattr(whole_networks, "FOLDER", folder)
-    monkeypatch.setattr(whole_networks, "INCLUDED_FROM", (folder, kernels, whole_networks.INCLUDED_FROM[-1]))
-    monkeypatch.setattr(whole_networks, "IMPORTED_FROM", (folder, kernels))
+    monkeypatch.setattr(whole_networks, "INCLUDED_FROM", (folder, convolutions, whole_networks.INCLUDED_FROM[-1]))
+    monkeypatch.setattr(whole_networks, "IMPORTED_FROM", (folder, convolutions))
     return folder

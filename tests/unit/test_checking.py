@@ -4,7 +4,7 @@ import numpy as np
 
 from warpbook.harness import checking
 from warpbook.harness.bench import CpuBench
-from warpbook.problems import networks
+from warpbook.problems import networks, problem
 
 LAYER = networks.ConvLayer("odd", 3, 19, 23, 5, 4)
 RIGHT = "y[...] = convolve(x, w)"
@@ -33,7 +33,7 @@ CHEATS = {
     "writes one element outside": (
         RIGHT + "\nbefore = np.lib.stride_tricks.as_strided(y, (1,), writeable=True)\n"
         "np.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * 1).from_address(y.ctypes.data - 4))[0] = 1",
-        "writes outside its output: 1 of the words around it",
+        "writes outside its output y: 1 of the words around it",
     ),
     "reads outside": (
         RIGHT
@@ -82,9 +82,11 @@ def test_a_variant_is_caught_that_is_right_at_multiples_of_sixteen_images_only(c
 
 
 def test_ragged_shapes_have_no_two_equal_extents():
-    for layer, _ in checking.RAGGED_LAYERS:
-        assert len({layer.C, layer.H, layer.W, layer.M}) == 4, layer
-        assert min(layer.H_out, layer.W_out) >= 1, layer
+    ragged = problem.find("conv").ragged
+    assert len(ragged) == 9
+    for case in ragged:
+        assert len({case.C, case.H, case.W, case.M}) == 4, case
+        assert min(case.H_out, case.W_out) >= 1, case
 
 
 def in_half(array):

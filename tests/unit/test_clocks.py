@@ -242,7 +242,7 @@ def test_a_fault_of_the_device_in_the_harness_s_own_calls_is_a_row(trouble, cpu_
     assert (row["ok"], row["status"]) == (False, status)
     assert words in row["reason"]
     monkeypatch.setattr(measure_variant, "CpuBench", lambda: bench)
-    ((_, (timed,)),) = measure_variant.measure("cpu", variant, None, [(LAYER, 2)], MEASURING, {})
+    ((_, (timed,)),) = measure_variant.measure("cpu", variant, None, [LAYER.at(2)], MEASURING, {})
     assert (timed["status"], timed["time_ms"]) == (status, None)
     assert words in timed["reason"]
 

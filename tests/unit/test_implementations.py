@@ -18,7 +18,7 @@ BUILT_IN = ["fa17", "fa18", "sp19", "fa19", "ece408"]
 
 @pytest.fixture
 def launcher(monkeypatch):
-    """A launcher of kernels/networks with NumPy in CuPy's place."""
+    """A launcher of kernels/network with NumPy in CuPy's place."""
 
     def imported(name):
         module = whole_networks.read(name).module
@@ -60,7 +60,7 @@ def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
     assert (
         after["fused_mma"] != before["fused_mma"] and after["fused_conv_fc_algebra"] != before["fused_conv_fc_algebra"]
     )
-    changed(copied_networks.parent / "fp16x3_mma.cu", "conv_multi_channel_4_7_16", "conv_4_7_16")
+    changed(copied_networks.parent / "conv" / "fp16x3_mma.cu", "conv_multi_channel_4_7_16", "conv_4_7_16")
     assert whole_networks.read("unfused").source_sha256 != before["unfused"]
 
 

@@ -22,13 +22,13 @@ def test_a_header_that_asks_for_too_large_a_block_is_refused(cuda_variant):
         ("[1, 1, 65]", "z = 65 is outside 1 to 64"),
     ]:
         header = f"launch: {{threads: {threads}, outputs_per_block: {{W: 16, H: 16}}}}\n"
-        assert f"mine.cu: launch.threads: {words}" in cuda_variant("", header=header).problem
+        assert f"mine.cu: launch.threads: {words}" in cuda_variant("", header=header).read_error
 
 
 def test_the_largest_block_that_cuda_allows_is_allowed(cuda_variant):
     for threads in ("[1024, 1, 1]", "[1, 1024, 1]", "[16, 1, 64]"):
         header = f"launch: {{threads: {threads}, outputs_per_block: {{W: 16, H: 16}}}}\n"
-        assert cuda_variant("", header=header).problem == ""
+        assert cuda_variant("", header=header).read_error == ""
 
 
 def test_a_layer_whose_grid_is_too_large_is_unsupported(cuda_variant):

@@ -1,34 +1,11 @@
-"""Strides and padding: the reference computes them; a variant does where it is told of them, else says it cannot."""
+"""Strides and padding: a variant computes them where it is told of them, else says it cannot."""
 
-import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from warpbook.harness import checking, reference
+from warpbook.harness import checking
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
-from warpbook.problems.layers import ConvLayer
+from warpbook.problems import problem
 
-STRIDED, PADDED, BOTH = (layer for layer, _ in checking.RAGGED_STEPS)
-
-
-def test_the_definition_gives_strides_and_padding_worked_out_by_hand():
-    x = np.array([[[[1, 2, 3], [4, 5, 6], [7, 8, 9]]]], np.float32)
-    w = np.array([[[[1, 0], [0, -1]]]], np.float32)
-    assert reference.convolve_by_definition(x, w, stride=2).tolist() == [[[[-4]]]]
-    assert reference.convolve_by_definition(x, w, stride=2, padding=1).tolist() == [[[[-1, -3], [-7, -4]]]]
-
-
-@settings(deadline=None)
-@given(*(st.integers(1, most) for most in (2, 3, 9, 9, 3, 4, 3)), st.data())
-def test_the_fast_reference_equals_the_definition(images, C, H, W, M, K, S, data):
-    K = min(H, W, K)
-    layer = ConvLayer("drawn", C, H, W, M, K, S, data.draw(st.integers(0, K - 1), label="padding"))
-    generator = np.random.default_rng(5)
-    x, w = generator.standard_normal(layer.at(images).shape("x")), generator.standard_normal(layer.w_shape)
-    expected = reference.convolve_by_definition(x, w, layer.S, layer.P)
-    assert expected.shape == layer.at(images).shape("y")
-    assert np.allclose(reference.convolve(x, w, layer.S, layer.P), expected, rtol=1e-13, atol=1e-13)
+STRIDED, PADDED, BOTH = (case for case in problem.find("conv").ragged if case.unusual)
 
 
 def test_a_variant_that_is_told_of_neither_says_so():

@@ -60,22 +60,18 @@ def test_each_bound_is_called_what_it_bounds():
     fft, gpu = variants.read("fft").header, MACHINE["gpu"]
     taken = samples({"op": [1.0]}, job="fft", variant="fft")
     (row,) = summaries.summarize_series(taken, MACHINE).to_dict("records")
-    layer = networks.find("fa18").convs[1]
-    assert (
-        row["method_bound_ms"]
-        == lower_bounds.method_bound_ms(layer, 10_000, fft, gpu)
-        == pytest.approx(0.155, rel=0.03)
-    )
-    assert row["fp32_bound_ms"] == lower_bounds.fp32_bound_ms(layer, 10_000, gpu) == pytest.approx(0.485, rel=0.01)
+    layer = networks.find("fa18").convs[1].at(10_000)
+    assert row["method_bound_ms"] == lower_bounds.method_bound_ms(layer, fft, gpu) == pytest.approx(0.155, rel=0.03)
+    assert row["fp32_bound_ms"] == lower_bounds.fp32_bound_ms(layer, gpu) == pytest.approx(0.485, rel=0.01)
 
 
 def test_products_made_of_several_on_tensor_cores_are_bound_by_the_tensor_cores():
-    layer, gpu = networks.find("fa19").convs[1], MACHINE["gpu"]
+    layer, gpu = networks.find("fa19").convs[1].at(10_000), MACHINE["gpu"]
     split = variants.read("fp16x3_mma").header
-    tensor_cores_ms = 3 * layer.at(10_000).flops / (gpu["peak_gflop_per_s"]["fp16"] * 1e9) * 1e3
-    bound = lower_bounds.method_bound_ms(layer, 10_000, split, gpu)
+    tensor_cores_ms = 3 * layer.flops / (gpu["peak_gflop_per_s"]["fp16"] * 1e9) * 1e3
+    bound = lower_bounds.method_bound_ms(layer, split, gpu)
     assert bound == pytest.approx(tensor_cores_ms) == pytest.approx(0.59, rel=0.05)
-    assert bound < 1.5 < lower_bounds.fp32_bound_ms(layer, 10_000, gpu)
+    assert bound < 1.5 < lower_bounds.fp32_bound_ms(layer, gpu)
 
 
 def job(measured_on: str, began_s: float, ended_s: float, alone: bool = True) -> dict:

@@ -110,18 +110,18 @@ def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build
 
 def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
     assert targets().files_for("constant_weights") == [
-        "kernels/constant_weights.cu",
-        "kernels/constant_weights.py",
+        "kernels/conv/constant_weights.cu",
+        "kernels/conv/constant_weights.py",
         "results/builds/constant_weights",
     ]
-    assert targets(NO_GPU).files_for("direct") == ["kernels/direct.cu"]
-    assert targets().files_for("simd") == ["kernels/simd.py"]
+    assert targets(NO_GPU).files_for("direct") == ["kernels/conv/direct.cu"]
+    assert targets().files_for("simd") == ["kernels/conv/simd.py"]
 
 
 def test_a_baseline_is_measured_with_and_a_starting_point_has_none():
     made = targets()
     assert made.baseline_files("constant_weights") == [
-        "kernels/direct.cu",
+        "kernels/conv/direct.cu",
         "results/builds/direct",
     ]
     assert made.baseline_check("gpu", "fa18", "constant_weights") == ["results/parts/correctness/gpu/fa18/direct.csv"]

@@ -184,14 +184,14 @@ def test_a_clock_that_a_variant_puts_in_its_place_changes_no_sample_and_is_told(
 
 
 def test_lower_bound_is_the_larger_of_bytes_and_operations():
-    first, second = networks.find("fa18").convs
-    assert lower_bounds.lower_bound_ms(first, 10_000, 4240, 66_908) == pytest.approx(0.2425, rel=1e-3)  # bytes
-    assert lower_bounds.lower_bound_ms(second, 10_000, 4240, 66_908) == pytest.approx(0.4850, rel=1e-3)  # operations
+    first, second = (conv.at(10_000) for conv in networks.find("fa18").convs)
+    assert lower_bounds.lower_bound_ms(first, 4240, 66_908) == pytest.approx(0.2425, rel=1e-3)  # bytes
+    assert lower_bounds.lower_bound_ms(second, 4240, 66_908) == pytest.approx(0.4850, rel=1e-3)  # operations
 
 
 def test_what_the_cache_may_keep_is_left_out_of_the_bound():
     layer = networks.find("fa18").convs[0]
-    assert lower_bounds.lower_bound_ms(layer, 10, 4240, None, kept_bytes=60 << 20) == 0
-    assert lower_bounds.lower_bound_ms(layer, 10_000, 4240, None, kept_bytes=60 << 20) == pytest.approx(
+    assert lower_bounds.lower_bound_ms(layer.at(10), 4240, None, kept_bytes=60 << 20) == 0
+    assert lower_bounds.lower_bound_ms(layer.at(10_000), 4240, None, kept_bytes=60 << 20) == pytest.approx(
         0.2277, rel=1e-3
     )

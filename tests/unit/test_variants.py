@@ -81,13 +81,13 @@ def test_grid_covers_ragged_outputs(cuda_variant):
     header = "launch: {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 8, M: 5, N: 3}}\n"
     launch = cuda_variant("", header=header).header.launch
     layer = networks.ConvLayer("ragged", 2, 21, 40, 11, 5)  # outputs 17 x 36
-    assert launch.grid(layer, 7) == (3 * 3, 3, 3)
+    assert launch.grid(layer.at(7)) == (3 * 3, 3, 3)
 
 
 def test_a_layer_beyond_a_limit_is_unsupported_with_value_and_limit(cuda_variant):
     variant = cuda_variant("", header="limits: {K: 5}\n")
     assert variant.unsupported(CONV2.at(10)) == "mine: K = 7 exceeds its limit 5 (`limits` in mine.cu)"
-    assert variant.unsupported(networks.find("fa18").convs[0], 10) == ""
+    assert variant.unsupported(networks.find("fa18").convs[0].at(10)) == ""
 
 
 def test_limits_are_bounds_below_and_above_exact_values_multiples_and_layers(cuda_variant):
@@ -165,6 +165,16 @@ def test_facts_beside_a_source_that_cannot_be_read_are_named(cuda_variant, tmp_p
         assert variants.read("mine", tmp_path).read_error == words
 
 
+def test_a_header_that_does_not_fit_its_problem_is_named_and_not_the_facts_beside_it(cuda_variant, tmp_path):
+    (tmp_path / "mine.yaml").write_text("sweep: {TILE: [8]}\n")
+    for header, words in [
+        ("limits: {Q: 3}\n", "mine.cu: limits: unknown key 'Q'"),
+        ("arguments: [x, w, y, Q]\n", "mine.cu: arguments: `Q`: 'Q' is no extent or constant"),
+        ("claims: [{quantity: op_time, change: falls, where: {Q: 1}}]\n", "mine.cu: claims.0.where: unknown key 'Q'"),
+    ]:
+        assert cuda_variant("", header=header).read_error.startswith(words)
+
+
 def test_facts_beside_nothing_are_a_failed_variant(tmp_path):
     (tmp_path / "mine.yaml").write_text(LAUNCH)
     (variant,) = variants.discover(tmp_path).values()
@@ -205,6 +215,7 @@ def test_a_header_that_cannot_be_read_makes_a_variant_that_says_why(tmp_path):
         ("/*\ntitle: x\nidea: x\nexpect: x\nbuild_on: direct\n*/", "unknown key 'build_on': did you mean 'builds_on'"),
         ("/*\nlaunch: {thread: [1, 1, 1]}\n*/", "unknown key 'launch.thread': did you mean 'threads'"),
         ("/*\nlimits: {K: {atleast: 3}}\n*/", "unknown key 'limits.K.atleast': did you mean 'at_least'"),
+        ("/*\nlimits: {kernel_size: 3}\n*/", "limits: unknown key 'kernel_size': valid: C, H"),
         ("/*\nlimits: {K: {is: 3, at_most: 7}}\n*/", "limits.K: `is` stands alone"),
         ("/*\nlimits: {K: {at_least: 9, at_most: 7}}\n*/", "limits.K: no number is within these bounds"),
         (f"/*\ntitle: {'[' * 1000}\n*/", "the header nests too deep"),
@@ -236,7 +247,7 @@ def test_a_launcher_that_does_not_import_is_named_with_its_error(tmp_path, cpu_v
     variant = cpu_variant("pass")
     variant.launcher.write_text(variant.launcher.read_text() + "\nimport no_such_module\n")
     with pytest.raises(UserError, match=r"mine\.py, line 16: the launcher does not import: ModuleNotFoundError"):
-        variants.read("mine", tmp_path).prepare(CONV2, 1)
+        variants.read("mine", tmp_path).prepare(CONV2.at(1))
 
 
 UNREADABLE = [
@@ -296,7 +307,7 @@ def test_a_launcher_that_exits_when_imported_is_named(tmp_path, cpu_variant):
     variant = cpu_variant("pass")
     variant.launcher.write_text(variant.launcher.read_text() + "\nraise SystemExit(0)\n")
     with pytest.raises(UserError, match=r"mine\.py, line 16: the launcher does not import: SystemExit"):
-        variants.read("mine", tmp_path).prepare(CONV2, 1)
+        variants.read("mine", tmp_path).prepare(CONV2.at(1))
 
 
 def test_unknown_variant_is_refused_with_the_nearest_name():

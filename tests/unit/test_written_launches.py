@@ -183,7 +183,7 @@ def test_weights_that_nothing_tells_the_place_of_are_asked_for(tmp_path):
 def test_a_layer_with_more_weights_than_constant_memory_holds_is_unsupported():
     variant = variants.read("constant_memory", FILES)
     assert variant.unsupported(LAYER.at(1)) == ""
-    reason = variant.unsupported(networks.ConvLayer("large", 16, 23, 19, 16, 5), 1)
+    reason = variant.unsupported(networks.ConvLayer("large", 16, 23, 19, 16, 5).at(1))
     assert reason == "constant_memory: M*C*K*K = 6400 exceeds its limit 4096 (line 20 of constant_memory.cu)"
 
 

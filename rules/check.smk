@@ -25,14 +25,14 @@ rule check_variant:
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
         rerun_on_columns=code_dependencies.column_types(tables.CORRECTNESS),
-        rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
+        rerun_on_network=lambda wildcards: CONFIG.case_set(wildcards.network).shapes_sha256,
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
         rerun_on_installing=lambda wildcards: PLAN.variants[wildcards.variant].missing,
     message:
         "Checking {wildcards.variant} on {wildcards.network} ({wildcards.device})"
     shell:
         logged(
-            "python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
+            "python3 {input.program:q} --device {wildcards.device:q} --cases {wildcards.network:q}"
             " --variant {wildcards.variant:q} --sizes {params.sizes:q} --labels {input.labels:q}"
             " --timeout {params.timeout:q} --sandbox {params.sandbox:q} --out {output.correctness:q}"
         )

@@ -30,8 +30,8 @@ configfile: "config.yaml"
 if workflow.is_main_process:
     console.install(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
 
-# The programs read the networks of config.yaml, or what the command line set over them.
-os.environ[networks.NETWORKS_VARIABLE] = json.dumps({"networks": config.get("networks", {})})
+# The programs read the networks and studies of config.yaml, or what the command line set over them.
+os.environ[networks.CONFIGURATION_VARIABLE] = json.dumps({key: config.get(key, {}) for key in ("networks", "studies")})
 try:
     PLAN = plan.from_config(config)
     CONFIG = PLAN.config
@@ -79,13 +79,13 @@ def logged(command: str) -> str:
 
 
 wildcard_constraints:
-    network="|".join(CONFIG.networks),
+    network="|".join([*CONFIG.networks, *(name for name, study in CONFIG.studies.items() if study.problem)]),
     weights="[a-z]+",
     device="cpu|gpu|emulator",
     numbered=r"gpu(-\d+)?",
     size=r"\d+",
     tool="|".join(available_profilers.TRACERS),
-    variant=variants.DISPLAYABLE_NAME,
+    variant=rf"(\w+/)?{variants.DISPLAYABLE_NAME}",
     implementation=r"\w+",
     study="|".join(CONFIG.studies),
     submission="[A-Za-z0-9_.-]+",

@@ -63,7 +63,7 @@ rule measure_variant:
     shell:
         logged(
             "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
-            " python3 {input.program:q} --device {wildcards.device:q} --network {wildcards.network:q}"
+            " python3 {input.program:q} --device {wildcards.device:q} --cases {wildcards.network:q}"
             " --variant {wildcards.variant:q} --sizes {params.sizes:q} --measuring {params.measuring:q}"
             " --correctness {input.correctness:q} --baseline-correctness {input.baseline_correctness:q}"
             " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q}"

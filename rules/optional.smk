@@ -33,7 +33,7 @@ rule measure_aa:
         "Timing {wildcards.variant} against itself on {wildcards.network} ({wildcards.numbered})"
     shell:
         logged(
-            "python3 {input.program:q} --device gpu --network {wildcards.network:q} --variant {wildcards.variant:q}"
+            "python3 {input.program:q} --device gpu --cases {wildcards.network:q} --variant {wildcards.variant:q}"
             " --aa {params.tests} {params.gpu} --sizes {params.sizes:q} --measuring {params.measuring:q}"
             " --correctness {input.correctness:q}"
             " --machine {input.machine:q} --sandbox {params.sandbox:q} --out {output.samples:q}"

@@ -69,7 +69,7 @@ rule count_variant:
         "Nsight Compute over {wildcards.variant} on {wildcards.network}"
     shell:
         logged(
-            "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
+            "python3 {input.program:q} --cases {wildcards.network:q} --variant {wildcards.variant:q}"
             " --images {params.images:q} --timeout {params.timeout:q} --out {output.counters:q}"
             " --reports {output.reports:q} --metrics {params.metrics:q}"
         )

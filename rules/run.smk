@@ -18,7 +18,7 @@ rule assemble_run:
         "report"
     params:
         config=CONFIG.recorded_json,
-        sizes=json.dumps({network: PLAN.sizes(network) for network in PLAN.networks}),
+        sizes=json.dumps({name: PLAN.sizes(name) for name in PLAN.case_sets}),
         rerun_on_columns=code_dependencies.column_types(*tables.RUN_TABLES),
     message:
         "Putting the run together"

@@ -22,7 +22,8 @@ from warpbook.config.settings import named_studies
 from warpbook.harness import timing
 from warpbook.kernels import variants
 from warpbook.machine import gpu_pool, gpu_quarantine
-from warpbook.problems import networks, weights
+from warpbook.problems import case_sets, weights
+from warpbook.problems.networks import Network
 from warpbook.profiling import perfetto
 from warpbook.runs import run_parts, summaries, tables
 from warpbook.runs.manifest import FORMAT
@@ -70,9 +71,11 @@ def describe_variants() -> dict[str, Any]:
 
 
 def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
-    """A network's identity: its shapes, the sizes measured and the SHA-256 of each weight set that is here."""
-    network = networks.find(name)
-    paths = {weight_set: weights.weights_path(network, weight_set) for weight_set in network.weight_sets}
+    """The identity of a network, or of a study's cases: its shapes, the sizes measured and the SHA-256 of each weight set
+    that is here."""
+    network = case_sets.find(name)
+    sets = network.weight_sets
+    paths = {each: weights.weights_path(network, each) for each in sets} if isinstance(network, Network) else {}
     return {
         "shapes_sha256": network.shapes_sha256,
         "sizes": sizes,

@@ -14,7 +14,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--architectures", nargs="+", required=True)
-    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it compiles: config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()

@@ -21,7 +21,9 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems import case_sets, fashion_mnist, problem, weights
+from warpbook.problems.case_sets import CaseSet
+from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
@@ -43,12 +45,9 @@ def check_in_sandbox(arguments: argparse.Namespace, shared: Row) -> Iterator[lis
 
     Raises VariantFailure where the process inside dies or says what no check does.
     """
-    readable = [
-        arguments.kernels,
-        arguments.labels,
-        fashion_mnist.cache_path(networks.find(arguments.network)),
-        weights.FOLDER,
-    ]
+    readable = [arguments.kernels, problem.FOLDER, arguments.labels, weights.FOLDER]
+    if isinstance(cases := case_sets.find(arguments.cases), Network):
+        readable.append(fashion_mnist.cache_path(cases))
     readable += [building.FOLDER, building.PROJECT_CUBINS]
     for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
         with sandbox.untrusted("check"):
@@ -61,9 +60,7 @@ def correctness_row(layer: str, size: int, test: str, **columns: Any) -> Row:
     return {"layer": layer, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
 
 
-def check_labels(
-    bench: Bench, variant: Variant, network: networks.Network, expected: np.ndarray, sizes: list[int]
-) -> list[Row]:
+def check_labels(bench: Bench, variant: Variant, network: Network, expected: np.ndarray, sizes: list[int]) -> list[Row]:
     """A row for each size: how many images are labelled differently from the float64 reference."""
     try:
         with checking.fault_context(variant, "inferring"):
@@ -99,7 +96,7 @@ def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Itera
             return
 
 
-def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
+def emulate(variant: Variant, network: Network | CaseSet, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
     """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
     the threads reversed."""
     if reason := emulation.unsupported_reason(variant):
@@ -112,32 +109,35 @@ def emulate(variant: Variant, network: networks.Network, sandboxed: bool, folder
     with IsolatedBench(variant, sandboxed, folder) as bench:
         yield from check_places(bench, variant, ragged)
         bench.reversed_order = True
+        if not network.problem.facts.size:  # nobody says how small its cases may be
+            return
         # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
-        yield from check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.convs))
+        yield from check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.cases))
 
 
 def check(
-    bench: Bench, device: str, variant: Variant, network: networks.Network, sizes: list[int], labels: Path | None
+    bench: Bench, device: str, variant: Variant, network: Network | CaseSet, sizes: list[int], labels: Path | None
 ) -> Iterator[list[Row]]:
     """The rows of each layer and size in turn: ragged shapes first, labels last."""
-    # A CPU variant gets one chunk at a time: a larger size would only repeat the call.
-    tested = [size for size in sizes if device == "gpu" or size <= CPU_CHUNK] or [CPU_CHUNK]
+    # A CPU variant gets one chunk of a batch at a time: a larger size would only repeat the call.
+    chunked = device != "gpu" and network.problem.facts.batch
+    tested = [size for size in sizes if not chunked or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
-    places = [*checking.ragged_cases(variant), *(conv.at(size) for conv in network.convs for size in tested)]
+    places = [*checking.ragged_cases(variant), *(conv.at(size) for conv in network.cases for size in tested)]
     for rows in check_places(bench, variant, places):
         yield rows
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
-    supported = not any(variant.unsupported(conv.at(max(sizes))) for conv in network.convs)
-    if labels and supported and sound:
+    supported = not any(variant.unsupported(conv.at(max(sizes))) for conv in network.cases)
+    if labels and supported and sound and isinstance(network, Network):
         yield check_labels(bench, variant, network, np.load(labels), sizes)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu", "emulator"), required=True)
-    parser.add_argument("--network", required=True)
+    parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument(
         "--labels", type=Path, nargs="?", help="reference labels; without them only the layers are tested"
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target(arguments.device)
-    network = networks.find(arguments.network)
+    network = case_sets.find(arguments.cases)
     variant = variants.read(arguments.variant, arguments.kernels)
     if arguments.in_sandbox:
         bench = bench_for(arguments.device, variant, sandboxed=False)
@@ -168,7 +168,7 @@ def main() -> None:
                 if arguments.device == "emulator":
                     return emulate(variant, network, sandboxed, folder)
                 if variant.course and not variant.read_error:
-                    return ece408_gpu.check(variant, network, sandboxed)
+                    return ece408_gpu.check(variant, network.cases, sandboxed)
                 if arguments.device == "gpu" and sandboxed:
                     return check_in_sandbox(arguments, shared)
                 bench = bench_for(arguments.device, variant, sandboxed)

@@ -20,7 +20,7 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
 from warpbook.machine.host import require_target
-from warpbook.problems import networks
+from warpbook.problems import case_sets
 from warpbook.problems.problem import Case, numpy_type
 from warpbook.profiling import counting
 from warpbook.runs import tables
@@ -146,7 +146,7 @@ def count(
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Rows of COUNTERS for every layer of a network: its counters, or why there are none."""
-    layers = networks.find(network).convs
+    layers = case_sets.find(network).cases
     place = {"tool": "ncu", "variant": variant.name, "network": network, "size": images}
     failures: dict[str, VariantFailure] = {}
     device = host.gpu()
@@ -160,7 +160,7 @@ def count(
         elif reason := variant.unsupported(layer.at(images)):
             failures[layer.name] = VariantFailure("unsupported", reason)
     names = [layer.name for layer in layers if layer.name not in failures]
-    calling = ["--variant", variant.name, "--network", network, "--images", str(images), "--arch", arch]
+    calling = ["--variant", variant.name, "--cases", network, "--images", str(images), "--arch", arch]
     readings: dict[str, list[dict[str, Any]]] = {}
     launches: dict[str, int] = {}
     # A layer that fails takes the process down, and with it the other layers: count each alone then.
@@ -168,7 +168,7 @@ def count(
         left = [name for name in group if name not in readings]
         final = any(failures[name].status != "launch_failed" for name in left if name in failures)
         if left and not final:
-            report = folder / f"{network}-{variant.name}{'' if left == names else f'-{left[0]}'}.ncu-rep"
+            report = folder / f"{network}-{variant.stem}{'' if left == names else f'-{left[0]}'}.ncu-rep"
             counted, made, failure = count_with_ncu(run, calling, left, metrics, timeout_s, report)
             readings |= counted
             launches |= made
@@ -187,7 +187,7 @@ def count(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--network", required=True)
+    parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
     parser.add_argument("--images", type=int, required=True)
     parser.add_argument("--metrics", nargs="+", help="counters under ncu's names")
     parser.add_argument("--timeout", type=float)
@@ -199,12 +199,12 @@ def main() -> None:
     arguments = parser.parse_args()
     variant = variants.read(arguments.variant)
     if arguments.under_tool:
-        layers = [case for case in networks.find(arguments.network).convs if case.name in arguments.under_tool]
+        layers = [case for case in case_sets.find(arguments.cases).cases if case.name in arguments.under_tool]
         call_layers(variant, [case.at(arguments.images) for case in layers], arguments.arch, arguments.launches)
         return
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
-    of = (variant, arguments.network, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
+    of = (variant, arguments.cases, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
     with gpu_turn.hold_turn(arguments.out) as turn:
         rows = count(turn.run, *of)
         turn.report_rows(rows)

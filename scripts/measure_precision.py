@@ -47,7 +47,7 @@ def measure_in_sandbox(arguments: argparse.Namespace, variant: Variant) -> Itera
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
     parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write

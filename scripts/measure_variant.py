@@ -19,7 +19,8 @@ from warpbook.kernels import lower_bounds, variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_same, require_target
-from warpbook.problems import networks
+from warpbook.problems import case_sets, problem
+from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
@@ -101,7 +102,7 @@ def measure_in_sandbox(
                 cpp_compiler.library(variant, sandboxed=True)  # what is not kept yet cannot be kept inside
     by_place = {(case.name, case.size): case for case in places}
     names = {variant.name for variant in timed}
-    given = [arguments.kernels, arguments.machine, arguments.baseline_correctness]
+    given = [arguments.kernels, problem.FOLDER, arguments.machine, arguments.baseline_correctness]
     readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
     for answer in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=arguments.device == "gpu"):
         with sandbox.untrusted("measurement"):
@@ -123,7 +124,7 @@ def failed_row(variant: Variant, case: Case, failure: VariantFailure) -> timing.
 
 def time_all(
     arguments: argparse.Namespace,
-    network: Network,
+    cases: Network | CaseSet,
     variant: Variant,
     baseline: Variant | None,
     remaining: list[Case],
@@ -133,7 +134,7 @@ def time_all(
     measuring = Measuring.model_validate_json(arguments.measuring)
     times_at: Counter[Case] = Counter()
     rows: list[timing.Row] = []
-    shared = {"network": network.name, "device": arguments.device, "measured_on": node_and_gpu(arguments.device)}
+    shared = {"network": cases.name, "device": arguments.device, "measured_on": node_and_gpu(arguments.device)}
 
     def keep(place: Case, samples: list[timing.Row]) -> None:
         remaining.remove(place)
@@ -163,9 +164,9 @@ def time_all(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu"), required=True)
-    parser.add_argument("--network", required=True)
+    parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
@@ -179,7 +180,7 @@ def main() -> None:
     )  # inside: to say samples, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    network = networks.find(arguments.network)
+    cases = case_sets.find(arguments.cases)
     variant = variants.read(arguments.variant, arguments.kernels)
     machine = json.loads(arguments.machine.read_text())
     baseline = variants.read(variant.header.builds_on, arguments.kernels) if variant.header.builds_on else None
@@ -189,7 +190,7 @@ def main() -> None:
     elif tables.first_failure(checked):
         baseline = None  # nothing sound to compare with; the variant is still timed
 
-    remaining: list[Case] = [case.at(size) for case in network.convs for size in arguments.sizes]
+    remaining: list[Case] = [case.at(size) for case in cases.cases for size in arguments.sizes]
     if arguments.aa:
         remaining *= arguments.aa
     if arguments.in_sandbox:
@@ -201,7 +202,7 @@ def main() -> None:
         preload.import_packages(variant.header.requires, baseline.header.requires if baseline else "")
     with gpu_pool.acquire(arguments.device, arguments.out, number=arguments.gpu) as rows:
         require_same(machine, arguments.device)
-        rows += time_all(arguments, network, variant, baseline, remaining, machine)
+        rows += time_all(arguments, cases, variant, baseline, remaining, machine)
     tables.SAMPLES.write(rows, arguments.out)
 
 

@@ -28,7 +28,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import networks, weights
+from warpbook.problems import case_sets, networks, weights
 from warpbook.problems.problem import numpy_type
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
@@ -75,7 +75,7 @@ def call_everywhere(variant: Variant, tool: str) -> None:
     cupy.cuda.set_allocator(None)
     kernels = gpu_bench.load_kernels(variant, gpu_bench.require_device().arch)
     device = device_under_tool()
-    convs = [conv for network in networks.all_networks().values() for conv in network.convs]
+    convs = [case for case in case_sets.every_case() if case.problem == variant.problem]
     for case in [*checking.ragged_cases(variant), *convs]:
         device.asked = False
         # A ragged case says its size itself.
@@ -183,7 +183,7 @@ def verdict(out: str, err: str, status: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True, help="or networks/<name>, an implementation of whole networks")
-    parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the variant's files")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--under-tool", choices=TOOLS, help="call the variant, under the tool that started this")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)

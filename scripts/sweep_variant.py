@@ -16,7 +16,7 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import networks, problem
+from warpbook.problems import case_sets, problem
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
@@ -87,13 +87,13 @@ def tune(variant: Variant, case: Case) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--network", required=True)
+    parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target()
     variant = variants.read(arguments.variant)
-    case = networks.find(arguments.network).convs[-1].at(IMAGES)
-    place = {"variant": variant.name, "network": arguments.network, "layer": case.name, "size": IMAGES}
+    case = case_sets.find(arguments.cases).cases[-1].at(IMAGES)
+    place = {"variant": variant.name, "network": arguments.cases, "layer": case.name, "size": IMAGES}
     try:
         with gpu_pool.acquire("gpu", arguments.out) as rows:
             rows += tune(variant, case)

@@ -5,13 +5,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
 from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
-from warpbook.problems import fashion_mnist
+from warpbook.problems import case_sets, fashion_mnist
+from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Description, Network, valid_name
 
 FILE = PROJECT / "config.yaml"
@@ -113,7 +124,7 @@ class TimelineSpec(_Model):
 
     variant: str
     layer: str
-    size: Annotated[int, AfterValidator(_in_dataset)]
+    size: PositiveInt
 
 
 class Study(_Model):
@@ -122,8 +133,15 @@ class Study(_Model):
     title: str
     section_label: str = Field("Milestone", description="what the report calls a stage of the work")
     framework_section: int = Field(1, ge=1, description="the stage of the work that the framework's chapter is about")
-    network: Annotated[str, AfterValidator(_network)]
-    sizes: Annotated[list[Annotated[int, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)]
+    network: Annotated[str, AfterValidator(_network)] = Field(
+        "", description="the network whose convolutions it is about"
+    )
+    problem: str = Field("", description="another problem, a folder of kernels/, whose `cases` it is about")
+    cases: list[dict[str, int | str | bool]] = Field(
+        default_factory=list,
+        description="extents of each case, numbers or expressions of `size`; `name` where it has one",
+    )
+    sizes: Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(_ascending)]
     sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
     deliverables: dict[str, str] = Field(
         default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
@@ -140,6 +158,17 @@ class Study(_Model):
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
     )
     course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
+
+    @model_validator(mode="after")
+    def _of_one_thing(self) -> "Study":
+        if bool(self.network) == bool(self.problem):
+            raise ValueError("say `network`, or `problem` with its `cases`; one of the two")
+        if bool(self.problem) != bool(self.cases):
+            raise ValueError("`problem` and `cases` go together")
+        if self.network:
+            for size in self.sizes:
+                _in_dataset(size)
+        return self
 
 
 class StreamSettings(_Model):
@@ -264,6 +293,16 @@ class Config(_Model):
         """One of its networks."""
         return Network(name, self.networks[name])
 
+    def case_set(self, name: str) -> Network | CaseSet:
+        """A network of it, or the cases of one of its studies. Raises ValueError for cases that are none."""
+        if name in self.networks:
+            return self.network(name)
+        return case_sets.read_set(name, self.studies[name].problem, self.studies[name].cases)
+
+    def cases_of(self, study: str) -> str:
+        """The name that the cases of a study go by: its network's, or its own."""
+        return self.studies[study].network or study
+
     @property
     def recorded_json(self) -> str:
         """What a run records and a report is made by, as JSON: all but what other commands are about, and where
@@ -291,6 +330,10 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         for name in named_studies(config.study, config.studies)
         if name not in config.studies
     ]
+    problems += [mistake for name in config.studies for mistake in _case_mistake(config, name)]
+    if problems:
+        raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
+    config = _with_full_names(config)
     problems += [
         f"studies.{name}.{key}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
         for name, study in config.studies.items()
@@ -316,6 +359,43 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     return config
 
 
+def _case_mistake(config: Config, name: str) -> list[str]:
+    """What is wrong with the cases of a study: a problem that is not there, an extent that it does not have."""
+    study = config.studies[name]
+    if not study.problem:
+        return []
+    if name in config.networks:
+        return [f"studies.{name}: a network has the same name, which its measurements go by; rename the study"]
+    try:
+        listed = config.case_set(name)
+        for case in listed.cases:
+            for size in study.sizes:
+                _ = case.at(size).extents
+    except (ValueError, UserError) as error:
+        return [f"studies.{name}.{error}" if isinstance(error, ValueError) else f"studies.{name}.problem: {error}"]
+    return []
+
+
+def _with_full_names(config: Config) -> Config:
+    """The same, variants of a problem called as among all problems' variants."""
+
+    def full(study: Study) -> Study:
+        def one(name: str) -> str:
+            return name if "/" in name or not name else f"{study.problem}/{name}"
+
+        if not study.problem:
+            return study
+        return study.model_copy(
+            update={
+                "variants": None if study.variants is None else list(map(one, study.variants)),
+                "programs": None if study.programs is None else list(map(one, study.programs)),
+                "first_kernel": one(study.first_kernel),
+            }
+        )
+
+    return config.model_copy(update={"studies": {name: full(study) for name, study in config.studies.items()}})
+
+
 def _submission_mistake(config: Config) -> list[str]:
     """What is wrong where a study is of a submission and none is named, or the other way round."""
     terms = [name for name, study in config.studies.items() if study.course]
@@ -337,7 +417,7 @@ def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> l
     study = config.studies[name]
     if not study.timeline:
         return []
-    layers = [conv.name for conv in config.network(study.network).convs]
+    layers = [case.name for case in config.case_set(config.cases_of(name)).cases]
     valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
     said = {key: str(getattr(study.timeline, key)) for key in valid}
     return [

@@ -126,7 +126,7 @@ def library(variant: Variant, sandboxed: bool) -> Path:
         )
     declared_as = declaration(variant.problem)
     identity = "\0".join([variant.source_sha256, compiler_version(), architecture(), *options(variant), declared_as])
-    kept = LIBRARIES / f"{variant.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    kept = LIBRARIES / f"{variant.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if kept.exists():
         return kept
     with atomic_write(kept) as made, scratch_folder() as folder:

@@ -14,7 +14,7 @@ sp26. A file of one call (fa20) does all in it: its Op Time is its Layer Time, a
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,6 @@ from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices, host
-from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 
 WARMUPS, ROUNDS = 5, 10
@@ -51,13 +50,13 @@ def link(variant: Variant, sandboxed: bool) -> Path:
         return nvcc.link(variant, device().arch, sandboxed)
 
 
-def check(variant: Variant, network: Network, sandboxed: bool) -> Iterator[list[Row]]:
-    """The rows of each of a network's layers: at the course's batch and at an odd one, a process for either.
+def check(variant: Variant, layers: Iterable[Case], sandboxed: bool) -> Iterator[list[Row]]:
+    """The rows of each layer: at the course's batch and at an odd one, a process for either.
 
     A failure at the odd batch alone is `unsupported`: the course runs no such batch.
     """
     built: Path | None = None
-    for layer in network.convs:
+    for layer in layers:
         place = {"layer": layer.name, "size": ece408.BATCH, "test": "integers", **checking.NOT_COMPARED, "ok": False}
         if reason := variant.unsupported(layer.at(ece408.BATCH)):
             yield [{**place, "status": "unsupported", "reason": reason}]

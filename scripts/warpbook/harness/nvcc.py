@@ -77,7 +77,7 @@ def link(variant: Variant, arch: str, sandboxed: bool) -> Path:
         raise VariantFailure("unsupported", f"{variant.name} is a file of the course: {MISSING}")
     steps, driver, product = driver_steps(variant.course), DRIVER.read_text(), MATRIX_PRODUCT.read_text()
     identity = "\0".join([variant.source_sha256, version(), *options(variant, arch), steps, driver, product])
-    kept = cpp_compiler.LIBRARIES / f"{variant.name}-{arch}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    kept = cpp_compiler.LIBRARIES / f"{variant.stem}-{arch}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if kept.exists():
         return kept
     with atomic_write(kept) as made, scratch_folder() as folder:

@@ -24,7 +24,7 @@ from warpbook.common.files import PROJECT
 from warpbook.common.supervision import FILE_BYTES, VariantFailure, describe_exit, end_with_parent
 from warpbook.kernels import sources
 from warpbook.machine import host
-from warpbook.problems import networks
+from warpbook.problems import networks, problem
 
 SETTINGS = ("auto", "all", "none")  # of `sandbox` in config.yaml
 SCRATCH_BYTES = 1 << 30
@@ -42,7 +42,7 @@ _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # job has, and which networks there are.
 _PASSED = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", host.VISIBLE,
-    "CUDA_DEVICE_ORDER", networks.NETWORKS_VARIABLE,
+    "CUDA_DEVICE_ORDER", networks.CONFIGURATION_VARIABLE,
 )  # fmt: skip
 _CONFIGURATION = (PROJECT / "config.yaml", PROJECT / "pyproject.toml")
 
@@ -146,7 +146,7 @@ def wrap(
             words += ["--symlink", str(Path(name).readlink()), name]
         else:
             words += ["--ro-bind-try", name, name]
-    for path in [*_python(), *(path.absolute() for path in readable)]:
+    for path in [*_python(), *problem.files(), *(path.absolute() for path in readable)]:
         if not path.is_relative_to("/usr"):  # which is there, links in it too, in whose place nothing could be put
             words += ["--ro-bind", str(path), str(path)]
     for path in writable:

@@ -24,14 +24,13 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import PROJECT
 from warpbook.kernels import ece408, headers, occupancy, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.launch_inference import launch_reader, launch_sites
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
 
-FOLDER = PROJECT / "kernels" / headers.DEFAULT_PROBLEM
+FOLDER = problems.FOLDER / headers.DEFAULT_PROBLEM
 BASELINE = "direct"
 """The convolution that others are compared with in the test of precision."""
 
@@ -83,6 +82,11 @@ class Variant:
     def device(self) -> str:
         return self.header.device
 
+    @property
+    def stem(self) -> str:
+        """Its name among the variants of its problem: that of its file."""
+        return self.name.rpartition("/")[2]
+
     @cached_property
     def source_sha256(self) -> str:
         """Identity of what decides the machine code and its launch; the header's prose is no part of it."""
@@ -120,7 +124,7 @@ class Variant:
     @property
     def title(self) -> str:
         """Its title, or its name where it says none."""
-        return self.header.title.strip() or self.name
+        return self.header.title.strip() or self.stem
 
     @property
     def notes(self) -> str:
@@ -133,7 +137,7 @@ class Variant:
         """A sentence that asks for what its files do not say of it; empty where they say all."""
         missing = [f"`{name}`" for name in ("title", "idea", "expect") if not getattr(self.header, name).strip()]
         last = " and ".join(missing[-2:])
-        place = f"{self.files[0].name}, or {self.name}.yaml beside it,"
+        place = f"{self.files[0].name}, or {self.stem}.yaml beside it,"
         return f"{place} does not say its {', '.join([*missing[:-2], last])}." if missing else ""
 
     def fact_location(self, key: str) -> str:
@@ -270,8 +274,21 @@ def problem_of(folder: Path) -> Problem:
     )
 
 
-def read(name: str, folder: Path = FOLDER) -> Variant:
-    """One variant. A file that cannot be read makes a variant with a `read_error`, so that the others go on."""
+def full_name(of: Problem, name: str) -> str:
+    """A variant's name among those of all problems: `gemm/naive`; of a convolution the file's alone."""
+    return name if of.name == headers.DEFAULT_PROBLEM or "/" in name or not name else f"{of.name}/{name}"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a variant by its full name."""
+    return problems.FOLDER / (name.rpartition("/")[0] or headers.DEFAULT_PROBLEM)
+
+
+def read(name: str, folder: Path | None = None) -> Variant:
+    """One variant, by its full name. A file that cannot be read makes a variant with a `read_error`, so that the others
+    go on."""
+    folder = folder or folder_of(name)
+    name = name.rpartition("/")[2]
     cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".cpp", ".py", ".yaml"))
     host = sources.read_python(python) if python else sources.Source("", "")
     compiled = cuda or cpp
@@ -323,14 +340,17 @@ def read(name: str, folder: Path = FOLDER) -> Variant:
             said_by = compiled or python or said_by
         header = Header.model_validate(usual | {"title": name}, context=context)
         problem = headers.first_problem(error)
+    in_full: dict[str, Any] = {"builds_on": full_name(of, header.builds_on)}
+    in_full["combines"] = [full_name(of, each) for each in header.combines]
+    in_full["claims"] = [claim.model_copy(update={"against": full_name(of, claim.against)}) for claim in header.claims]
     return Variant(
-        name,
+        full_name(of, name),
         of,
         cuda,
         cpp,
         python,
         facts,
-        header,
+        header.model_copy(update=in_full),
         keys,
         described.code if compiled else "",
         host.code,
@@ -384,10 +404,14 @@ def _is_source(path: Path) -> bool:
     return True
 
 
-def discover(folder: Path = FOLDER) -> dict[str, Variant]:
-    """Every variant by name, each after the one that it builds on."""
-    names = sorted({path.stem for path in folder.iterdir() if _is_source(path)})
-    every = {name: read(name, folder) for name in names}
+def discover(folder: Path | None = None) -> dict[str, Variant]:
+    """Every variant by full name, each after the one that it builds on: of a folder, or of every problem's."""
+    if folder is None:
+        folders = [problems.FOLDER / name for name in problems.names() if (problems.FOLDER / name).is_dir()]
+        return {name: one for each in folders for name, one in discover(each).items()}
+    stems = sorted({path.stem for path in folder.iterdir() if _is_source(path)})
+    every = {one.name: one for one in (read(stem, folder) for stem in stems)}
+    names = list(every)
     ordered: dict[str, Variant] = {}
 
     def place(name: str, path: tuple[str, ...]) -> None:

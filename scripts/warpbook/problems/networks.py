@@ -21,11 +21,13 @@ from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
 from warpbook.common.validation import explain, validate
 from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, Layer, Maps, PoolLayer, Step
+from warpbook.problems.problem import Case, Problem
 
 __all__ = ["ConvLayer", "DenseLayer", "Description", "Layer", "Network", "PoolLayer", "Step", "all_networks", "find"]
 
-NETWORKS_VARIABLE = "WARPBOOK_NETWORKS"
-"""The environment variable that holds `networks:` as JSON, where a Snakemake's configuration is not the file's."""
+CONFIGURATION_VARIABLE = "WARPBOOK_CONFIGURATION"
+"""The environment variable that holds `networks:` and `studies:` as JSON, where a Snakemake's configuration is not the
+file's."""
 
 CLASSES = 10
 EXTENT_MAX = 65_535  # CUDA's limit on a grid's second and third dimension, which kernels give to maps
@@ -214,6 +216,15 @@ class Network:
     def convs(self) -> tuple[ConvLayer, ...]:
         return tuple(step.layer for step in self.steps if isinstance(step.layer, ConvLayer))
 
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Its convolutions, as cases of `conv`."""
+        return self.convs
+
+    @property
+    def problem(self) -> Problem:
+        return self.convs[0].problem
+
     @cached_property
     def dense_layers(self) -> tuple[DenseLayer, ...]:
         return tuple(step.layer for step in self.steps if isinstance(step.layer, DenseLayer))
@@ -286,7 +297,7 @@ def all_networks() -> dict[str, Network]:
     """
     path = PROJECT / "config.yaml"
     try:
-        given = os.environ.get(NETWORKS_VARIABLE)
+        given = os.environ.get(CONFIGURATION_VARIABLE)
         return _read(given, json.loads) if given else _read(path.read_text(), yaml.safe_load)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from error

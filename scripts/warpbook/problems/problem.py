@@ -26,6 +26,8 @@ from warpbook.common.files import PROJECT
 from warpbook.common.validation import explain, validate
 
 FOLDER = PROJECT / "kernels"
+SHIPPED = Path(__file__).resolve().parents[3] / "kernels"
+"""The problems that come with this code, for a project that has none of its own."""
 FILE = "problem.py"
 SIZE = "size"
 """The name, in expressions, of the extent that a study sweeps."""
@@ -436,17 +438,22 @@ def read(folder: Path) -> Problem:
     return problem
 
 
-def names(folder: Path = FOLDER) -> list[str]:
+def files() -> list[Path]:
+    """The files of the problems that are here."""
+    return sorted({path for folder in (FOLDER, SHIPPED) for path in folder.glob(f"*/{FILE}")})
+
+
+def names() -> list[str]:
     """Names of the problems that are here."""
-    return sorted(path.parent.name for path in folder.glob(f"*/{FILE}"))
+    return sorted({path.parent.name for path in files()})
 
 
-def find(name: str, folder: Path = FOLDER) -> Problem:
+def find(name: str) -> Problem:
     """The problem called `name`; UserError with the nearest valid name when there is none."""
-    known = names(folder)
-    if name not in known:
-        raise UserError(f"no problem is called {name!r}: {nearest_name(name, known)}")
-    return read(folder / name)
+    for folder in (FOLDER, SHIPPED):
+        if (folder / name / FILE).exists():
+            return read(folder / name)
+    raise UserError(f"no problem is called {name!r}: {nearest_name(name, names())}")
 
 
 def _shown(path: Path) -> str:

@@ -11,7 +11,7 @@ from warpbook.common import statistics
 from warpbook.common.intervals import covered_length
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds, variants
-from warpbook.problems import networks
+from warpbook.problems import case_sets
 from warpbook.runs import tables
 
 CALL = ["job", "variant", "network", "layer", "device", "size", "state"]
@@ -82,7 +82,7 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
             )
         bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}
         if place["device"] == "gpu" and status == "ok":
-            layer = next(conv for conv in networks.find(place["network"]).convs if conv.name == place["layer"])
+            layer = next(case for case in case_sets.find(place["network"]).cases if case.name == place["layer"])
             case = layer.at(place["size"])
             header, gpu = headers[place["variant"]], machine["gpu"]
             bound = {

@@ -9,15 +9,16 @@ from warpbook.workflow.plan import Plan
 AA_TESTS = 4  # A/A tests of a variant on each layer at each size, on all GPUs together or one on each
 
 
-def _starting_points(plan: Plan) -> list[str]:
-    """CUDA C++ variants that build on no other, files of the course left out, which are timed otherwise."""
-    every = plan.variants.items()
+def _starting_points(plan: Plan, cases: str) -> list[str]:
+    """CUDA C++ variants of a set of cases that build on no other, files of the course left out, which are timed
+    otherwise."""
+    every = plan.of_problem(cases).items()
     return [name for name, one in every if one.cuda_source and not one.header.builds_on and not one.course]
 
 
 def _kernels(plan: Plan) -> list[str]:
     """GPU variants that the chosen studies compare and that are built."""
-    compared = {name for network in plan.networks for name in plan.variants_for(network, "gpu")}
+    compared = {name for cases in plan.case_sets for name in plan.variants_for(cases, "gpu")}
     return sorted(compared & set(plan.variants_to_build))
 
 
@@ -29,7 +30,7 @@ def _own_networks(plan: Plan) -> list[str]:
 def _against_direct(plan: Plan) -> list[str]:
     """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
     on, and `direct`. Another order of the arrays in memory is none of numbers; files of the course run otherwise."""
-    compared = {name: plan.variants[name] for network in plan.networks for name in plan.variants_for(network, "gpu")}
+    compared = {name: plan.variants[name] for cases in plan.networks for name in plan.variants_for(cases, "gpu")}
     if BASELINE not in compared:
         return []
     chosen = {BASELINE}
@@ -41,9 +42,9 @@ def _against_direct(plan: Plan) -> list[str]:
 
 OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
     "aa": lambda plan: [
-        f"{PARTS}/aa/{gpu}/{network}/{name}.csv.gz"
-        for network in plan.networks
-        for name in _starting_points(plan)
+        f"{PARTS}/aa/{gpu}/{cases}/{name}.csv.gz"
+        for cases in plan.case_sets
+        for name in _starting_points(plan, cases)
         for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],

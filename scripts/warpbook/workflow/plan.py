@@ -88,9 +88,18 @@ class Plan:
         return [*self.config.architectures, *in_hand]
 
     @property
+    def case_sets(self) -> list[str]:
+        """What the cases of the chosen studies go by, each once: networks, and studies of other problems."""
+        return list(dict.fromkeys(map(self.config.cases_of, self.config.chosen_studies)))
+
+    @property
     def networks(self) -> list[str]:
         """Networks of the chosen studies, each once."""
-        return list(dict.fromkeys(study.network for study in self.config.chosen_studies.values()))
+        return [name for name in self.case_sets if name in self.config.networks]
+
+    def studies_of(self, cases: str) -> list[Study]:
+        """All studies, chosen or not, of a set of cases."""
+        return [study for name, study in self.config.studies.items() if self.config.cases_of(name) == cases]
 
     @cached_property
     def profilers(self) -> list[str]:
@@ -100,32 +109,34 @@ class Plan:
             return [tool for tool in wanted if self.device and tool in self.remote_target.profilers]
         return [tool for tool in wanted if self.device and not available_profilers.missing_reason(tool, self.device)]
 
-    def studies_showing(self, network: str) -> list[Study]:
-        return [study for study in self.config.chosen_studies.values() if study.network == network]
+    def sizes(self, cases: str) -> list[int]:
+        """Sizes that any study wants of a set of cases, chosen or not: studies of one share what is measured."""
+        return sorted({size for study in self.studies_of(cases) for size in study.sizes})
 
-    def sizes(self, network: str) -> list[int]:
-        """Sizes that any study wants of a network, chosen or not: studies of one network share what is measured."""
-        studies = [study for study in self.config.studies.values() if study.network == network]
-        return sorted({size for study in studies for size in study.sizes})
+    def of_problem(self, cases: str) -> dict[str, Variant]:
+        """Variants of the problem that a set of cases is of."""
+        problem = self.config.case_set(cases).problem
+        return {name: one for name, one in self.variants.items() if one.problem.name == problem.name}
 
     def variants_for(self, network: str, device: str) -> list[str]:
-        """Variants of a device that any chosen study wants of a network, baselines before what builds on them.
+        """Variants of a device that any chosen study wants of a set of cases, baselines before what builds on them.
 
         On a GPU a run of all studies holds every variant, whatever they compare.
         """
         wanted: set[str] = set()
-        for study in self.studies_showing(network):
-            everything = not study.variants or (self.config.study == "all" and device == "gpu")
-            wanted.update(self.variants if everything else study.variants or [])
+        for name, study in self.config.chosen_studies.items():
+            if self.config.cases_of(name) == network:
+                everything = not study.variants or (self.config.study == "all" and device == "gpu")
+                wanted.update(self.of_problem(network) if everything else study.variants or [])
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 
     def course_files(self, network: str) -> list[str]:
         """Files of the course that compute a network's layers, whether or not a study lists them: a study lists what it
         compares."""
-        layers = self.config.network(network).convs
+        layers = self.config.case_set(network).cases
         return [
             name
-            for name, one in self.variants.items()
+            for name, one in self.of_problem(network).items()
             if one.course and not all(one.unsupported(layer.at(ece408.BATCH)) for layer in layers)
         ]
 
@@ -138,9 +149,11 @@ class Plan:
         return [name for name in self.variants if name in wanted]
 
     def checked_only(self, network: str) -> list[str]:
-        """GPU variants that no chosen study wants of a network."""
+        """GPU variants that no chosen study wants of a set of cases."""
         wanted = self.variants_for(network, "gpu")
-        return [name for name, variant in self.variants.items() if variant.device == "gpu" and name not in wanted]
+        return [
+            name for name, variant in self.of_problem(network).items() if variant.device == "gpu" and name not in wanted
+        ]
 
     @property
     def variants_to_build(self) -> list[str]:
@@ -163,7 +176,9 @@ class Plan:
             return []
         if not header.builds_on:
             return sizes
-        named = [study.programs for study in self.config.studies.values() if study.network == network]
+        if network not in self.config.networks:
+            return []
+        named = [study.programs for study in self.studies_of(network)]
         wanted = self.is_framework(variant) or any(names is None or variant in names for names in named)
         return sizes[-1:] if wanted or header.device == "cpu" else []
 
@@ -194,9 +209,7 @@ class Plan:
             return sizes[-1:] if wanted else []
         if not sizes:
             return []
-        drawn = [
-            study.timeline for study in self.config.studies.values() if study.network == network and study.timeline
-        ]
+        drawn = [study.timeline for study in self.studies_of(network) if study.timeline]
         also = {one.size for one in drawn if variant in self.with_baselines([one.variant])}
         return sorted({*sizes, *also})
 
@@ -208,13 +221,11 @@ class Plan:
 
     def _submission_variants(self, network: str) -> set[str]:
         """Variants whose programs a study of a network shows as its submission."""
-        return {
-            name for study in self.config.studies.values() if study.network == network for name in study.show_profile_of
-        }
+        return {name for study in self.studies_of(network) for name in study.show_profile_of}
 
     def weight_sets(self, network: str) -> list[str]:
-        """Weight sets of a network that are here."""
-        return weights.available_sets(self.config.network(network))
+        """Weight sets of a network that are here; none of cases without a network."""
+        return weights.available_sets(self.config.network(network)) if network in self.config.networks else []
 
     @cached_property
     def implementations(self) -> dict[str, Implementation]:
@@ -227,10 +238,10 @@ class Plan:
 
         Raises UserError where the configuration demands a device or a run that is not there.
         """
-        return {name: self._gpu_source(study) for name, study in self.config.chosen_studies.items()}
+        return {name: self._gpu_source(name, study) for name, study in self.config.chosen_studies.items()}
 
-    def _gpu_source(self, study: Study) -> GpuSource:
-        gpu = self.config.gpu
+    def _gpu_source(self, name: str, study: Study) -> GpuSource:
+        gpu, cases = self.config.gpu, self.config.cases_of(name)
         if gpu == "none":
             return GpuSource(None, None, "the configuration asks for no GPU figures (gpu: none)")
         if gpu in ("auto", "live"):
@@ -242,18 +253,18 @@ class Plan:
             if study.course:
                 timed_where = "files of a submission are timed only on the machine that makes its report"
                 return GpuSource(None, None, f"there is no GPU here ({self.device_or_reason}), and {timed_where}")
-            run, refused = catalog.find_newest(study.network)
+            run, refused = catalog.find_newest(cases)
             if run is None:
                 return GpuSource(
                     None,
                     None,
-                    f"there is no GPU here ({self.device_or_reason}), and no archived run holds {study.network}",
+                    f"there is no GPU here ({self.device_or_reason}), and no archived run holds {cases}",
                     refused,
                 )
             return GpuSource(
                 None,
                 run,
-                f"the newest archived run of {study.network}, for there is no GPU here ({self.device_or_reason})",
+                f"the newest archived run of {cases}, for there is no GPU here ({self.device_or_reason})",
                 refused,
             )
         found = catalog.find_archived(gpu, "gpu", words=("auto", "live", "none"))
@@ -261,14 +272,16 @@ class Plan:
             run = found.check_all()
         except UserError as error:
             raise UserError(f"gpu: {error}") from error
-        if study.network not in run.record["networks"]:
+        if cases not in run.record["networks"]:
             held = ", ".join(run.record["networks"])
-            raise UserError(f"gpu: the archived run {gpu} holds {held}, not {study.network}")
+            raise UserError(f"gpu: the archived run {gpu} holds {held}, not {cases}")
         return GpuSource(None, run, "the archived run that the configuration names")
 
     @property
     def stream(self) -> Stream:
         """What `stream` infers, on the first chosen study's network; with its problem where there is one."""
+        if not self.networks:
+            raise UserError(f"stream: the study {self.config.study} is of no network; choose one that is: study=fa18")
         wanted, network = self.config.stream, self.config.network(self.networks[0])
         device: Literal["cpu", "gpu"] = "gpu" if self.device else "cpu"
         name = wanted.variants.get(device, "")

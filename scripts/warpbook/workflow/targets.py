@@ -73,7 +73,7 @@ class Targets:
         """
         return [
             f"{network}/{variant}"
-            for network in self.plan.networks
+            for network in self.plan.case_sets
             if self.plan.weight_sets(network) or not programs
             for variant in self.plan.variants_for(network, device)
             if self.plan.program_sizes(network, variant) or not programs
@@ -127,14 +127,14 @@ class Targets:
         measured = self._parts("correctness", ".csv")
         if self.on_gpu:
             others = [
-                f"gpu/{network}/{name}" for network in self.plan.networks for name in self.plan.checked_only(network)
+                f"gpu/{network}/{name}" for network in self.plan.case_sets for name in self.plan.checked_only(network)
             ]
             files = [name for name, variant in self.plan.variants.items() if variant.course]
             others += [f"emulator/{network}/{name}" for network in self.plan.networks for name in files]
         else:
             others = [
                 f"emulator/{network}/{name}"
-                for network in self.plan.networks
+                for network in self.plan.case_sets
                 for name in dict.fromkeys([*self.plan.variants_for(network, "gpu"), *self.plan.course_files(network)])
                 if self.plan.variants[name].cuda_source
             ]
@@ -166,7 +166,7 @@ class Targets:
             f"{tool}/gpu/{place}"
             for tool in tools
             for place in self._profiled_places
-            if self._watches(tool, *place.split("/"))
+            if self._watches(tool, *place.split("/", 1))
         ]
 
     def _watches(self, tool: str, network: str, variant: str) -> bool:
@@ -230,7 +230,7 @@ class Targets:
 
     def images(self, network: str, device: str) -> list[str]:
         """The data set as a network takes it; a workload takes random numbers, and so does the emulator."""
-        labelled = device != "emulator" and self.plan.config.network(network).has_labels
+        labelled = device != "emulator" and self.plan.config.case_set(network).has_labels
         return [f"results/data/{network}.npz"] if labelled else []
 
     def labels(self, network: str, device: str) -> list[str]:

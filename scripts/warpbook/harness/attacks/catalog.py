@@ -300,7 +300,7 @@ def check_rows(folder: Path, name: str, device: str, network: str = "fa17") -> l
     sandbox, which would stop some attacks before the check that they are to try."""
     out = folder / f"{name}.{device}.csv"
     command = [sys.executable, str(CHECK), "--device", device, "--kernels", str(folder), "--variant", name]
-    command += ["--network", network, "--sandbox", "none"]
+    command += ["--cases", network, "--sandbox", "none"]
     subprocess.run([*command, "--sizes", "1", "--timeout", "60", "--out", str(out)], check=True, capture_output=True)
     return tables.CORRECTNESS.rows(out)
 
@@ -310,7 +310,7 @@ def timing_rows(folder: Path, name: str, device: str, network: str = "fa17") -> 
     machine, out = folder / "machine.json", folder / f"{name}.{device}.samples.csv"
     machine.write_text(json.dumps(MACHINE))
     command = [sys.executable, str(MEASURE), "--device", device, "--kernels", str(folder), "--variant", name]
-    command += ["--network", network, "--sizes", str(TIMED_IMAGES[device])]
+    command += ["--cases", network, "--sizes", str(TIMED_IMAGES[device])]
     command += ["--measuring", MEASURING.model_dump_json()]
     command += ["--correctness", str(folder / f"{name}.{device}.csv"), "--machine", str(machine)]
     command += ["--sandbox", "none", "--out", str(out)]

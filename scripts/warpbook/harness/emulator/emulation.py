@@ -118,14 +118,14 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     `sandboxed`, a source can include nothing of its author's choice but the system's headers.
     """
     assert variant.cuda_source is not None
-    path = folder / f"{variant.name}.cpp"
+    path = folder / f"{variant.stem}.cpp"
     # A launcher may want any of the kernels; without one the header's is enough.
     there = launch_sites.kernel_names(variant.code) if variant.launcher else ()
     kernels = dict.fromkeys([*there, *([variant.kernel] if "<" in variant.kernel or not there else [])])
     product = folder / ece408.MATRIX_HEADER
     product.write_text(translation.to_host(nvcc.MATRIX_PRODUCT.read_text(), product.name, {}))
     path.write_text(to_host(variant, list(kernels), {product.name: str(product)}))
-    library = folder / f"{variant.name}.so"
+    library = folder / f"{variant.stem}.so"
     own = build_emulator(folder)
     # Ours first: memory that its own variables begin with is there before the source's.
     files = ["-include", own / HEADER.name, *(own / f"{name}.o" for name in OWN), path, "-o", library]

@@ -413,9 +413,9 @@ def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
     calls = ncu()
     beyond = SimpleNamespace(
         name="mine",
-        problem="",
+        read_error="",
         supports_arch=lambda arch: True,
-        unsupported=lambda layer, images: f"{layer.name} is too much",
+        unsupported=lambda case: f"{case.name} is too much",
     )
     rows = count_variant.count(run_to_end, beyond, "fa18", 1000, METRICS, 30, tmp_path)
     assert [(row["layer"], row["status"], row["reason"]) for row in rows] == [

@@ -4,20 +4,20 @@ import json
 
 import pytest
 
-from warpbook.harness import building, checking
+from warpbook.harness import building
 from warpbook.harness.attacks import catalog
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants
-from warpbook.problems import networks
+from warpbook.problems import networks, problem
 from warpbook.runs import tables
 
 needs_compiler = pytest.mark.skipif(
     emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
 )
 
-STRIDED, PADDED, BOTH = (layer for layer, _ in checking.RAGGED_STEPS)
-
-PLAIN = checking.RAGGED_LAYERS[0][0]
+RAGGED = problem.find("conv").ragged
+STRIDED, PADDED, BOTH = (case for case in RAGGED if case.unusual)
+PLAIN = RAGGED[0]
 
 KERNEL = """\
 __global__ void forward_kernel(
@@ -64,7 +64,7 @@ def test_a_right_kernel_passes_on_all_ragged_layers(judged):
     rows = judged(KERNEL, FACTS)
     assert tables.first_failure(rows) is None
     passed = {row["layer"] for row in rows if row["ok"]}
-    assert {layer.name for layer, _ in (*checking.RAGGED_LAYERS, *checking.RAGGED_STEPS)} | {"conv1"} <= passed
+    assert {case.name for case in RAGGED} | {"conv1"} <= passed
 
 
 @needs_compiler

@@ -175,12 +175,12 @@ rule sweep_variant:
         gres=GRES["gpu"],
         slurm_extra=SLURM_EXTRA["gpu"],
     params:
-        network=PLAN.networks[0],
+        cases=lambda wildcards: PLAN.cases_for(wildcards.variant),
         rerun_on_columns=code_dependencies.column_types(tables.SWEEP),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Kernel Tuner over {wildcards.variant}"
     shell:
         logged(
-            "python3 {input.program:q} --variant {wildcards.variant:q} --network {params.network:q} --out {output.sweep:q}"
+            "python3 {input.program:q} --variant {wildcards.variant:q} --cases {params.cases:q} --out {output.sweep:q}"
         )

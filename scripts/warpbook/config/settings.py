@@ -84,7 +84,7 @@ def _in_dataset(size: int) -> int:
 
 def _network(name: str, info: ValidationInfo) -> str:
     described = info.context or ()
-    if name not in described:
+    if name and name not in described:
         raise ValueError(f"no network is called {name!r}: {nearest_name(name, list(described))}")
     return name
 

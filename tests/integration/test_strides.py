@@ -49,7 +49,7 @@ STEPS = {"out_channels": 3, "kernel_size": 3, "stride": 2, "padding": 1}
 def judged(tmp_path, monkeypatch):
     """The rows of checking a kernel with facts beside it on the emulator, on the ragged layers and a network's."""
     network = {"input": {"size": [9, 12], "channels": 2}, "layers": [{"conv": STEPS}]}
-    monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": {"steps": network}}))
+    monkeypatch.setenv(networks.CONFIGURATION_VARIABLE, json.dumps({"networks": {"steps": network}}))
 
     def judge(code: str, facts: str) -> list[dict]:
         (tmp_path / "mine.cu").write_text(code)

@@ -92,7 +92,7 @@ class Variant:
         """Identity of what decides the machine code and its launch; the header's prose is no part of it."""
         facts = self.header.model_dump(include={"constants", "launch", "precision", "method"}, mode="json")
         # Said by some alone: what others' identities were before these facts could be said stays theirs.
-        later = {"kernel", "arguments", "threads", "grid", "shared_bytes", "constant_memory"}
+        later = {"kernel", "arguments", "general", "threads", "grid", "shared_bytes", "constant_memory"}
         facts |= self.header.model_dump(include=later, exclude_defaults=True, mode="json")
         if self.header.split:
             facts["split"] = self.header.split.model_dump()
@@ -230,7 +230,9 @@ class Variant:
         import numpy as np
 
         shape = self.header.shape(case)
-        function = kernels.function(self.kernel, *([shape.shared_bytes] if shape.shared_bytes else []))
+        general = self.header.general if headers.is_unusual(case) else None
+        name = general.kernel if general else self.kernel
+        function = kernels.function(name, *([shape.shared_bytes] if shape.shared_bytes else []))
         passed = self.header.argument_values(case)
         numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
         names = list(case.arrays)

@@ -204,12 +204,14 @@ class Problem:
 
     @property
     def ragged(self) -> list["Case"]:
-        """Its ragged cases, all extents said; once more with each optional input."""
+        """Its ragged cases, all extents said; the last once more with each optional input."""
         cases = []
         for extents in self.facts.ragged:
             size = extents.get(self.facts.size, 1)
             plain = self.case("", {name: one for name, one in extents.items() if name != self.facts.size}).at(size)
-            cases += [plain, *(replace(plain, optional=frozenset([name])) for name in self.optional)]
+            cases.append(plain)
+        if cases:
+            cases += [replace(cases[-1], optional=frozenset([name])) for name in self.optional]
         return [replace(case, name=str(case)) for case in cases]
 
     @cached_property
@@ -342,7 +344,8 @@ class Case:
         facts, values = self.problem.facts, self.extents
         shown = [name for name in facts.extents if name in values and name not in self.problem.unusual]
         label = facts.label.format(**values) if facts.label else " ".join(f"{name}={values[name]}" for name in shown)
-        more = [f"{self.problem.unusual[name].words} {value}" for name, value in self.unusual.items()]
+        unsaid = {name: value for name, value in self.unusual.items() if f"{{{name}}}" not in facts.label}
+        more = [f"{self.problem.unusual[name].words} {value}" for name, value in unsaid.items()]
         return " ".join([label, *more, *sorted(self.optional)])
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ derived:
   H_out: (H + P + P_end - D * (K - 1) - 1) // S + 1
   W_out: (W + PW + PW_end - DW * (KW - 1) - 1) // SW + 1
   accumulation: C // G * K * KW
-  weights: M * accumulation
+  weights: M * C // G * K * KW
 conditions:
   its kernel exceeds the padded input; take a smaller kernel, or more padding: min(H_out, W_out)
   C and M must be multiples of the groups G; take another number of groups: 1 - max(C % G, M % G)

@@ -151,6 +151,10 @@ class Problem:
     folder: Path
     facts: Facts = field(compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process reads it from its folder: `module` cannot be sent.
+        return read, (self.folder,)
+
     @property
     def title(self) -> str:
         return self.facts.title

@@ -310,10 +310,9 @@ def read(name: str, folder: Path | None = None) -> Variant:
             said_by = facts
             completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
-        inferable = of.name == headers.DEFAULT_PROBLEM and cuda and python is None
-        if cuda and inferable and not described.problem and not headers.declare_launch(content):
+        if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
-            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")))
+            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")), of)
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""

@@ -198,8 +198,9 @@ def guarded_call(
                 )
             # A byte's poison may be a result: its comparison tells.
             if returned is None and poisoned and one.unit > 1:
-                total = len(one.inner)
-                if unwritten := total - bench.count_changed(one.inner, POISON[one.unit]):
+                total = math.prod(result.shape)
+                words = max(len(one.inner) // max(total, 1), 1)  # of a value: two of a float64
+                if unwritten := (len(one.inner) - bench.count_changed(one.inner, POISON[one.unit])) // words:
                     raise VariantFailure(
                         "wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten"
                     )

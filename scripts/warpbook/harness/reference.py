@@ -70,7 +70,7 @@ def magnitudes(case: Case, inputs: Mapping[str, Any], xp: Any) -> dict[str, Any]
     inputs' absolute values."""
     if hasattr(case.problem.module, "magnitude"):
         return problem.compute(case, inputs, xp, "magnitude")
-    return problem.compute(case, {name: abs(values) for name, values in inputs.items()}, xp)
+    return problem.compute(case, {name: abs(problem.widen(values, xp)) for name, values in inputs.items()}, xp)
 
 
 def differences(

@@ -160,7 +160,8 @@ class Variant:
         """Why this variant cannot compute the case at its size: value, limit and remedy. Empty when it can."""
         if untold := self.missing_arguments(case):
             what, names = " and ".join(untold.values()), " and ".join(untold)
-            place = self.fact_location("limits" if self.launcher else "arguments")
+            bounded = self.launcher and not case.optional & untold.keys()  # an extent can be, an array cannot
+            place = self.fact_location("limits" if bounded else "arguments")
             remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
             return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
         if reason := self.header.limits.violation(case):

@@ -266,13 +266,13 @@ def tests_for(case: Case) -> tuple[str, ...]:
 
 
 def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
-    """Rows (the columns of CORRECTNESS from `layer` on, without `device`) for a case at its size; of all its tests where
+    """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all its tests where
     none are named.
 
     An unsupported case gives one row that says so; a failure ends its tests with the row that names it.
     """
     tests = tests or tests_for(case)
-    place = {"layer": case.name, "size": case.size}
+    place = {"case": case.name, "size": case.size}
 
     def row(test: str, **columns: Any) -> Row:
         return {**place, "test": test, **NOT_COMPARED, **columns}

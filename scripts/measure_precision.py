@@ -38,7 +38,7 @@ def measure_in_sandbox(arguments: argparse.Namespace, variant: Variant) -> Itera
     Raises VariantFailure where the process inside dies or says what no measurement does.
     """
     readable = [arguments.kernels, building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=True):
+    for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
         with sandbox.untrusted("measurement"):
             tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
         yield rows

@@ -153,8 +153,8 @@ def sanitize(variant: str, kernels: Path, tool: str, timeout_s: float) -> dict[s
         return {**place, "status": "unsupported", "reason": "compute-sanitizer is not installed on this machine"}
     said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     place["version"] = (re.findall(r"Version ([\d.]+)", said) or [""])[0]
-    inside = [sys.executable, __file__, "--variant", variant, "--kernels", str(kernels), "--under-tool", tool]
-    command = [program, "--tool", tool, *inside]
+    inside = [sys.executable, __file__, "--variant", variant, "--under-tool", tool]
+    command = [program, "--tool", tool, *inside, *(["--kernels", str(kernels)] if kernels else [])]
     try:
         status, out, err = run_to_end(command, timeout_s)
     except subprocess.TimeoutExpired:

@@ -113,25 +113,82 @@ __device__ __noinline__ void conv_pool_image_fp32(
     }
 }
 
+// Fetch the fragments of A for pairs of tiles: the upper and the lower row of the same runs.
+template <class Conv, bool HAS_LO_PARTS>
+__device__ __forceinline__ void load_run_tile_pairs(
+    typename Conv::RunFragments& hi, typename Conv::RunFragments& lo, const unsigned* smem_hi, const unsigned* smem_lo,
+    const RunIndex<Conv::SHIFTS>& run_of, int runs, int lane_in_group)
+{
+    #pragma unroll
+    for (int m = 0; m < Conv::M_TILES; ++m) {
+        int place[2];
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int run = min(run_of(m / 2, half), runs - 1);
+            const int row = run / Conv::RUNS_PER_ROW * 2 + m % 2;
+            place[half] = row * (Conv::W / 2) + run % Conv::RUNS_PER_ROW * (Conv::SHIFTS / 2) + lane_in_group;
+        }
+        load_run_fragments<Conv::K, Conv::W, HAS_LO_PARTS>(hi[m], lo[m], smem_hi, smem_lo, place);
+    }
+}
+
+// Load bytes to shared memory as FP16 values.
+template <int LOADS_PER_THREAD>
+__device__ __forceinline__ void store_byte_pairs(const uchar2 (&values)[LOADS_PER_THREAD], unsigned* smem_hi, int pairs)
+{
+    #pragma unroll
+    for (int r = 0; r < LOADS_PER_THREAD; ++r) {
+        const int pair = threadIdx.x + r * blockDim.x;
+        if (pair >= pairs) break;
+        const __half2 both = __floats2half2_rn(values[r].x, values[r].y);
+        smem_hi[pair] = *(const unsigned*)&both;
+    }
+}
+
+// Keep the largest of each 2 x 2 outputs in a tile of columns, activate it and store it.
+template <class Conv, int ACTIVATION, typename Input, typename Store>
+__device__ __forceinline__ void store_pooled_runs(
+    const Input& input, const Store& epilogue, int image, int count, int result, const typename Conv::Sums& large,
+    const typename Conv::Sums& small, int n, float unscale, int channel, int M, int runs,
+    const RunIndex<Conv::SHIFTS>& run_of)
+{
+    constexpr int SHIFTS = Conv::SHIFTS;
+    #pragma unroll
+    for (int pair = 0; pair < Conv::M_TILES / 2; ++pair) {
+        float most[4];
+        #pragma unroll
+        for (int i = 0; i < 4; ++i)
+            most[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
+                            large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
+        float2 pooled;
+        pooled.x = activated(input.scaled(fmaxf(most[0], most[1]) * unscale), ACTIVATION);
+        pooled.y = activated(input.scaled(fmaxf(most[2], most[3]) * unscale), ACTIVATION);
+        const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
+        const int place = result + first_run * (SHIFTS / 2);
+        const int distance = (second_run - first_run) * (SHIFTS / 2);
+        if (SHIFTS == 4) {
+            const bool has_first = channel < M && first_run < runs, has_second = channel < M && second_run < runs;
+            epilogue.store_pair(image, count, place, distance, pooled, has_first, has_second);
+        } else {
+            if (first_run < runs) epilogue.store(image, count, place, pooled.x);
+            if (second_run < runs) epilogue.store(image, count, place + distance, pooled.y);
+        }
+    }
+}
+
 // C = 1: conv_single_channel with the largest of each 2 x 2 outputs taken before anything is stored, then activated:
 // tanh and ReLU are monotonic, so that order makes no difference. Two tiles of A are two rows of the same runs, so that
-// a lane holds all four outputs of a window. A warp multiplies ROW_PAIRS_PER_WARP such pairs of tiles at a time.
-template <int K, int W, int N_TILES, int ROW_PAIRS_PER_WARP, int LOADS_PER_THREAD, int ACTIVATION, typename Input,
-          typename Store>
+// a lane holds all four outputs of a window.
+template <class Conv, int ACTIVATION, typename Input, typename Store>
 __device__ __forceinline__ void conv_pool_single_channel(
     Input input, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,
     const int* __restrict__ weight_exponents, Store epilogue, int N, int M)
 {
-    constexpr int H = W;
-    constexpr int SHIFTS = 9 - K;
-    constexpr int CHANNELS_PER_TILE = 8 / SHIFTS;
-    constexpr bool WEIGHTS_IN_REGISTERS = N_TILES > 0;
-    constexpr int ILP = WEIGHTS_IN_REGISTERS ? N_TILES : 1;  // tiles of columns side by side
-    constexpr int W_OUT = W - K + 1;
-    constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
-    constexpr int RUNS = W_OUT / 2 * RUNS_PER_ROW;  // pairs of runs, one below the other
-    constexpr int WINDOWS = W_OUT / 2 * (W_OUT / 2);
-    static_assert(W_OUT % SHIFTS == 0 && W_OUT % 2 == 0 && W % 2 == 0, "runs end at the ends of rows");
+    constexpr int K = Conv::K, W = Conv::W, H = W, ILP = Conv::ILP, ROW_PAIRS = Conv::M_TILES / 2;
+    constexpr int SHIFTS = Conv::SHIFTS, CHANNELS_PER_TILE = Conv::CHANNELS_PER_TILE;
+    constexpr int RUNS = Conv::W_OUT / 2 * Conv::RUNS_PER_ROW;  // pairs of runs, one below the other
+    constexpr int WINDOWS = Conv::W_OUT / 2 * (Conv::W_OUT / 2);
+    static_assert(Conv::W_OUT % 2 == 0 && Conv::M_TILES % 2 == 0, "rows of outputs in pairs");
 
     extern __shared__ unsigned smem_hi[];
     __shared__ unsigned warp_max[32];
@@ -139,25 +196,25 @@ __device__ __forceinline__ void conv_pool_single_channel(
     const int lane = threadIdx.x % 32;
     const int group_id = lane / 4;
     const int lane_in_group = lane % 4;
-    const int n_tiles = WEIGHTS_IN_REGISTERS ? N_TILES : single_channel_n_tiles(M, K);
+    const int lane_channel = lane_in_group * CHANNELS_PER_TILE / 4;  // of its sums in a tile of columns
+    const int n_tiles = Conv::WEIGHTS_IN_REGISTERS ? Conv::N_TILES : single_channel_n_tiles(M, K);
     uint2* const smem_weights = (uint2*)(smem_lo + H * W / 2);
 
-    uint2 kept_weights[ILP][K];
-    int kept_exponent_bits[ILP];  // of the lane's channels, where FP32 has its exponent
-    if (WEIGHTS_IN_REGISTERS) {
+    typename Conv::WeightFragments register_weights;
+    int register_exponent_bits[ILP];  // of the lane's channels, where FP32 has its exponent
+    if (Conv::WEIGHTS_IN_REGISTERS) {
         #pragma unroll
-        for (int n = 0; n < N_TILES; ++n) {
-            const int channel = n * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
-            kept_exponent_bits[n] = weight_exponents[channel] << 23;
+        for (int n = 0; n < Conv::N_TILES; ++n) {
+            register_exponent_bits[n] = weight_exponents[n * CHANNELS_PER_TILE + lane_channel] << 23;
             #pragma unroll
-            for (int p = 0; p < K; ++p) kept_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
+            for (int p = 0; p < K; ++p) register_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
         }
     } else {
         for (int i = threadIdx.x; i < n_tiles * K * 32; i += blockDim.x) smem_weights[i] = weight_fragments[i];
     }
 
     // The next image waits in registers.
-    typename Input::Pair values[LOADS_PER_THREAD];
+    typename Input::Pair values[Conv::LOADS_PER_THREAD];
     const auto load = [&](int image) {
         const auto* source = (const typename Input::Pair*)input.from((size_t)image * H * W).x;
         load_pairs(values, source, H * W / 2, blockDim.x);
@@ -170,22 +227,16 @@ __device__ __forceinline__ void conv_pool_single_channel(
         if constexpr (!Input::HAS_LO_PARTS) {
             out_of_range = scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
             __syncthreads();  // the image before is read no more
-            #pragma unroll
-            for (int r = 0; r < LOADS_PER_THREAD; ++r) {
-                const int pair = threadIdx.x + r * blockDim.x;
-                if (pair >= H * W / 2) break;
-                const __half2 both = __floats2half2_rn(values[r].x, values[r].y);
-                smem_hi[pair] = *(const unsigned*)&both;
-            }
+            store_byte_pairs(values, smem_hi, H * W / 2);
         } else {
             // Its barrier also keeps the image before from being overwritten while it is read.
             const unsigned largest = block_max(max_magnitude(values), warp_max);
-            exponent = exponent_of(largest);
-            const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
-            const float least = min_magnitude(exponent);
+            const ImageScale image_scale = scale_of_image(largest);
+            exponent = image_scale.exponent;
             out_of_range = largest >= INFINITY_BITS
                            || scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
-            split_pairs(values, smem_hi, smem_lo, H * W / 2, blockDim.x, scale, least, out_of_range);
+            split_pairs(values, smem_hi, smem_lo, H * W / 2, blockDim.x, image_scale.scale, image_scale.least,
+                        out_of_range);
         }
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
@@ -194,61 +245,26 @@ __device__ __forceinline__ void conv_pool_single_channel(
             continue;
         }
 
-        for (int group = threadIdx.x / 32; group * ROW_PAIRS_PER_WARP * 16 < RUNS; group += blockDim.x / 32) {
-            const auto run_of = [&](int pair, int h) {
-                return (group * ROW_PAIRS_PER_WARP + pair) * 16 + (SHIFTS == 2 ? 2 * group_id + h : 8 * h + group_id);
-            };
-            uint4 hi[2 * ROW_PAIRS_PER_WARP][(K + 1) / 2], lo[2 * ROW_PAIRS_PER_WARP][(K + 1) / 2];
-            #pragma unroll
-            for (int m = 0; m < 2 * ROW_PAIRS_PER_WARP; ++m) {
-                int place[2];
-                #pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    const int run = min(run_of(m / 2, h), RUNS - 1);
-                    const int row = run / RUNS_PER_ROW * 2 + m % 2;
-                    place[h] = row * (W / 2) + run % RUNS_PER_ROW * (SHIFTS / 2) + lane_in_group;
-                }
-                load_run_fragments<K, W, Input::HAS_LO_PARTS>(hi[m], lo[m], smem_hi, smem_lo, place);
-            }
+        for (int group = threadIdx.x / 32; group * ROW_PAIRS * 16 < RUNS; group += blockDim.x / 32) {
+            const RunIndex<SHIFTS> run_of = {group * ROW_PAIRS, group_id};
+            typename Conv::RunFragments hi, lo;
+            load_run_tile_pairs<Conv, Input::HAS_LO_PARTS>(hi, lo, smem_hi, smem_lo, run_of, RUNS, lane_in_group);
             #pragma unroll 1
             for (int first = 0; first < n_tiles; first += ILP) {
-                uint2 b[ILP][K];
-                #pragma unroll
-                for (int n = 0; n < ILP; ++n)
-                    #pragma unroll
-                    for (int p = 0; p < K; ++p)
-                        b[n][p] = WEIGHTS_IN_REGISTERS ? kept_weights[n][p] : smem_weights[(first * K + p) * 32 + lane];
-                float large[2 * ROW_PAIRS_PER_WARP][ILP][4] = {}, small[2 * ROW_PAIRS_PER_WARP][ILP][4] = {};
-                mma_runs<K, 2 * ROW_PAIRS_PER_WARP, ILP, Input::HAS_LO_PARTS>(large, small, hi, lo, b);
+                typename Conv::WeightFragments b;
+                fetch_weight_fragments<Conv>(b, register_weights, smem_weights, first, lane);
+                typename Conv::Sums large = {}, small = {};
+                mma_runs<K, Conv::M_TILES, ILP, Input::HAS_LO_PARTS>(large, small, hi, lo, b);
                 #pragma unroll
                 for (int n = 0; n < ILP; ++n) {
-                    const int channel = (first + n) * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
+                    const int channel = (first + n) * CHANNELS_PER_TILE + lane_channel;
                     if (SHIFTS != 4 && channel >= M) continue;  // with 4, neighbours wait for it
                     const int exponent_bits =
-                        WEIGHTS_IN_REGISTERS ? kept_exponent_bits[n] : weight_exponents[channel] << 23;
+                        Conv::WEIGHTS_IN_REGISTERS ? register_exponent_bits[n] : weight_exponents[channel] << 23;
                     const float unscale = __int_as_float(exponent_bits + ((exponent - 2 * SCALE_EXPONENT + 127) << 23));
                     const int result = channel * WINDOWS + (SHIFTS == 4 ? lane_in_group % 2 : 0);
-                    #pragma unroll
-                    for (int pair = 0; pair < ROW_PAIRS_PER_WARP; ++pair) {
-                        float most[4];
-                        #pragma unroll
-                        for (int i = 0; i < 4; ++i)
-                            most[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
-                                            large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
-                        float2 pooled;
-                        pooled.x = activated(input.scaled(fmaxf(most[0], most[1]) * unscale), ACTIVATION);
-                        pooled.y = activated(input.scaled(fmaxf(most[2], most[3]) * unscale), ACTIVATION);
-                        const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
-                        const int place = result + first_run * (SHIFTS / 2);
-                        const int distance = (second_run - first_run) * (SHIFTS / 2);
-                        if (SHIFTS == 4) {
-                            const bool one = channel < M && first_run < RUNS, two = channel < M && second_run < RUNS;
-                            epilogue.store_pair(image, M * WINDOWS, place, distance, pooled, one, two);
-                        } else {
-                            if (first_run < RUNS) epilogue.store(image, M * WINDOWS, place, pooled.x);
-                            if (second_run < RUNS) epilogue.store(image, M * WINDOWS, place + distance, pooled.y);
-                        }
-                    }
+                    store_pooled_runs<Conv, ACTIVATION>(input, epilogue, image, M * WINDOWS, result, large, small, n,
+                                                        unscale, channel, M, RUNS, run_of);
                 }
             }
         }
@@ -261,7 +277,8 @@ __device__ __forceinline__ void conv_pool_single_channel(
         const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,     \
         const int* __restrict__ weight_exponents, TYPE* __restrict__ y, int N, int M)                             \
     {                                                                                                             \
-        conv_pool_single_channel<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS), ACTIVATION>(     \
+        using Conv = SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;       \
+        conv_pool_single_channel<Conv, ACTIVATION>(                                                               \
             FloatInput{x}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                                \
     }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME##_uint8(                                   \
@@ -269,7 +286,8 @@ __device__ __forceinline__ void conv_pool_single_channel(
         const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,                     \
         TYPE* __restrict__ y, int N, int M, float scale)                                                          \
     {                                                                                                             \
-        conv_pool_single_channel<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS), ACTIVATION>(     \
+        using Conv = SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;       \
+        conv_pool_single_channel<Conv, ACTIVATION>(                                                               \
             ByteInput{x, scale}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                          \
     }
 

@@ -295,8 +295,7 @@ __device__ __forceinline__ void store_in_both_copies(
 template <class Conv>
 __device__ __forceinline__ void split_image(
     uint4* smem_image, const typename Conv::Values& values, const unsigned (&largest)[Conv::LOADS_PER_THREAD],
-    const MultiChannelImage<Conv>& shape, int loads, int thread, float scale, float least,
-    bool& out_of_range)
+    const MultiChannelImage<Conv>& shape, int loads, int thread, ImageScale image_scale, bool& out_of_range)
 {
     constexpr int PAIRS = Conv::CHANNELS_PER_LOAD / 2;
     #pragma unroll
@@ -304,13 +303,13 @@ __device__ __forceinline__ void split_image(
         int channels;
         const int pixel = shape.pixel_of_load(loads, thread, r, channels);
         if (channels >= Conv::C / Conv::CHANNELS_PER_LOAD) break;
-        out_of_range |= largest[r] != 0 && __uint_as_float(largest[r]) < least;
+        out_of_range |= largest[r] != 0 && __uint_as_float(largest[r]) < image_scale.least;
         uint2 parts[Conv::PIXELS_PER_LOAD][PAIRS];
         #pragma unroll
         for (int i = 0; i < Conv::PIXELS_PER_LOAD; ++i)
             #pragma unroll
             for (int c = 0; c < Conv::CHANNELS_PER_LOAD; c += 2)
-                parts[i][c / 2] = split(values[r][c][i] * scale, values[r][c + 1][i] * scale);
+                parts[i][c / 2] = split(values[r][c][i] * image_scale.scale, values[r][c + 1][i] * image_scale.scale);
         if (!Conv::TWO_COPIES) {
             const int padded = shape.pitch > shape.W
                                    ? pixel + (int)((pixel + 0.5f) * shape.inverse_W) * (shape.pitch - shape.W)
@@ -516,19 +515,18 @@ __device__ __forceinline__ void conv_multi_channel(
         unsigned largest_of_all = max_magnitudes<Conv>(largest, values);
         // Its barrier also keeps the image before from being overwritten while it is read.
         largest_of_all = block_max(largest_of_all, warp_max);
-        const int exponent = exponent_of(largest_of_all);
-        const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
-        const float least = min_magnitude(exponent);
+        const ImageScale image_scale = scale_of_image(largest_of_all);
+        const int exponent = image_scale.exponent;
         bool out_of_range = largest_of_all >= INFINITY_BITS
-                            || scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
-        split_image<Conv>(smem_image, values, largest, shape, loads, thread, scale, least, out_of_range);
+                            || scale_out_of_range(exponent, weight_exponents, M);
+        split_image<Conv>(smem_image, values, largest, shape, loads, thread, image_scale, out_of_range);
         if (image + gridDim.x < N)
             prefetch_l2(x + (size_t)(image + gridDim.x) * C * H * W, C * H * W, threadIdx.x, blockDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(out_of_range)) {
             const bool not_multiplied =
                 largest_of_all >= INFINITY_BITS
-                || __syncthreads_or(scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x));
+                || __syncthreads_or(scale_out_of_range(exponent, weight_exponents, M));
             epilogue.fall_back(not_multiplied ? OUT_OF_RANGE : exponent, x, image, C, H, W, K);
             if (not_multiplied) {
                 epilogue.end(image);
@@ -703,11 +701,12 @@ __device__ __forceinline__ void conv_single_channel(
     for (int image = blockIdx.x; image < N; image += gridDim.x) {
         // Its barrier also keeps the image before from being overwritten while it is read.
         const unsigned largest = block_max(max_magnitude(values), warp_max);
-        const auto [exponent, scale, least] = scale_of_image(largest);
+        const ImageScale image_scale = scale_of_image(largest);
+        const int exponent = image_scale.exponent;
         const bool not_multiplied =
             largest >= INFINITY_BITS || scale_out_of_range_in_warp(exponent, weight_exponents, M);
         bool out_of_range = not_multiplied;
-        split_pairs(values, smem_hi, smem_lo, pairs, blockDim.x, scale, least, out_of_range);
+        split_pairs(values, smem_hi, smem_lo, pairs, blockDim.x, image_scale, out_of_range);
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(out_of_range) && threadIdx.x == 0)
@@ -740,44 +739,45 @@ __device__ __forceinline__ void conv_single_channel(
     }
 }
 
+using Single28 = SingleChannelConv<5, 28, 0, SINGLE_28_M_TILES, loads_per_thread(28 * 28 / 2, SINGLE_28_THREADS)>;
+using Single48 = SingleChannelConv<5, 48, 3, 1, loads_per_thread(48 * 48 / 2, SINGLE_5_THREADS)>;
+using Single64 = SingleChannelConv<5, 64, 3, 1, loads_per_thread(64 * 64 / 2, SINGLE_5_THREADS)>;
+using Single72 = SingleChannelConv<7, 72, 3, 1, loads_per_thread(72 * 72 / 2, SINGLE_72_THREADS)>;
+using Single86 = SingleChannelConv<7, 86, 1, SINGLE_86_M_TILES, loads_per_thread(86 * 86 / 2, SINGLE_86_THREADS)>;
+
 extern "C" __global__ void __launch_bounds__(SINGLE_28_THREADS, SINGLE_28_BLOCKS) conv_single_channel_28_5(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<SingleChannelConv<5, 28, 0, SINGLE_28_M_TILES, loads_per_thread(28 * 28 / 2, SINGLE_28_THREADS)>>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single28>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_5_THREADS, SINGLE_5_BLOCKS) conv_single_channel_48_5(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<SingleChannelConv<5, 48, 3, 1, loads_per_thread(48 * 48 / 2, SINGLE_5_THREADS)>>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single48>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_5_THREADS, SINGLE_5_BLOCKS) conv_single_channel_64_5(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<SingleChannelConv<5, 64, 3, 1, loads_per_thread(64 * 64 / 2, SINGLE_5_THREADS)>>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single64>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_72_THREADS, SINGLE_72_BLOCKS) conv_single_channel_72_7(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<SingleChannelConv<7, 72, 3, 1, loads_per_thread(72 * 72 / 2, SINGLE_72_THREADS)>>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single72>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_86_THREADS, SINGLE_86_BLOCKS) conv_single_channel_86_7(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<SingleChannelConv<7, 86, 1, SINGLE_86_M_TILES, loads_per_thread(86 * 86 / 2, SINGLE_86_THREADS)>>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single86>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 // ---- Every other layer --------------------------------------------------------------------------

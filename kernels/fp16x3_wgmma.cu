@@ -552,13 +552,12 @@ extern "C" __global__ void __launch_bounds__(SINGLE_86_THREADS, SINGLE_86_BLOCKS
     for (int image = blockIdx.x; image < N; image += gridDim.x) {
         // Its barrier also keeps the image before from being overwritten while it is read.
         const unsigned largest = block_max(max_magnitude(values), warp_max);
-        const int exponent = exponent_of(largest);
-        const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
-        const float least = min_magnitude(exponent);
+        const ImageScale image_scale = scale_of_image(largest);
+        const int exponent = image_scale.exponent;
         const bool not_multiplied =
             largest >= INFINITY_BITS || scale_out_of_range_in_warp(exponent, weight_exponents, M);
         bool out_of_range = not_multiplied;
-        split_pairs(values, smem_hi, smem_lo, PAIRS, THREADS, scale, least, out_of_range);
+        split_pairs(values, smem_hi, smem_lo, PAIRS, THREADS, image_scale, out_of_range);
         if (image + gridDim.x < N) load(image + gridDim.x);
         float* const result = y + (size_t)image * (M * W_OUT * W_OUT);
         // The image is complete before anyone reads it.

@@ -73,16 +73,16 @@ __device__ __forceinline__ unsigned max_magnitude(const float2 (&values)[LOADS_P
 // Split pairs of pixels to shared memory, and set out_of_range where one of them is too small for FP16 parts.
 template <int LOADS_PER_THREAD>
 __device__ __forceinline__ void split_pairs(
-    const float2 (&values)[LOADS_PER_THREAD], unsigned* smem_hi, unsigned* smem_lo, int pairs, int threads, float scale,
-    float least, bool& out_of_range)
+    const float2 (&values)[LOADS_PER_THREAD], unsigned* smem_hi, unsigned* smem_lo, int pairs, int threads,
+    ImageScale image_scale, bool& out_of_range)
 {
     #pragma unroll
     for (int r = 0; r < LOADS_PER_THREAD; ++r) {
         const int pair = threadIdx.x + r * threads;
         if (pair >= pairs) break;
         const unsigned larger = max(magnitude_bits(values[r].x), magnitude_bits(values[r].y));
-        out_of_range |= larger != 0 && __uint_as_float(larger) < least;
-        const uint2 parts = split(values[r].x * scale, values[r].y * scale);
+        out_of_range |= larger != 0 && __uint_as_float(larger) < image_scale.least;
+        const uint2 parts = split(values[r].x * image_scale.scale, values[r].y * image_scale.scale);
         smem_hi[pair] = parts.x;
         smem_lo[pair] = parts.y;
     }
@@ -117,17 +117,6 @@ struct RunIndex {
         return (first_tile + tile) * 16 + (SHIFTS == 2 ? 2 * group_id + half : 8 * half + group_id);
     }
 };
-
-// Powers of two that bring an image's values into FP16's range, and the smallest magnitude that keeps its precision.
-struct ImageScale {
-    int exponent;
-    float scale, least;
-};
-__device__ __forceinline__ ImageScale scale_of_image(unsigned largest)
-{
-    const int exponent = exponent_of(largest);
-    return {exponent, power_of_two(min(SCALE_EXPONENT - exponent, 127)), min_magnitude(exponent)};
-}
 
 // Fetch the fragments of B for ILP tiles of columns, the first of them `first`: from registers, or from shared memory.
 template <class Conv>

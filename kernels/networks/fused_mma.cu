@@ -117,14 +117,14 @@ __device__ __noinline__ void conv_pool_image_fp32(
 template <class Conv, bool HAS_LO_PARTS>
 __device__ __forceinline__ void load_run_tile_pairs(
     typename Conv::RunFragments& hi, typename Conv::RunFragments& lo, const unsigned* smem_hi, const unsigned* smem_lo,
-    const RunIndex<Conv::SHIFTS>& run_of, int runs, int lane_in_group)
+    const RunIndex<Conv::SHIFTS>& run_of, int lane_in_group)
 {
     #pragma unroll
     for (int m = 0; m < Conv::M_TILES; ++m) {
         int place[2];
         #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int run = min(run_of(m / 2, half), runs - 1);
+            const int run = min(run_of(m / 2, half), Conv::RUNS - 1);
             const int row = run / Conv::RUNS_PER_ROW * 2 + m % 2;
             place[half] = row * (Conv::W / 2) + run % Conv::RUNS_PER_ROW * (Conv::SHIFTS / 2) + lane_in_group;
         }
@@ -145,16 +145,30 @@ __device__ __forceinline__ void store_byte_pairs(const uchar2 (&values)[LOADS_PE
     }
 }
 
+// A first layer whose outputs are pooled 2 x 2. Two tiles of A are two rows of the same runs, so that a lane holds all
+// four outputs of a window. A warp multiplies ROW_PAIRS such pairs of tiles at a time.
+template <int K, int W, int N_TILES, int ROW_PAIRS_, int LOADS_PER_THREAD>
+struct PooledConv : SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS_, LOADS_PER_THREAD> {
+    using Base = SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS_, LOADS_PER_THREAD>;
+    static constexpr int ROW_PAIRS = ROW_PAIRS_;
+    static constexpr int RUNS = Base::W_OUT / 2 * Base::RUNS_PER_ROW;  // pairs of runs, one below the other
+    static constexpr int WINDOWS = Base::W_OUT / 2 * (Base::W_OUT / 2);
+    static_assert(Base::W_OUT % 2 == 0, "rows of outputs in pairs");
+};
+
 // Keep the largest of each 2 x 2 outputs in a tile of columns, activate it and store it.
 template <class Conv, int ACTIVATION, typename Input, typename Store>
 __device__ __forceinline__ void store_pooled_runs(
-    const Input& input, const Store& epilogue, int image, int count, int result, const typename Conv::Sums& large,
-    const typename Conv::Sums& small, int n, float unscale, int channel, int M, int runs,
-    const RunIndex<Conv::SHIFTS>& run_of)
+    const Input& input, const Store& epilogue, int image, const typename Conv::Sums& large,
+    const typename Conv::Sums& small, int n, float unscale, int channel, int M, const RunIndex<Conv::SHIFTS>& run_of,
+    int lane_in_group)
 {
-    constexpr int SHIFTS = Conv::SHIFTS;
+    constexpr int SHIFTS = Conv::SHIFTS, RUNS = Conv::RUNS;
+    if (SHIFTS != 4 && channel >= M) return;  // with 4, neighbours wait for it
+    const int count = M * Conv::WINDOWS;
+    const int result = channel * Conv::WINDOWS + (SHIFTS == 4 ? lane_in_group % 2 : 0);
     #pragma unroll
-    for (int pair = 0; pair < Conv::M_TILES / 2; ++pair) {
+    for (int pair = 0; pair < Conv::ROW_PAIRS; ++pair) {
         float most[4];
         #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -167,29 +181,24 @@ __device__ __forceinline__ void store_pooled_runs(
         const int place = result + first_run * (SHIFTS / 2);
         const int distance = (second_run - first_run) * (SHIFTS / 2);
         if (SHIFTS == 4) {
-            const bool has_first = channel < M && first_run < runs, has_second = channel < M && second_run < runs;
+            const bool has_first = channel < M && first_run < RUNS, has_second = channel < M && second_run < RUNS;
             epilogue.store_pair(image, count, place, distance, pooled, has_first, has_second);
         } else {
-            if (first_run < runs) epilogue.store(image, count, place, pooled.x);
-            if (second_run < runs) epilogue.store(image, count, place + distance, pooled.y);
+            if (first_run < RUNS) epilogue.store(image, count, place, pooled.x);
+            if (second_run < RUNS) epilogue.store(image, count, place + distance, pooled.y);
         }
     }
 }
 
 // C = 1: conv_single_channel with the largest of each 2 x 2 outputs taken before anything is stored, then activated:
-// tanh and ReLU are monotonic, so that order makes no difference. Two tiles of A are two rows of the same runs, so that
-// a lane holds all four outputs of a window.
+// tanh and ReLU are monotonic, so that order makes no difference. The next image waits in registers.
 template <class Conv, int ACTIVATION, typename Input, typename Store>
 __device__ __forceinline__ void conv_pool_single_channel(
     Input input, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,
     const int* __restrict__ weight_exponents, Store epilogue, int N, int M)
 {
-    constexpr int K = Conv::K, W = Conv::W, H = W, ILP = Conv::ILP, ROW_PAIRS = Conv::M_TILES / 2;
-    constexpr int SHIFTS = Conv::SHIFTS, CHANNELS_PER_TILE = Conv::CHANNELS_PER_TILE;
-    constexpr int RUNS = Conv::W_OUT / 2 * Conv::RUNS_PER_ROW;  // pairs of runs, one below the other
-    constexpr int WINDOWS = Conv::W_OUT / 2 * (Conv::W_OUT / 2);
-    static_assert(Conv::W_OUT % 2 == 0 && Conv::M_TILES % 2 == 0, "rows of outputs in pairs");
-
+    constexpr int K = Conv::K, W = Conv::W, H = W, ILP = Conv::ILP;
+    constexpr int CHANNELS_PER_TILE = Conv::CHANNELS_PER_TILE, ROW_PAIRS = Conv::ROW_PAIRS, RUNS = Conv::RUNS;
     extern __shared__ unsigned smem_hi[];
     __shared__ unsigned warp_max[32];
     unsigned* const smem_lo = smem_hi + (Input::HAS_LO_PARTS ? H * W / 2 : 0);
@@ -199,7 +208,6 @@ __device__ __forceinline__ void conv_pool_single_channel(
     const int lane_channel = lane_in_group * CHANNELS_PER_TILE / 4;  // of its sums in a tile of columns
     const int n_tiles = Conv::WEIGHTS_IN_REGISTERS ? Conv::N_TILES : single_channel_n_tiles(M, K);
     uint2* const smem_weights = (uint2*)(smem_lo + H * W / 2);
-
     typename Conv::WeightFragments register_weights;
     int register_exponent_bits[ILP];  // of the lane's channels, where FP32 has its exponent
     if (Conv::WEIGHTS_IN_REGISTERS) {
@@ -213,11 +221,9 @@ __device__ __forceinline__ void conv_pool_single_channel(
         for (int i = threadIdx.x; i < n_tiles * K * 32; i += blockDim.x) smem_weights[i] = weight_fragments[i];
     }
 
-    // The next image waits in registers.
     typename Input::Pair values[Conv::LOADS_PER_THREAD];
     const auto load = [&](int image) {
-        const auto* source = (const typename Input::Pair*)input.from((size_t)image * H * W).x;
-        load_pairs(values, source, H * W / 2, blockDim.x);
+        load_pairs(values, (const typename Input::Pair*)input.from((size_t)image * H * W).x, H * W / 2, blockDim.x);
     };
     load(blockIdx.x);
 
@@ -225,7 +231,7 @@ __device__ __forceinline__ void conv_pool_single_channel(
         int exponent = SCALE_EXPONENT;
         bool out_of_range;
         if constexpr (!Input::HAS_LO_PARTS) {
-            out_of_range = scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
+            out_of_range = scale_out_of_range(exponent, weight_exponents, M);
             __syncthreads();  // the image before is read no more
             store_byte_pairs(values, smem_hi, H * W / 2);
         } else {
@@ -233,10 +239,8 @@ __device__ __forceinline__ void conv_pool_single_channel(
             const unsigned largest = block_max(max_magnitude(values), warp_max);
             const ImageScale image_scale = scale_of_image(largest);
             exponent = image_scale.exponent;
-            out_of_range = largest >= INFINITY_BITS
-                           || scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
-            split_pairs(values, smem_hi, smem_lo, H * W / 2, blockDim.x, image_scale.scale, image_scale.least,
-                        out_of_range);
+            out_of_range = largest >= INFINITY_BITS || scale_out_of_range(exponent, weight_exponents, M);
+            split_pairs(values, smem_hi, smem_lo, H * W / 2, blockDim.x, image_scale, out_of_range);
         }
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
@@ -246,9 +250,9 @@ __device__ __forceinline__ void conv_pool_single_channel(
         }
 
         for (int group = threadIdx.x / 32; group * ROW_PAIRS * 16 < RUNS; group += blockDim.x / 32) {
-            const RunIndex<SHIFTS> run_of = {group * ROW_PAIRS, group_id};
+            const RunIndex<Conv::SHIFTS> run_of = {group * ROW_PAIRS, group_id};
             typename Conv::RunFragments hi, lo;
-            load_run_tile_pairs<Conv, Input::HAS_LO_PARTS>(hi, lo, smem_hi, smem_lo, run_of, RUNS, lane_in_group);
+            load_run_tile_pairs<Conv, Input::HAS_LO_PARTS>(hi, lo, smem_hi, smem_lo, run_of, lane_in_group);
             #pragma unroll 1
             for (int first = 0; first < n_tiles; first += ILP) {
                 typename Conv::WeightFragments b;
@@ -258,13 +262,11 @@ __device__ __forceinline__ void conv_pool_single_channel(
                 #pragma unroll
                 for (int n = 0; n < ILP; ++n) {
                     const int channel = (first + n) * CHANNELS_PER_TILE + lane_channel;
-                    if (SHIFTS != 4 && channel >= M) continue;  // with 4, neighbours wait for it
                     const int exponent_bits =
                         Conv::WEIGHTS_IN_REGISTERS ? register_exponent_bits[n] : weight_exponents[channel] << 23;
                     const float unscale = __int_as_float(exponent_bits + ((exponent - 2 * SCALE_EXPONENT + 127) << 23));
-                    const int result = channel * WINDOWS + (SHIFTS == 4 ? lane_in_group % 2 : 0);
-                    store_pooled_runs<Conv, ACTIVATION>(input, epilogue, image, M * WINDOWS, result, large, small, n,
-                                                        unscale, channel, M, RUNS, run_of);
+                    store_pooled_runs<Conv, ACTIVATION>(input, epilogue, image, large, small, n, unscale, channel, M,
+                                                        run_of, lane_in_group);
                 }
             }
         }
@@ -277,7 +279,7 @@ __device__ __forceinline__ void conv_pool_single_channel(
         const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,     \
         const int* __restrict__ weight_exponents, TYPE* __restrict__ y, int N, int M)                             \
     {                                                                                                             \
-        using Conv = SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;       \
+        using Conv = PooledConv<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;                  \
         conv_pool_single_channel<Conv, ACTIVATION>(                                                               \
             FloatInput{x}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                                \
     }                                                                                                             \
@@ -286,7 +288,7 @@ __device__ __forceinline__ void conv_pool_single_channel(
         const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,                     \
         TYPE* __restrict__ y, int N, int M, float scale)                                                          \
     {                                                                                                             \
-        using Conv = SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;       \
+        using Conv = PooledConv<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;                  \
         conv_pool_single_channel<Conv, ACTIVATION>(                                                               \
             ByteInput{x, scale}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                          \
     }

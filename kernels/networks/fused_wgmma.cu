@@ -162,8 +162,8 @@ extern "C" __global__ void __launch_bounds__(128, POOL_SPLIT_28_BLOCKS) conv_poo
         const int exponent_second = exponent_of(largest_second);
         const float scale = power_of_two(min(SCALE_EXPONENT - (mine ? exponent_second : exponent_first), 127));
         const bool out_of_range = max(largest_first, largest_second) >= INFINITY_BITS
-                            || scale_out_of_range(exponent_first, weight_exponents, M, threadIdx.x, blockDim.x)
-                            || scale_out_of_range(exponent_second, weight_exponents, M, threadIdx.x, blockDim.x);
+                            || scale_out_of_range(exponent_first, weight_exponents, M)
+                            || scale_out_of_range(exponent_second, weight_exponents, M);
         #pragma unroll
         for (int r = 0; r < LOADS_PER_THREAD; ++r) {
             const int word = threadIdx.x % 64 + r * 64;

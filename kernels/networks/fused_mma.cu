@@ -169,14 +169,14 @@ __device__ __forceinline__ void store_pooled_runs(
     const int result = channel * Conv::WINDOWS + (SHIFTS == 4 ? lane_in_group % 2 : 0);
     #pragma unroll
     for (int pair = 0; pair < Conv::ROW_PAIRS; ++pair) {
-        float most[4];
+        float largest[4];
         #pragma unroll
         for (int i = 0; i < 4; ++i)
-            most[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
+            largest[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
                             large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
         float2 pooled;
-        pooled.x = activated(input.scaled(fmaxf(most[0], most[1]) * unscale), ACTIVATION);
-        pooled.y = activated(input.scaled(fmaxf(most[2], most[3]) * unscale), ACTIVATION);
+        pooled.x = activated(input.scaled(fmaxf(largest[0], largest[1]) * unscale), ACTIVATION);
+        pooled.y = activated(input.scaled(fmaxf(largest[2], largest[3]) * unscale), ACTIVATION);
         const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
         const int place = result + first_run * (SHIFTS / 2);
         const int distance = (second_run - first_run) * (SHIFTS / 2);
@@ -390,30 +390,150 @@ extern "C" __global__ void dense_layout(int* __restrict__ layout, int n_tiles)
     layout[2] = 2 * dense_stage_bytes(n_tiles);
 }
 
+// The fully connected layer as its kernel computes it: N_TILES tiles of 8 outputs for each of a block's two groups of
+// four warps, ILP tiles side by side.
+template <int N_TILES_>
+struct DenseLayer {
+    static constexpr int N_TILES = N_TILES_;
+    static constexpr int A_BYTES = DENSE_A_BYTES, B_BYTES = dense_b_bytes(N_TILES), STAGE = dense_stage_bytes(N_TILES);
+    static constexpr int ILP = N_TILES % 3 == 0 ? 3 : N_TILES % 4 == 0 ? 4 : N_TILES % 5 == 0 ? 5 : N_TILES;
+    using Sums = float[2][N_TILES][4];  // of 16 images each
+};
+
+// Load a tile of 32 inputs (k_tile) of the thread's four images, zeros behind the last input.
+__device__ __forceinline__ void load_inputs(
+    float4 (&inputs)[4], const float* const (&rows)[4], int k_tile, int column, int K)
+{
+    #pragma unroll
+    for (int r = 0; r < 4; ++r)
+        inputs[r] = k_tile * 32 + column < K ? __ldcs((const float4*)(rows[r] + k_tile * 32))
+                                            : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+// Split the inputs of a tile to a stage of shared memory.
+template <class Layer>
+__device__ __forceinline__ void split_inputs(
+    char* stages, int stage, const float4 (&inputs)[4], const float (&scales)[4], int column)
+{
+    #pragma unroll
+    for (int r = 0; r < 4; ++r) {
+        const uint2 left = split(inputs[r].x * scales[r], inputs[r].y * scales[r]);
+        const uint2 right = split(inputs[r].z * scales[r], inputs[r].w * scales[r]);
+        char* place = stages + stage * Layer::STAGE + (threadIdx.x / 8 + 32 * r) * DENSE_PITCH + column * 2;
+        *(uint2*)place = make_uint2(left.x, right.x);
+        *(uint2*)(place + Layer::A_BYTES) = make_uint2(left.y, right.y);
+    }
+}
+
+// Start the copy of a tile's weights to a stage of shared memory.
+template <class Layer>
+__device__ __forceinline__ void copy_weights(char* stages, int stage, const uint4* block_weights, int k_tile)
+{
+    const uint4* source = block_weights + (size_t)k_tile * (Layer::B_BYTES / 16);
+    const unsigned to = smem_address(stages + stage * Layer::STAGE + 2 * Layer::A_BYTES);
+    for (int i = threadIdx.x; i < Layer::B_BYTES / 16; i += 256) cp_async_16(to + i * 16, source + i);
+    cp_async_commit_group();
+}
+
+// Fetch the fragments of A for a step of 16 inputs: hi and lo parts, of 16 images each.
+template <class Layer>
+__device__ __forceinline__ void load_input_fragments(
+    uint4 (&parts)[2][2], const char* stage, int step, int warp, int lane)
+{
+    #pragma unroll
+    for (int part = 0; part < 2; ++part)
+        #pragma unroll
+        for (int m = 0; m < 2; ++m) {
+            const char* place = stage + part * Layer::A_BYTES + (warp % 4 * 32 + m * 16 + lane % 16) * DENSE_PITCH
+                                + step * 32 + lane / 16 * 16;
+            parts[part][m] = ldmatrix_x4(smem_address(place));
+        }
+}
+
+// Multiply a step's inputs by its weights.
+template <class Layer>
+__device__ __forceinline__ void mma_inputs(
+    typename Layer::Sums& products, const uint4 (&parts)[2][2], const uint4* b, int step)
+{
+    constexpr int ILP = Layer::ILP, N_TILES = Layer::N_TILES;
+    #pragma unroll
+    for (int start = 0; start < N_TILES; start += ILP) {
+        uint4 fragments[ILP];
+        #pragma unroll
+        for (int n = 0; n < ILP; ++n) fragments[n] = b[(step * 2 * N_TILES + start + n) * 32];
+        #pragma unroll
+        for (int product = 0; product < 3; ++product)  // hi * lo, lo * hi, hi * hi
+            #pragma unroll
+            for (int n = 0; n < ILP; ++n)
+                #pragma unroll
+                for (int m = 0; m < 2; ++m)
+                    mma_m16n8k16(products[m][start + n], parts[product == 1][m],
+                                 product == 0 ? fragments[n].z : fragments[n].x,
+                                 product == 0 ? fragments[n].w : fragments[n].y);
+    }
+}
+
+template <class Layer>
+__device__ __forceinline__ void clear_sums(typename Layer::Sums& sums)
+{
+    #pragma unroll
+    for (int m = 0; m < 2; ++m)
+        #pragma unroll
+        for (int n = 0; n < Layer::N_TILES; ++n)
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
+}
+
+template <class Layer>
+__device__ __forceinline__ void add_sums(typename Layer::Sums& sums, const typename Layer::Sums& products)
+{
+    #pragma unroll
+    for (int m = 0; m < 2; ++m)
+        #pragma unroll
+        for (int n = 0; n < Layer::N_TILES; ++n)
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) sums[m][n][i] += products[m][n][i];
+}
+
+// Store a warp's sums over one share of the inputs, for each image that there is.
+template <class Layer>
+__device__ __forceinline__ void store_partial_sums(
+    float* __restrict__ partial, const typename Layer::Sums& sums, int N, int outputs, int top, int warp, int lane)
+{
+    constexpr int N_TILES = Layer::N_TILES;
+    #pragma unroll
+    for (int m = 0; m < 2; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int image = top + warp % 4 * 32 + m * 16 + half * 8 + lane / 4;
+            if (image >= N) continue;
+            float* place = partial + ((size_t)blockIdx.z * N + image) * outputs + blockIdx.x * 16 * N_TILES
+                           + warp / 4 * N_TILES * 8 + lane % 4 * 2;
+            #pragma unroll
+            for (int n = 0; n < N_TILES; ++n)
+                *(float2*)(place + n * 8) = make_float2(sums[m][n][2 * half], sums[m][n][2 * half + 1]);
+        }
+}
+
 // The fully connected layer, K inputs an image: sums over one of gridDim.z shares of the inputs, of 128 images
 // (blockIdx.y) and 16 * N_TILES outputs (blockIdx.x) a block. Four warps take 32 images each and half of the outputs,
 // four the other half. weights (blockIdx.x, K / 16, tile, lane): b0 and b1 of an mma, hi parts and then lo parts.
 // exponents (image): of a bound on the image's inputs. Products of a few steps are added up by themselves and then to
 // the others, because tensor cores cut off digits that do not fit beside a larger sum.
-template <int N_TILES>
+template <class Layer>
 __device__ __forceinline__ void dense(
     const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
     float* __restrict__ partial, int N, int K, int outputs)
 {
-    constexpr int PITCH = DENSE_PITCH;
-    constexpr int A_BYTES = DENSE_A_BYTES;
-    constexpr int B_BYTES = dense_b_bytes(N_TILES);
-    constexpr int STAGE = dense_stage_bytes(N_TILES);
-    constexpr int ILP = N_TILES % 3 == 0 ? 3 : N_TILES % 4 == 0 ? 4 : N_TILES % 5 == 0 ? 5 : N_TILES;
     extern __shared__ __align__(16) char stages[];
 
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
-    const int chunks = (K + 31) / 32;
-    const int first = (int)((long long)chunks * blockIdx.z / gridDim.z);
-    const int last = (int)((long long)chunks * (blockIdx.z + 1) / gridDim.z);
+    const int k_tiles = (K + 31) / 32;
+    const int first = (int)((long long)k_tiles * blockIdx.z / gridDim.z);
+    const int last = (int)((long long)k_tiles * (blockIdx.z + 1) / gridDim.z);
     const int top = blockIdx.y * 128;
-    const uint4* const block_weights = weights + (size_t)blockIdx.x * chunks * (B_BYTES / 16);
+    const uint4* const block_weights = weights + (size_t)blockIdx.x * k_tiles * (Layer::B_BYTES / 16);
 
     const int column = threadIdx.x % 8 * 4;
     const float* rows[4];
@@ -426,112 +546,43 @@ __device__ __forceinline__ void dense(
     }
 
     float4 next[4];
-    auto load = [&](int chunk) {
-        #pragma unroll
-        for (int r = 0; r < 4; ++r)
-            next[r] = chunk * 32 + column < K ? __ldcs((const float4*)(rows[r] + chunk * 32))
-                                              : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    };
-    auto fetch_weights = [&](int chunk, int stage) {
-        const uint4* source = block_weights + (size_t)chunk * (B_BYTES / 16);
-        const unsigned to = (unsigned)__cvta_generic_to_shared(stages + stage * STAGE + 2 * A_BYTES);
-        for (int i = threadIdx.x; i < B_BYTES / 16; i += 256)
-            cp_async_16(to + i * 16, source + i);
-        cp_async_commit_group();
-    };
-    auto keep = [&](int stage) {
-        #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-            const uint2 left = split(next[r].x * scales[r], next[r].y * scales[r]);
-            const uint2 right = split(next[r].z * scales[r], next[r].w * scales[r]);
-            char* place = stages + stage * STAGE + (threadIdx.x / 8 + 32 * r) * PITCH + column * 2;
-            *(uint2*)place = make_uint2(left.x, right.x);
-            *(uint2*)(place + A_BYTES) = make_uint2(left.y, right.y);
-        }
-    };
-
-    float sums[2][N_TILES][4] = {};
+    typename Layer::Sums sums = {};
     if (first < last) {
-        load(first);
-        fetch_weights(first, 0);
-        keep(0);
+        load_inputs(next, rows, first, column, K);
+        copy_weights<Layer>(stages, 0, block_weights, first);
+        split_inputs<Layer>(stages, 0, next, scales, column);
     }
-    for (int chunk = first; chunk < last; ++chunk) {
-        const int stage = (chunk - first) % 2;
+    for (int k_tile = first; k_tile < last; ++k_tile) {
+        const int stage = (k_tile - first) % 2;
         cp_async_wait_all_groups();
         __syncthreads();
-        if (chunk + 1 < last) {
-            load(chunk + 1);
-            fetch_weights(chunk + 1, stage ^ 1);
+        if (k_tile + 1 < last) {
+            load_inputs(next, rows, k_tile + 1, column, K);
+            copy_weights<Layer>(stages, stage ^ 1, block_weights, k_tile + 1);
         }
-        const char* const a = stages + stage * STAGE;
-        const uint4* const b = (const uint4*)(a + 2 * A_BYTES) + warp / 4 * N_TILES * 32 + lane;
-        float products[2][N_TILES][4];
-        #pragma unroll
-        for (int m = 0; m < 2; ++m)
-            #pragma unroll
-            for (int n = 0; n < N_TILES; ++n)
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) products[m][n][i] = 0.0f;
+        const char* const a = stages + stage * Layer::STAGE;
+        const uint4* const b = (const uint4*)(a + 2 * Layer::A_BYTES) + warp / 4 * Layer::N_TILES * 32 + lane;
+        typename Layer::Sums products;
+        clear_sums<Layer>(products);
         #pragma unroll
         for (int step = 0; step < 2; ++step) {
-            uint4 parts[2][2];  // hi and lo, of 16 rows each
-            #pragma unroll
-            for (int part = 0; part < 2; ++part)
-                #pragma unroll
-                for (int m = 0; m < 2; ++m) {
-                    const char* place = a + part * A_BYTES + (warp % 4 * 32 + m * 16 + lane % 16) * PITCH
-                                        + step * 32 + lane / 16 * 16;
-                    uint4& it = parts[part][m];
-                    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                                 : "=r"(it.x), "=r"(it.y), "=r"(it.z), "=r"(it.w)
-                                 : "r"((unsigned)__cvta_generic_to_shared(place)));
-                }
-            #pragma unroll
-            for (int start = 0; start < N_TILES; start += ILP) {
-                uint4 fragments[ILP];
-                #pragma unroll
-                for (int n = 0; n < ILP; ++n) fragments[n] = b[(step * 2 * N_TILES + start + n) * 32];
-                #pragma unroll
-                for (int product = 0; product < 3; ++product)  // hi * lo, lo * hi, hi * hi
-                    #pragma unroll
-                    for (int n = 0; n < ILP; ++n)
-                        #pragma unroll
-                        for (int m = 0; m < 2; ++m)
-                            mma_m16n8k16(products[m][start + n], parts[product == 1][m],
-                                         product == 0 ? fragments[n].z : fragments[n].x,
-                                         product == 0 ? fragments[n].w : fragments[n].y);
-            }
-            if (step == 0 && chunk + 1 < last) keep(stage ^ 1);
+            uint4 parts[2][2];
+            load_input_fragments<Layer>(parts, a, step, warp, lane);
+            mma_inputs<Layer>(products, parts, b, step);
+            if (step == 0 && k_tile + 1 < last)
+                split_inputs<Layer>(stages, stage ^ 1, next, scales, column);
         }
-        #pragma unroll
-        for (int m = 0; m < 2; ++m)
-            #pragma unroll
-            for (int n = 0; n < N_TILES; ++n)
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) sums[m][n][i] += products[m][n][i];
+        add_sums<Layer>(sums, products);
     }
-
-    #pragma unroll
-    for (int m = 0; m < 2; ++m)
-        #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const int image = top + warp % 4 * 32 + m * 16 + h * 8 + lane / 4;
-            if (image >= N) continue;
-            float* place = partial + ((size_t)blockIdx.z * N + image) * outputs + blockIdx.x * 16 * N_TILES
-                           + warp / 4 * N_TILES * 8 + lane % 4 * 2;
-            #pragma unroll
-            for (int n = 0; n < N_TILES; ++n)
-                *(float2*)(place + n * 8) = make_float2(sums[m][n][2 * h], sums[m][n][2 * h + 1]);
-        }
+    store_partial_sums<Layer>(partial, sums, N, outputs, top, warp, lane);
 }
 
-#define DENSE(N_TILES)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, 1) dense_##N_TILES(                               \
+#define DENSE(N_TILES)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256, 1) dense_##N_TILES(                                  \
         const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents, \
-        float* __restrict__ partial, int N, int K, int outputs)                                           \
-    {                                                                                                     \
-        dense<N_TILES>(x, weights, exponents, partial, N, K, outputs);                                  \
+        float* __restrict__ partial, int N, int K, int outputs)                                            \
+    {                                                                                                      \
+        dense<DenseLayer<N_TILES>>(x, weights, exponents, partial, N, K, outputs);                         \
     }
 
 DENSE(2)
@@ -562,7 +613,7 @@ extern "C" __global__ void __launch_bounds__(256) classify(
     float* __restrict__ scores, int* __restrict__ labels, int N, int shares, int padded, int hidden, int classes,
     int activation, int warps)
 {
-    constexpr int AT_ONCE = 4;
+    constexpr int ILP = 4;  // hidden values that a lane adds up side by side
     __shared__ float of_warp[8][16];
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
@@ -571,15 +622,15 @@ extern "C" __global__ void __launch_bounds__(256) classify(
     const float* const of_image = partial + (size_t)min(image, N - 1) * padded;
     const int exponent = max(exponents[min(image, N - 1)] - SCALE_EXPONENT, -127);
     float results[16] = {};
-    for (int start = warp % warps * 32 + lane; start < hidden; start += AT_ONCE * step) {
-        float sums[AT_ONCE] = {};
+    for (int start = warp % warps * 32 + lane; start < hidden; start += ILP * step) {
+        float sums[ILP] = {};
         #pragma unroll 4
         for (int share = 0; share < shares; ++share)
             #pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j)
+            for (int j = 0; j < ILP; ++j)
                 if (start + j * step < hidden) sums[j] += of_image[(size_t)share * N * padded + start + j * step];
         #pragma unroll
-        for (int j = 0; j < AT_ONCE; ++j) {
+        for (int j = 0; j < ILP; ++j) {
             const int unit = start + j * step;
             if (unit >= hidden) break;
             const float2 unscale = scale_factors(exponent + weight_exponents[unit] - SCALE_EXPONENT);

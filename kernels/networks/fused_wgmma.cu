@@ -266,7 +266,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
     const float* __restrict__ w_last, const float* __restrict__ b_last, float* __restrict__ scores,
     int* __restrict__ labels, int N, int padded, int hidden, int classes)
 {
-    constexpr int IMAGES = 5, CLASSES = 10, AT_ONCE = 4;
+    constexpr int IMAGES = 5, CLASSES = 10;
+    constexpr int ILP = 4;  // hidden values that a lane adds up side by side
     extern __shared__ __align__(128) unsigned smem_hi[];
     float* const weights = (float*)smem_hi;
     for (int i = threadIdx.x; i < CLASSES * hidden; i += blockDim.x)
@@ -277,15 +278,15 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
     if (first >= N) return;
 
     float results[IMAGES][CLASSES] = {};
-    for (int start = lane; start < hidden; start += AT_ONCE * 32) {
-        float sums[AT_ONCE][IMAGES];
+    for (int start = lane; start < hidden; start += ILP * 32) {
+        float sums[ILP][IMAGES];
         #pragma unroll
-        for (int j = 0; j < AT_ONCE; ++j)
+        for (int j = 0; j < ILP; ++j)
             #pragma unroll
             for (int i = 0; i < IMAGES; ++i)
                 sums[j][i] = partial[(size_t)min(first + i, N - 1) * padded + min(start + j * 32, padded - 1)];
         #pragma unroll
-        for (int j = 0; j < AT_ONCE; ++j) {
+        for (int j = 0; j < ILP; ++j) {
             const int unit = start + j * 32;
             if (unit >= hidden) break;
             const float2 unscale = scale_factors(weight_exponents[unit] - 2 * SCALE_EXPONENT);

@@ -103,8 +103,8 @@ extern "C" __global__ void split_multi_channel_weights(
                 const int place = fragment * 4 + half * 2 + j;
                 const int q = place / C;
                 const int c = place % C;
-                const bool any = channel < M && p < K && place < K * C;
-                values[j] = any ? weights[(c * K + p) * K + q] * scale.x * scale.y : 0.0f;
+                const bool has_weight = channel < M && p < K && place < K * C;
+                values[j] = has_weight ? weights[(c * K + p) * K + q] * scale.x * scale.y : 0.0f;
             }
             parts[half] = split(values[0], values[1]);
         }
@@ -234,13 +234,14 @@ __device__ __forceinline__ void load_image(
             + pixel * Conv::PIXELS_PER_LOAD;
         #pragma unroll
         for (int c = 0; c < Conv::CHANNELS_PER_LOAD; ++c) {
-            const bool any = channels < Conv::C / Conv::CHANNELS_PER_LOAD;
+            const bool has_channels = channels < Conv::C / Conv::CHANNELS_PER_LOAD;
             if (Conv::PIXELS_PER_LOAD == 2) {
-                const float2 pair = any ? *(const float2*)(source + c * shape.H * shape.W) : make_float2(0.0f, 0.0f);
+                const float2 none = make_float2(0.0f, 0.0f);
+                const float2 pair = has_channels ? *(const float2*)(source + c * shape.H * shape.W) : none;
                 values[r][c][0] = pair.x;
                 values[r][c][Conv::PIXELS_PER_LOAD - 1] = pair.y;
             } else {
-                values[r][c][0] = any ? source[c * shape.H * shape.W] : 0.0f;
+                values[r][c][0] = has_channels ? source[c * shape.H * shape.W] : 0.0f;
             }
         }
     }

@@ -28,5 +28,6 @@ def multi_channel(kernels, layer, images):
     name, constants = MULTI_CHANNEL[layer.C, layer.H, layer.K, layer.M]
     layout = layout_of(kernels, "multi_channel_layout", layer.C, layer.H)
     split, split_extents = "split_multi_channel_weights", int32(layer.C, layer.M, layer.K)
-    grid, threads = persistent_grid(kernels, constants, images), 128 * (kernels.constants[f"{constants}_GROUPS"] + 1)
+    groups = kernels.constants[f"{constants}_GROUPS"]
+    grid, threads = persistent_grid(kernels, constants, images), 128 * (groups + 1)
     return split_and_launch(kernels, layer, images, layout, split, split_extents, name, grid, threads, int32(images))

@@ -614,12 +614,12 @@ extern "C" __global__ void __launch_bounds__(256) classify(
     int activation, int warps)
 {
     constexpr int ILP = 4;  // hidden values that a lane adds up side by side
-    __shared__ float of_warp[8][16];
+    __shared__ float warp_results[8][16];
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     const int image = blockIdx.x * (8 / warps) + warp / warps;
     const int step = warps * 32;
-    const float* const of_image = partial + (size_t)min(image, N - 1) * padded;
+    const float* const image_sums = partial + (size_t)min(image, N - 1) * padded;
     const int exponent = max(exponents[min(image, N - 1)] - SCALE_EXPONENT, -127);
     float results[16] = {};
     for (int start = warp % warps * 32 + lane; start < hidden; start += ILP * step) {
@@ -628,7 +628,7 @@ extern "C" __global__ void __launch_bounds__(256) classify(
         for (int share = 0; share < shares; ++share)
             #pragma unroll
             for (int j = 0; j < ILP; ++j)
-                if (start + j * step < hidden) sums[j] += of_image[(size_t)share * N * padded + start + j * step];
+                if (start + j * step < hidden) sums[j] += image_sums[(size_t)share * N * padded + start + j * step];
         #pragma unroll
         for (int j = 0; j < ILP; ++j) {
             const int unit = start + j * step;
@@ -645,14 +645,14 @@ extern "C" __global__ void __launch_bounds__(256) classify(
         if (i >= classes) break;
         #pragma unroll
         for (int offset = 16; offset > 0; offset /= 2) results[i] += __shfl_xor_sync(0xffffffffu, results[i], offset);
-        if (lane == i) of_warp[warp][i] = results[i];
+        if (lane == i) warp_results[warp][i] = results[i];
     }
     __syncthreads();
     if (warp % warps > 0 || image >= N) return;
     float score = __int_as_float(0xff800000);
     if (lane < classes) {
         score = b_last[lane];
-        for (int other = warp; other < warp + warps; ++other) score += of_warp[other][lane];
+        for (int other = warp; other < warp + warps; ++other) score += warp_results[other][lane];
         scores[(size_t)image * classes + lane] = score;
     }
     const int label = label_of(score, lane);

@@ -434,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(512) classify_few(
     const float* __restrict__ w_last, const float* __restrict__ b_last, float* __restrict__ scores,
     int* __restrict__ labels, int N, int shares, int padded, int hidden, int classes)
 {
-    __shared__ float of_warp[16][16];
+    __shared__ float warp_results[16][16];
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     float results[16] = {};
@@ -452,14 +452,14 @@ extern "C" __global__ void __launch_bounds__(512) classify_few(
     for (int c = 0; c < 16; ++c) {
         #pragma unroll
         for (int offset = 16; offset > 0; offset /= 2) results[c] += __shfl_xor_sync(0xffffffffu, results[c], offset);
-        if (lane == c) of_warp[warp][c] = results[c];
+        if (lane == c) warp_results[warp][c] = results[c];
     }
     __syncthreads();
     if (warp > 0) return;
     float score = __int_as_float(0xff800000);
     if (lane < classes) {
         score = b_last[lane];
-        for (int other = 0; other < 16; ++other) score += of_warp[other][lane];
+        for (int other = 0; other < 16; ++other) score += warp_results[other][lane];
         scores[(size_t)blockIdx.x * classes + lane] = score;
     }
     const int label = label_of(score, lane);

@@ -14,6 +14,7 @@ ragged:
   - {rows: 131, columns: 4}
   - {rows: 5, columns: 1000}
   - {rows: 7, columns: 1029}
+  - {rows: 6, columns: 1030}
   - {rows: 2, columns: 8197}
   - {rows: 3, columns: 32764}
   - {rows: 2, columns: 33001}

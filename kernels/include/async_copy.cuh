@@ -20,11 +20,6 @@ __device__ __forceinline__ void cp_async_16(unsigned smem_destination, const voi
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(smem_destination), "l"(source));
 }
 __device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;"); }
-// Wait until at most the last PENDING groups are unfinished.
-template <int PENDING> __device__ __forceinline__ void cp_async_wait_group()
-{
-    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
-}
 __device__ __forceinline__ void cp_async_wait_all_groups() { asm volatile("cp.async.wait_group 0;"); }
 
 // cp.async.bulk: one thread starts a copy of any multiple of 16 bytes from shared to global memory.

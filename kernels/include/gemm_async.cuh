@@ -1,10 +1,10 @@
 // C = A B in FP32 with tiles of A and B that asynchronous copies bring to shared memory, STAGES of them in a ring.
 //
-// A block computes TILE_M x TILE_N values, WARPS_WIDE warps side by side. A warp's lanes are 8 below each other and 4 side
-// by side. A lane has THREAD_M rows, 8 apart, and THREAD_N columns in vectors of 4, 16 apart.
+// A block computes TILE_M x TILE_N values, WARPS_WIDE warps side by side. A warp's lanes are 8 below each other and 4
+// side by side. A lane has THREAD_M rows, 8 apart, and THREAD_N columns in vectors of 4, 16 apart.
 
 #pragma once
-#include "async_copy.cuh"
+#include "async_pipeline.cuh"
 #include "float4_edges.cuh"
 
 // A's rows are 4 values longer than the tile: 8 lanes that read vectors of 8 rows then meet no bank twice.
@@ -49,8 +49,8 @@ __device__ __forceinline__ void load_inner_stage(
         cp_async_16(b_smem + load * STEPS_APART * TILE_N * 4, b + (size_t)(load * STEPS_APART) * n);
 }
 
-// The same for tiles that end beyond A and B, or whose rows are no whole vectors. Rows of A beyond the last are the last
-// again: their results are not stored.
+// The same for tiles that end beyond A and B, or whose rows are no whole vectors. Rows of A beyond the last are the
+// last again: their results are not stored.
 __device__ __forceinline__ void load_edge_stage(
     Stage& stage, const float* __restrict__ a, const float* __restrict__ b, int top, int left, int begin, int m, int n,
     int k)

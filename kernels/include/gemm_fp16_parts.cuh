@@ -1,7 +1,7 @@
-// A and B of a matrix product as hi and lo FP16 parts. Powers of two, one for each row of A and column of B, bring their
-// largest value to 2^SCALE_EXPONENT. lo parts are 2^LO_EXPONENT times larger than they count, so that they do not leave
-// FP16's normal numbers before hi parts do. Values keep 22 bits down to 2^MIN_EXPONENT of the largest. Rows and columns
-// with smaller values, infinities or NaN are marked, and a last kernel computes their outputs in FP32.
+// A and B of a matrix product as hi and lo FP16 parts. Powers of two, one for each row of A and column of B, bring
+// their largest value to 2^SCALE_EXPONENT. lo parts are 2^LO_EXPONENT times larger than they count, so that they do
+// not leave FP16's normal numbers before hi parts do. Values keep 22 bits down to 2^MIN_EXPONENT of the largest. Rows
+// and columns with smaller values, infinities or NaN are marked, and a last kernel computes their outputs in FP32.
 
 #pragma once
 #define MIN_EXPONENT (-28)
@@ -26,7 +26,10 @@ __device__ __forceinline__ uint2 split_wide(float first, float second)
     return make_uint2(*(const unsigned*)&hi, *(const unsigned*)&lo);
 }
 
-__device__ __forceinline__ bool keeps_precision(float value, float least) { return value == 0.0f || fabsf(value) >= least; }
+__device__ __forceinline__ bool keeps_precision(float value, float least)
+{
+    return value == 0.0f || fabsf(value) >= least;
+}
 
 // What values are scaled by, and the smallest that keeps its precision, for a largest magnitude.
 struct Scale {
@@ -45,8 +48,8 @@ __device__ __forceinline__ float2 unscale_factors(unsigned largest_of_row, unsig
     return scale_factors(exponent_of(largest_of_row) + exponent_of(largest_of_column) - 2 * SCALE_EXPONENT);
 }
 
-// Splits 16 rows of A a block, zeros beyond m and k, into fragments of mma: fragment (tile of TILE_M rows, step along k,
-// part, 16 rows, lane). Also clears what is known of B's columns.
+// Splits 16 rows of A a block, zeros beyond m and k, into fragments of mma: fragment (tile of TILE_M rows, step along
+// k, part, 16 rows, lane). Also clears what is known of B's columns.
 __device__ __forceinline__ void split_rows_of_a(
     const float* __restrict__ a, uint4* __restrict__ fragments, Range rows, Range columns, int tile_m, int m, int n,
     int k, int steps)
@@ -62,6 +65,7 @@ __device__ __forceinline__ void split_rows_of_a(
     for (int row = warp; row < 16; row += warps) {
         unsigned mine = 0;
         if (top + row < m)
+            #pragma unroll 8
             for (int i = lane; i < k; i += 32) mine = max(mine, magnitude_bits(a[(size_t)(top + row) * k + i]));
         mine = __reduce_max_sync(0xffffffffu, mine);
         if (lane == 0) {
@@ -72,6 +76,7 @@ __device__ __forceinline__ void split_rows_of_a(
     __syncthreads();
 
     const int group_id = lane / 4, lane_in_group = lane % 4;
+    const Scale scales[2] = {Scale(largest[group_id]), Scale(largest[group_id + 8])};
     for (int step = warp; step < steps; step += warps) {
         uint2 parts[2][2];  // of 8 values along k and the next 8, in rows group_id and group_id + 8
         #pragma unroll
@@ -80,14 +85,15 @@ __device__ __forceinline__ void split_rows_of_a(
             for (int eight = 0; eight < 2; ++eight) {
                 const int row = group_id + half * 8, in_sum = step * FRAGMENT_K + eight * 8 + lane_in_group * 2;
                 const float* source = a + (size_t)(top + row) * k + in_sum;
-                const Scale scale(largest[row]);
+                const Scale& scale = scales[half];
                 const float first = top + row < m && in_sum < k ? source[0] : 0.0f;
                 const float second = top + row < m && in_sum + 1 < k ? source[1] : 0.0f;
                 if (!keeps_precision(first, scale.least) || !keeps_precision(second, scale.least)) is_marked[row] = 1;
                 parts[eight][half] = split_wide(scale(first), scale(second));
             }
         const int tiles = tile_m / 16;
-        uint4* to = fragments + (((size_t)(blockIdx.x / tiles) * steps + step) * 2 * tiles + blockIdx.x % tiles) * 32 + lane;
+        const size_t part = ((size_t)(blockIdx.x / tiles) * steps + step) * 2;
+        uint4* to = fragments + (part * tiles + blockIdx.x % tiles) * 32 + lane;
         to[0] = make_uint4(parts[0][0].x, parts[0][1].x, parts[1][0].x, parts[1][1].x);
         to[tiles * 32] = make_uint4(parts[0][0].y, parts[0][1].y, parts[1][0].y, parts[1][1].y);
     }
@@ -99,7 +105,8 @@ __device__ __forceinline__ void split_rows_of_a(
 }
 
 // The largest magnitude of each column of B; a block looks at `count` rows.
-__device__ __forceinline__ void find_largest_of_columns(const float* __restrict__ b, Range columns, int n, int k, int count)
+__device__ __forceinline__ void find_largest_of_columns(
+    const float* __restrict__ b, Range columns, int n, int k, int count)
 {
     const int column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= n) return;
@@ -110,18 +117,25 @@ __device__ __forceinline__ void find_largest_of_columns(const float* __restrict_
     atomicMax(columns.largest + column, largest);
 }
 
-// Two neighbours along k of a column of B, split; zeros beyond n and k. Marks columns with values that are too small.
-__device__ __forceinline__ uint2 split_pair_of_b(
-    const float* __restrict__ b, Range columns, int column, int in_sum, int n, int k)
+// Splits PAIRS pairs of neighbours along k of a column of B, each pair APART from the one before, zeros beyond n and k.
+// Marks the column where a value is too small.
+template <int PAIRS, int APART>
+__device__ __forceinline__ void split_column_of_b(
+    uint2 (&parts)[PAIRS], const float* __restrict__ b, Range columns, int column, int begin, int n, int k)
 {
-    if (column >= n) return make_uint2(0, 0);
-    const unsigned largest = columns.largest[column];
+    const unsigned largest = column < n ? columns.largest[column] : 0;
     const Scale scale(largest);
-    const float first = in_sum < k ? b[(size_t)in_sum * n + column] : 0.0f;
-    const float second = in_sum + 1 < k ? b[(size_t)(in_sum + 1) * n + column] : 0.0f;
-    if (largest >= INFINITY_BITS || !keeps_precision(first, scale.least) || !keeps_precision(second, scale.least))
-        columns.is_marked[column] = 1;
-    return split_wide(scale(first), scale(second));
+    bool is_marked = largest >= INFINITY_BITS;
+    #pragma unroll
+    for (int pair = 0; pair < PAIRS; ++pair) {
+        const int in_sum = begin + pair * APART;
+        const float* source = b + (size_t)in_sum * n + column;
+        const float first = column < n && in_sum < k ? source[0] : 0.0f;
+        const float second = column < n && in_sum + 1 < k ? source[n] : 0.0f;
+        is_marked |= !keeps_precision(first, scale.least) || !keeps_precision(second, scale.least);
+        parts[pair] = split_wide(scale(first), scale(second));
+    }
+    if (is_marked) columns.is_marked[column] = 1;
 }
 
 // Computes the outputs of marked rows and columns in FP32.

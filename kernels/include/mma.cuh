@@ -15,15 +15,6 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], uint4 a, unsigned b0
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-// The product alone, in place of what d holds.
-__device__ __forceinline__ void mma_m16n8k16_from_zero(float (&d)[4], uint4 a, unsigned b0, unsigned b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "f"(0.0f));
-}
-
 // The first half of K: a0 is a.x above, a1 is a.y.
 __device__ __forceinline__ void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0)
 {

@@ -1,11 +1,11 @@
 /*
 title:     Tiles for the caches, on all cores
-idea:      A thread copies a tile of B, 256 x 256 values, in the order in which they are read, and multiplies it with rows
-           of A, 6 at a time. 6 x 16 sums stay in registers through the tile. AVX-512, AVX2 or what every processor has
-           is found at run time.
-expect:    Three loops load and store a row of C for each multiply-add. Here 22 values loaded serve 96 multiply-adds, so
-           that at least ten times as fast on one core with AVX2, and more by the number of cores. Half of NumPy's BLAS or
-           more, which keeps more sums with AVX-512 and prefetches.
+idea:      A thread copies a tile of B, 256 x 256 values, in the order in which they are read, and multiplies it with
+           rows of A, 6 at a time. 6 x 16 sums stay in registers through the tile. AVX-512, AVX2 or what every
+           processor has is found at run time.
+expect:    Three loops load and store a row of C for each multiply-add. Here 22 values loaded serve 96 multiply-adds,
+           so that at least ten times as fast on one core with AVX2, and more by the number of cores. Half of NumPy's
+           BLAS or more, which keeps more sums with AVX-512 and prefetches.
 builds_on: loop_nest
 reference: https://www.cs.utexas.edu/~flame/pubs/GotoTOMS_revision.pdf
 limits:    {m: 4096, n: 4096, k: 4096}
@@ -54,8 +54,8 @@ void pack(float* packed, const float* b, int n, int steps, int columns)
                 *packed++ = left + lane < columns ? b[(long)i * n + left + lane] : 0.0f;
 }
 
-// Adds the product of some rows of A and a packed tile of B to C, or starts C with it. Rows beyond the last are the last
-// again and are not stored.
+// Adds the product of some rows of A and a packed tile of B to C, or starts C with it. Rows beyond the last are the
+// last again and are not stored.
 void multiply_tile(
     const float* a, const float* packed, float* c, int n, int k, int count, int columns, int steps, bool is_first)
 {

@@ -1,9 +1,9 @@
 """
 title:     cuBLAS in FP16
 idea:      A and B are rounded to FP16 within the call, and tensor cores multiply them. Sums and C are FP32.
-expect:    Tensor cores do 16 times the multiply-adds of the FP32 pipes. Rounding moves 6 bytes for each value of A and B,
-           0.07 ms at 4096, where the product takes 0.2. At least 6 times as fast as cuBLAS in FP32 there. Errors like
-           TF32's, which keeps as many bits, but values beyond 65504 become infinite.
+expect:    Tensor cores do 16 times the multiply-adds of the FP32 pipes. Rounding moves 6 bytes for each value of A and
+           B, 0.07 ms at 4096, where the product takes 0.2. At least 6 times as fast as cuBLAS in FP32 there. Errors
+           like TF32's, which keeps as many bits, but values beyond 65504 become infinite.
 builds_on: cublas_tf32
 precision: fp16
 device:    gpu

@@ -1,8 +1,8 @@
 """
 title:     cuBLAS in TF32
 idea:      cuBLAS rounds the values of A and B to 10 bits of mantissa, and tensor cores multiply them. Sums are FP32.
-expect:    Tensor cores do 8 times the multiply-adds of the FP32 pipes, so at least 4 times as fast as cuBLAS in FP32 on
-           large matrices. Errors near 3e-4 of the result's norm.
+expect:    Tensor cores do 8 times the multiply-adds of the FP32 pipes, so at least 4 times as fast as cuBLAS in FP32
+           on large matrices. Errors near 3e-4 of the result's norm.
 builds_on: cublas_fp32
 precision: tf32
 device:    gpu

@@ -4,8 +4,8 @@ idea:      A thread computes ROWS values of C below each other instead of one. A
            memory then serves ROWS multiply-adds. A block of 512 threads computes a tile of 64 x 64, so that each value
            from global memory serves 64 threads.
 expect:    Shared memory serves one load of a warp in a cycle, and tiled reads 40 times for 32 multiply-adds (the
-           compiler reads four neighbours of A at once). Here it reads 12 times for 32, so this limit rises from 20 % to
-           67 % of the FP32 peak. At least twice as fast, and global loads fall to about half.
+           compiler reads four neighbours of A at once). Here it reads 12 times for 32, so this limit rises from 20 %
+           to 67 % of the FP32 peak. At least twice as fast, and global loads fall to about half.
 builds_on: tiled
 reference: https://siboehm.com/articles/22/CUDA-MMM
 constants: {TILE: 64, TILE_K: 16, ROWS: 8}

@@ -1,10 +1,11 @@
 /*
 title:     A square of C in a thread's registers
-idea:      A thread computes 8 x 8 values of C. For each step along k it reads 8 values of A and 8 of B from shared memory
-           into registers, and these 16 serve 64 multiply-adds. 256 threads compute a tile of 128 x 128.
+idea:      A thread computes 8 x 8 values of C. For each step along k it reads 8 values of A and 8 of B from shared
+           memory into registers, and these 16 serve 64 multiply-adds. 256 threads compute a tile of 128 x 128.
 expect:    A value read from shared memory serves 4 multiply-adds; a thread of register_tile_1d has 8 for 9 values. A
-           global value serves 128 threads in place of 64, so that global loads halve again. The loop over k then issues more
-           multiply-adds than anything else. Faster by at least a third. Small matrices lose, since 512 x 512 makes only 16 blocks.
+           global value serves 128 threads in place of 64, so that global loads halve again. The loop over k then
+           issues more multiply-adds than anything else. Faster by at least a third. Small matrices lose, since 512 x
+           512 makes only 16 blocks.
 builds_on: register_tile_1d
 reference: https://siboehm.com/articles/22/CUDA-MMM
 constants: {TILE: 128, TILE_K: 8, SIDE: 8}
@@ -38,8 +39,8 @@ extern "C" __global__ void __launch_bounds__(TILE / SIDE * TILE / SIDE, 2) gemm(
 {
     constexpr int THREADS = TILE / SIDE * TILE / SIDE, LOADS = TILE * TILE_K / THREADS;
     static_assert(TILE * TILE_K % THREADS == 0, "every thread loads as much");
-    // A is transposed, so that a thread's rows are neighbours; 4 values between columns keep its stores off each other's
-    // banks.
+    // A is transposed, so that a thread's rows are neighbours; 4 values between columns keep its stores off each
+    // other's banks.
     __shared__ __align__(16) float a_tile[TILE_K][TILE + 4], b_tile[TILE_K][TILE];
     const int thread = threadIdx.y * blockDim.x + threadIdx.x;
     const int top = blockIdx.y * TILE, left = blockIdx.x * TILE;

@@ -36,8 +36,8 @@ extern "C" __global__ void __launch_bounds__(TILE / SIDE * TILE / SIDE, 2) gemm(
     const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k)
 {
     static_assert(TILE * TILE_K == 4 * (TILE / SIDE) * (TILE / SIDE), "a thread loads one vector of each tile");
-    // A is transposed, so that a thread's rows are neighbours; 4 values between columns keep its stores off each other's
-    // banks.
+    // A is transposed, so that a thread's rows are neighbours; 4 values between columns keep its stores off each
+    // other's banks.
     __shared__ __align__(16) float a_tile[TILE_K][TILE + 4], b_tile[TILE_K][TILE];
     const bool aligned_a = k % 4 == 0, aligned_b = n % 4 == 0;
     const int thread = threadIdx.y * blockDim.x + threadIdx.x;

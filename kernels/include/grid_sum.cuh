@@ -3,7 +3,8 @@
 #pragma once
 #include "warp_reduce.cuh"
 
-// A thread's share: every so many-th vector, VECTORS of them under way at once, and what is left behind the last vector.
+// A thread's share: every so many-th vector, VECTORS of them under way at once, and what is left behind the last
+// vector.
 __device__ __forceinline__ float sum_stride(const float* __restrict__ x, int n)
 {
     const float4* vectors = (const float4*)x;

@@ -1,8 +1,9 @@
 """
 title:     CUB, through CuPy
-idea:      What a CuPy user gets from `cupy.sum`, CUB's device-wide reduction, which CuPy calls where its accelerator is
-           on. It picks vectors and blocks for the architecture.
-expect:    92 % of the copy rate or more from 2^26 values on. Two launches and a copy of the result show at 2^16 values.
+idea:      What a CuPy user gets from `cupy.sum`, CUB's device-wide reduction, which CuPy calls where its accelerator
+           is on. It picks vectors and blocks for the architecture.
+expect:    92 % of the copy rate or more from 2^26 values on. Two launches and a copy of the result show at 2^16
+           values.
 builds_on: interleaved
 device:    gpu
 peer:      true

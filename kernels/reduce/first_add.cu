@@ -1,7 +1,7 @@
 /*
 title:     First addition while loading
-idea:      Each thread loads two values and adds them before the first step, since half of the threads were idle from that
-           step on. A block adds up 512 values.
+idea:      Each thread loads two values and adds them before the first step, since half of the threads were idle from
+           that step on. A block adds up 512 values.
 expect:    Half as many blocks do the same steps, each with twice the loads under way. Time falls by 30 to 50 %.
 builds_on: sequential
 reference: https://developer.download.nvidia.com/assets/cuda/files/reduction.pdf

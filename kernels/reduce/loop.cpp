@@ -1,9 +1,9 @@
 /*
 title:     One loop
 idea:      One thread adds one value after the other to one sum.
-expect:    The starting point on a CPU. Each addition waits 4 cycles for the one before, about a billion values a second,
-           far below the memory's rate. The sum grows while values stay small, so that rounding errors grow with the
-           square root of n or faster, the most of any order here.
+expect:    The starting point on a CPU. Each addition waits 4 cycles for the one before, about a billion values a
+           second, far below the memory's rate. The sum grows while values stay small, so that rounding errors grow
+           with the square root of n or faster, the most of any order here.
 limits:    {n: 67108864}
 */
 

@@ -1,8 +1,8 @@
 """
 title:     NumPy
 idea:      What a NumPy user gets from `x.sum()`, pairwise from blocks of 128 values on, on one core.
-expect:    Several times faster than one loop, since NumPy keeps 8 sums and adds vectors. The error grows with the logarithm
-           of n.
+expect:    Several times faster than one loop, since NumPy keeps 8 sums and adds vectors. The error grows with the
+           logarithm of n.
 builds_on: loop
 device:    cpu
 peer:      true

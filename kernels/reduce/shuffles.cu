@@ -1,8 +1,8 @@
 /*
 title:     Reduced by shuffles within warps
 idea:      The lanes of each warp add their values through registers, and shared memory holds one sum for each warp.
-expect:    One barrier is left of three, and accesses to shared memory fall to a tenth. A block's time is mostly the wait
-           for its two loads by now, so time falls by less than 20 %.
+expect:    One barrier is left of three, and accesses to shared memory fall to a tenth. A block's time is mostly the
+           wait for its two loads by now, so time falls by less than 20 %.
 builds_on: unrolled_warp
 reference: https://developer.nvidia.com/blog/faster-parallel-reductions-kepler/
 constants: {THREADS: 256, VALUES: 512}     # VALUES: that a block adds up

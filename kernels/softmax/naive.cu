@@ -2,9 +2,9 @@
 title:     One thread for each row
 idea:      A thread goes through its row three times, for the maximum, for the sum of exponentials and for the results.
            Threads next to each other take rows next to each other.
-expect:    The starting point that every step of the ladder is held against. The lanes of a warp read 32 rows at a time,
-           so that each load touches 32 sectors for 32 values, eight times the least. Less than a tenth of the copy rate.
-           With 256 rows, two blocks do all the work.
+expect:    The starting point that every step of the ladder is held against. The lanes of a warp read 32 rows at a
+           time, so that each load touches 32 sectors for 32 values, eight times the least. Less than a tenth of the
+           copy rate. With 256 rows, two blocks do all the work.
 threads:   [128]
 grid:      [ceil(rows / 128)]
 claims:

@@ -1,10 +1,11 @@
 /*
 title:     The row stays in registers
 idea:      A thread keeps up to 32 values of its row from the first pass to the last, so that x is read once and no
-           exponential is computed twice. A row of 1024 is a warp's work, a longer one that of as many warps as it takes.
+           exponential is computed twice. A row of 1024 is a warp's work, a longer one that of as many warps as it
+           takes.
 expect:    Loads fall by half, exponentials to one a value. A warp has 8 vectors under way at once. 92 % of the copy
-           rate or more at 1024 columns. A row of 32768 fills a multiprocessor with one block of 1024 threads, which loads,
-           computes and stores one after the other, so that long rows lose to vectorised.
+           rate or more at 1024 columns. A row of 32768 fills a multiprocessor with one block of 1024 threads, which
+           loads, computes and stores one after the other, so that long rows lose to vectorised.
 builds_on: vectorised
 reference: https://github.com/Oneflow-Inc/oneflow/blob/master/oneflow/core/cuda/softmax.cuh
 constants: {VECTORS: 8, THREADS_MAX: 1024}

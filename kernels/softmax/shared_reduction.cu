@@ -1,10 +1,10 @@
 /*
 title:     A block for each row, reduced in shared memory
-idea:      256 threads share a row, so that a warp reads 32 neighbours. Their maxima, and then their sums, are joined in
-           shared memory, by half as many threads in each step.
+idea:      256 threads share a row, so that a warp reads 32 neighbours. Their maxima, and then their sums, are joined
+           in shared memory, by half as many threads in each step.
 expect:    Loads touch an eighth of the sectors. Three passes read x three times, but the second and third find the row
-           in the cache, so DRAM sees x and y once. At least five times faster than naive. A row of 1024 gives a thread 4
-           values a pass, against 20 barriers. These are the next limit, and long rows come nearer to the copy rate.
+           in the cache, so DRAM sees x and y once. At least five times faster than naive. A row of 1024 gives a thread
+           4 values a pass, against 20 barriers. These are the next limit, and long rows come nearer to the copy rate.
 builds_on: naive
 reference: https://developer.download.nvidia.com/assets/cuda/files/reduction.pdf
 constants: {THREADS: 256}

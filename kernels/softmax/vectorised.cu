@@ -3,7 +3,8 @@ title:     Vectors of four values
 idea:      A thread loads and stores four neighbours by one instruction, where rows are a multiple of four long, and
            scales its sum once for four values. The quotient becomes a product with the sum's inverse.
 expect:    Load and store instructions fall to a quarter, exponentials from three a value to 2.25. A thread of a row of
-           1024 has one vector, so that all its loads are under way at once. Within 25 % of the copy rate on both cases.
+           1024 has one vector, so that all its loads are under way at once. Within 25 % of the copy rate on both
+           cases.
 builds_on: online
 reference: https://developer.nvidia.com/blog/cuda-pro-tip-increase-performance-with-vectorized-memory-access/
 constants: {THREADS: 256}

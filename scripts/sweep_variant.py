@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from warpbook.common import expressions
 from warpbook.common.errors import exit_status
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
@@ -39,7 +40,9 @@ def tune(variant: Variant, case: Case) -> list[dict[str, Any]]:
     outputs = {name: np.zeros(case.shape(name), one.dtype) for name, one in case.problem.outputs.items()}
     arrays, sweep = {**inputs, **outputs}, variant.header.sweep
 
-    def grid(parameters: dict[str, int]) -> tuple[int, int, int]:
+    def grid(parameters: dict[str, int]) -> tuple[int, ...]:
+        if variant.header.grid:
+            return expressions.values("grid", variant.header.grid, case.extents | variant.header.constants | parameters)
         across = -(-case.W_out // (parameters["BLOCK_X"] * parameters.get("COARSEN", 1)))
         return across * -(-case.H_out // parameters["BLOCK_Y"]), case.M, case.N
 
@@ -93,7 +96,7 @@ def main() -> None:
     require_target()
     variant = variants.read(arguments.variant)
     case = case_sets.find(arguments.cases).cases[-1].at(IMAGES)
-    place = {"variant": variant.name, "network": arguments.cases, "layer": case.name, "size": IMAGES}
+    place = {"variant": variant.name, **tables.place(case.problem.name, arguments.cases, case.name), "size": IMAGES}
     try:
         with gpu_pool.acquire("gpu", arguments.out) as rows:
             rows += tune(variant, case)

@@ -141,9 +141,10 @@ def copy_of_project(folder: Path) -> Workspace:
     for name in FOLDERS:
         shutil.copytree(PROJECT / name, folder / name, ignore=UNARCHIVED if name == "reports" else IGNORED)
     for path in (folder / "kernels").iterdir():
-        if path.name == "networks":  # implementations of whole networks
+        if path.name not in ("conv", "include"):  # other problems, and implementations of whole networks
             shutil.rmtree(path)
-        elif path.is_file() and path.stem not in KERNELS:
+    for path in (folder / "kernels" / "conv").iterdir():
+        if path.stem not in {*KERNELS, "problem", "reference"}:
             path.unlink()
     (folder / ".venv").symlink_to(sys.prefix)
     (folder / "lock").mkdir()

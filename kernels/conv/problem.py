@@ -8,17 +8,29 @@ extents:
   W: columns of an input
   M: output channels
   K: rows of a kernel
+  KW: {words: kernel columns, usual: K}
   S: {words: stride, usual: 1}
+  SW: {words: stride along a row, usual: S}
   P: {words: padding, usual: 0}
+  PW: {words: padding along a row, usual: P}
+  P_end: {words: padding below, usual: P}
+  PW_end: {words: padding on the right, usual: PW}
+  D: {words: dilation, usual: 1}
+  DW: {words: dilation along a row, usual: D}
+  G: {words: groups, usual: 1}
 derived:
-  H_out: (H + 2 * P - K) // S + 1
-  W_out: (W + 2 * P - K) // S + 1
-  accumulation: C * K * K
-  weights: M * C * K * K
+  H_out: (H + P + P_end - D * (K - 1) - 1) // S + 1
+  W_out: (W + PW + PW_end - DW * (KW - 1) - 1) // SW + 1
+  accumulation: C // G * K * KW
+  weights: M * C // G * K * KW
+conditions:
+  its kernel exceeds the padded input; take a smaller kernel, or more padding: min(H_out, W_out)
+  C and M must be multiples of the groups G; take another number of groups: 1 - max(C % G, M % G)
 
 inputs:
   x: [N, C, H, W]
-  w: [M, C, K, K]
+  w: [M, C // G, K, KW]
+  bias?: [M]
 outputs:
   y: [N, M, H_out, W_out]
 
@@ -30,7 +42,7 @@ size: N
 batch: N
 function: conv_forward
 baseline: direct
-label: "{C}x{H}x{W} * {M}@{K}x{K}"
+label: "{C}x{H}x{W} * {M}@{K}x{KW}"
 
 # No two extents equal, none a multiple of a tile: shapes that square-minded indexing gets wrong. Tiny ones among them;
 # then those where a stride leaves rows and columns over, and padding is read from all sides.
@@ -44,6 +56,32 @@ ragged:
   - {N: 2, C: 3, H: 17, W: 22, M: 5, K: 4, S: 3}
   - {N: 3, C: 2, H: 9, W: 14, M: 7, K: 5, P: 2}
   - {N: 5, C: 3, H: 18, W: 11, M: 2, K: 3, S: 2, P: 1}
+  - {N: 2, C: 3, H: 15, W: 21, M: 5, K: 3, KW: 5}
+  - {N: 2, C: 4, H: 14, W: 19, M: 6, K: 3, D: 2, G: 2}
+  - {N: 3, C: 6, H: 13, W: 17, M: 12, K: 3, KW: 2, S: 2, SW: 3, P: 1, PW: 0, P_end: 2, PW_end: 1, D: 1, DW: 2, G: 3}
+
+aliases:
+  N: ["n", b, batch, batches, batchsize, nbatch, numbatches, images, nimages, numimages, imgs, samples, nsamples,
+    numsamples, bs]
+  C: [c, channel, channels, cin, inc, ic, inchannel, inchannels, inputchannels, numchannels, nchannels, channelsin,
+    inmaps, inputmaps, mapin, numinputmaps, inputfeaturemaps]
+  H: [h, height, hin, inh, ih, inheight, inputheight, imgheight, imageheight, heightin, rows, imgh]
+  W: [w, width, win, inw, iw, inwidth, inputwidth, imgwidth, imagewidth, widthin, cols, columns, imgw]
+  M: [m, mapout, maps, outmaps, outputmaps, mapsout, kout, cout, outc, oc, outchannel, outchannels, outputchannels,
+    channelsout, numfilters, filters, nfilters, filtercount, featuremaps, numfeaturemaps, outputfeaturemaps,
+    outfeatures, numkernels, nmaps, nummaps, nout]
+  K: [k, kernelsize, kernelwidth, kernelheight, kernelw, kernelh, ksize, kwidth, kheight, kw, kh, kdim, masksize,
+    maskwidth, maskheight, maskdim, filtersize, filterwidth, filterheight, filterw, filterh, filterdim, fsize, ks,
+    ksz, fw, fh, kernel, mask, taps, windowsize, kernellength, kern, kx, ky]
+  H_out: [hout, outh, oh, ho, outheight, outputheight, heightout, outrows, outputh, hy]
+  W_out: [wout, outw, ow, wo, outwidth, outputwidth, widthout, outcols, outputw, wy]
+  S: [s, stride, strides]
+  P: [p, pad, padding, pads]
+  x: [x, in, input, inputs, img, imgs, image, images, inp, src, data, feature, features, ifmap, ifmaps, inputdata,
+    inputimage, i, inmaps]
+  w: [w, k, weight, weights, wt, wts, wgt, mask, masks, filter, filters, kernel, kernels, kern, f, coefficients, coef,
+    coeffs, taps]
+  y: ["y", out, output, outputs, result, results, res, o, dst, outp, ofmap, ofmaps, outputdata, outputimage, outmaps]
 
 # Three maps: the weights of the longest sums still fit constant memory. No extent is a multiple of a tile.
 precision:
@@ -62,14 +100,19 @@ precision:
 import numpy as np
 
 
-def reference(x, w, S, P):
-    """Each image's windows as the columns of a matrix, and one matrix product: a cross-correlation, x being 0 outside
-    the image."""
-    M, _, K, _ = w.shape
+def reference(x, w, bias=None, S=1, SW=None, P=0, PW=None, P_end=None, PW_end=None, D=1, DW=None, G=1):
+    """A cross-correlation, x being 0 outside the image: each image's windows as the columns of a matrix, and one matrix
+    product for each group."""
+    SW, PW, P_end, DW = SW or S, P if PW is None else PW, P if P_end is None else P_end, DW or D
+    PW_end = PW if PW_end is None else PW_end
+    M, _, K, KW = w.shape
+    rows = w.reshape(G, M // G, -1)
     results = []
-    for image in x:  # one at a time: its columns take K * K times its memory
-        padded = np.pad(image, ((0, 0), (P, P), (P, P)))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (K, K), axis=(1, 2))[:, ::S, ::S]
-        columns = windows.transpose(0, 3, 4, 1, 2).reshape(w[0].size, -1)
-        results.append((w.reshape(M, -1) @ columns).reshape(M, *windows.shape[1:3]))
-    return np.stack(results)
+    for image in x:  # one at a time: its columns take K * KW times its memory
+        padded = np.pad(image, ((0, 0), (P, P_end), (PW, PW_end)))
+        spans = (D * (K - 1) + 1, DW * (KW - 1) + 1)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=(1, 2))[:, ::S, ::SW, ::D, ::DW]
+        columns = windows.transpose(0, 3, 4, 1, 2).reshape(G, rows.shape[2], -1)
+        results.append((rows @ columns).reshape(M, *windows.shape[1:3]))
+    y = np.stack(results)
+    return y if bias is None else y + bias[:, None, None]

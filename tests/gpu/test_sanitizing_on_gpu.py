@@ -55,7 +55,7 @@ def found(monkeypatch, pytestconfig):
 
     def run(variant, tool, network, kernels=PROJECT / "kernels"):
         described = yaml.safe_load(settings.FILE.read_text())["networks"][network]
-        monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": {network: described}}))
+        monkeypatch.setenv(networks.CONFIGURATION_VARIABLE, json.dumps({"networks": {network: described}}))
         row = sanitize_variant.sanitize(variant, kernels, tool, TIMEOUT_S)
         return row["status"], row["errors"]
 

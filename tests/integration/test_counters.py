@@ -264,7 +264,7 @@ def ncu(tmp_path, monkeypatch):
 def count(tmp_path: Path, variant: str = "direct", metrics: list[str] = METRICS, timeout: float = 30):
     """The table that the program writes, and what it printed."""
     out, reports = tmp_path / "counters.csv", tmp_path / "reports"
-    command = [sys.executable, PROJECT / "scripts" / "count_variant.py", "--variant", variant, "--network", "fa18"]
+    command = [sys.executable, PROJECT / "scripts" / "count_variant.py", "--variant", variant, "--cases", "fa18"]
     command += [
         "--images",
         "1000",
@@ -413,9 +413,9 @@ def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
     calls = ncu()
     beyond = SimpleNamespace(
         name="mine",
-        problem="",
+        read_error="",
         supports_arch=lambda arch: True,
-        unsupported=lambda layer, images: f"{layer.name} is too much",
+        unsupported=lambda case: f"{case.name} is too much",
     )
     rows = count_variant.count(run_to_end, beyond, "fa18", 1000, METRICS, 30, tmp_path)
     assert [(row["layer"], row["status"], row["reason"]) for row in rows] == [

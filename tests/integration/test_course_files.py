@@ -16,6 +16,7 @@ from warpbook.harness import building, checking, cpp_compiler, ece408_check, nvc
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408, variants
+from warpbook.problems import problem
 from warpbook.runs import tables
 
 FILES = PROJECT / "tests" / "data" / "course"
@@ -48,7 +49,7 @@ def verdict(tmp_path):
 
 
 def test_files_of_the_course_are_variants_as_they_are():
-    other = checking.RAGGED_LAYERS[0][0]
+    other = problem.find("conv").ragged[0]
     for name, term, precision in (
         ("one_call", "fa20", "fp32"),
         ("constant_atomics", "fa21", "fp32"),
@@ -266,7 +267,7 @@ case "$*" in
 esac
 """)
     out = tmp_path / "correctness.csv"
-    asked = ["--device", "emulator", "--network", "fa18", "--variant", "direct", "--sizes", "3", "--timeout", "60"]
+    asked = ["--device", "emulator", "--cases", "fa18", "--variant", "direct", "--sizes", "3", "--timeout", "60"]
     asked += ["--sandbox", "none", "--out", str(out)]
     monkeypatch.setattr("sys.argv", ["check_variant.py", *asked])
     check_variant.main()

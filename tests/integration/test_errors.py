@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from warpbook.harness import precision
+from warpbook.problems import networks, problem
 from warpbook.report import figures
 from warpbook.report.views import executive
 from warpbook.report.views.supplement import correctness
@@ -19,17 +20,19 @@ RATIOS = {
     "tensor_cores": 1000.0,
     "fp16": 2000.0,
 }
+CONVS = [conv for network in networks.all_networks().values() for conv in network.convs]
+CASES = precision.cases(problem.find("conv"), CONVS)
 CLAIMS = {"tensor_cores": "tf32", "fp16": "fp16"}
 
 
 def rows_of(name, ratio):
     """The rows of a variant whose error is `ratio` times that of `direct` everywhere."""
-    for layer in precision.layers():
-        by_direct = 3e-8 * layer.accumulation**0.5
+    for case in CASES:
+        by_direct = 3e-8 * case.sums**0.5
         for inputs in precision.EXPONENTS:
             yield {
-                "variant": name, "inputs": inputs, "layer": layer.name, "precision": CLAIMS.get(name, "fp32"),
-                "products": layer.accumulation, "images": precision.IMAGES, "rel_l2_err": ratio * by_direct,
+                "variant": name, "inputs": inputs, "layer": case.name, "precision": CLAIMS.get(name, "fp32"),
+                "products": case.sums, "images": precision.IMAGES, "rel_l2_err": ratio * by_direct,
                 "direct_rel_l2_err": by_direct, "fp32_class": ratio <= precision.CLASS_RATIO, "status": "ok",
                 "reason": "",
             }  # fmt: skip
@@ -71,7 +74,7 @@ def test_the_largest_ratio_to_direct_stands_by_range_and_what_is_no_number_has_n
     table = correctness.correctness_view(with_errors(frame)).errors.ranges
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == [*RATIOS, "register_tiled_gemm"]
-    cases = len(precision.layers()) * len(precision.EXPONENTS)
+    cases = len(CASES) * len(precision.EXPONENTS)
     split = rows["fp16x3_mma"]
     assert cell(table, split, "In FP32's class") == f"{cases - 1} of {cases}"
     assert (cell(table, split, "reals"), cell(table, split, "subnormal")) == ("1.50×", "4.00×")
@@ -108,7 +111,7 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
 def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
     assert ev.ranking.best.name == "fp16x3_mma"
     assert executive.executive_view(with_errors(frame.iloc[:0])).tests.beside_direct == ""
-    cases = len(precision.layers()) * len(precision.EXPONENTS)
+    cases = len(CASES) * len(precision.EXPONENTS)
     assert f"in {cases} of {cases} cases" in executive.executive_view(with_errors(frame)).tests.beside_direct
     frame.loc[(frame.variant == "fp16x3_mma") & (frame.products <= 9), "fp32_class"] = False
     assert "; the others add up at most 9." in executive.executive_view(with_errors(frame)).tests.beside_direct

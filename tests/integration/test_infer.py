@@ -124,10 +124,10 @@ import numpy as np
 from warpbook.problems import networks
 from warpbook.kernels import variants
 from warpbook.harness import cpp_compiler
-layer = networks.find("fa17").convs[0]
-x, w, y = (np.ones(shape, np.float32) for shape in (layer.at(8).shape("x"), layer.w_shape, layer.at(8).shape("y")))
+case = networks.find("fa17").convs[0].at(8)
+x, w, y = (np.ones(case.shape(name), np.float32) for name in ("x", "w", "y"))
 for name in {there!r}:
-    operation = cpp_compiler.prepare(variants.read(name), layer, 8)
+    operation = cpp_compiler.prepare(variants.read(name), case)
     operation(x, w, y)
     kept_to = set().union(*(os.sched_getaffinity(int(task.name)) for task in Path("/proc/self/task").iterdir()))
     print(name, kept_to)

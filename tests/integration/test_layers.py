@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warpbook.harness import checking, inference, reference
+from warpbook.harness import inference, reference
 from warpbook.harness.emulator import emulation
-from warpbook.kernels import variants
-from warpbook.problems import fashion_mnist
+from warpbook.kernels import sources, variants
+from warpbook.problems import fashion_mnist, problem
 from warpbook.problems.layers import PoolLayer
 from warpbook.problems.networks import Description, Network
 
 HARNESS = Path(inference.__file__).parent
+REFERENCE = variants.FOLDER / variants.REFERENCE
+RAGGED = problem.find("conv").ragged
 
 POOLS = [
     (PoolLayer(kind, size, ceil, 2, 7, 10), activation)
@@ -41,8 +43,7 @@ def drawn(*shape):
 EMULATED = """\
 import numpy as np, sys, test_layers as tests
 from pathlib import Path
-from warpbook.harness import reference
-from warpbook.harness import checking, inference
+from warpbook.harness import inference
 from warpbook.harness.emulator import emulation
 
 def on_device(values):
@@ -50,7 +51,7 @@ def on_device(values):
     held[...] = values
     return held
 
-library, compared, out = map(Path, sys.argv[1:])
+library, entering, compared, out = map(Path, sys.argv[1:])
 kernels = emulation.EmulatedKernels(library, {})
 around = inference.Around(kernels.function, lambda shape, kind: emulation.allocate(shape, kind))
 results = {}
@@ -61,9 +62,9 @@ for number, (images, inputs, outputs, activation) in enumerate(tests.DENSE):
     results[f"dense{number}"] = around.dense(*arrays, activation)
 images, scores = emulation.allocate(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
 images[...] = tests.IMAGES
-results["entering"] = around.entering(images, 3, tests.SCALE)
-results["largest"] = around.largest(scores)
-harness = emulation.EmulatedKernels(compared, {})
+results["entering"] = around.network_input(images, 3, tests.SCALE)
+results["largest"] = around.argmax(scores)
+harness = emulation.EmulatedKernels(entering, {})
 for number, images in enumerate(tests.ENTERING):
     held = emulation.allocate(images.shape, np.uint8)
     held[...] = images
@@ -73,16 +74,13 @@ for number, images in enumerate(tests.ENTERING):
         arguments = (held, x, np.int64(images.size), np.int32(channels), pixels, np.float32(tests.SCALE))
         harness.function("enter")((2,), (32,), arguments)
         results[f"enter{number}{channels}"] = x
-widen, compare = harness.function("widen"), harness.function("compare")
-for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
-    arrays = [on_device(tests.drawn(*shape)) for shape in (layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y"))]
-    x, w, y = arrays
+compare = emulation.EmulatedKernels(compared, {}).function("compare")
+for number, case in enumerate(tests.RAGGED):
+    arrays = {name: on_device(tests.drawn(*case.shape(name))) for name in case.arrays}
+    taken = [arrays.get(name, np.intp(0)) for name in (*case.problem.inputs, *case.problem.outputs)]
+    extents = [np.int32(case.extents[name]) for name in case.problem.facts.extents]
     partial = emulation.allocate((4, 6), np.float64)
-    extents = (images, layer.C, layer.H, layer.W, layer.M, layer.K, layer.S, layer.P)
-    taps = layer.C * layer.K * layer.K
-    wide = emulation.allocate((-(-layer.M // 4) * 4, taps), np.float64)
-    widen((2,), (32,), (w, wide, np.int32(layer.M), np.int64(taps)))
-    compare((4,), (256,), (x, wide, y, *map(np.int32, extents), partial))
+    compare((4,), (256,), (*taken, *extents, partial))
     results[f"compare{number}"] = partial
 np.savez(out, **results)
 """
@@ -90,13 +88,16 @@ np.savez(out, **results)
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory):
-    """What the kernels of layers.cu, and of harness.cu that which compares, gave for the cases above."""
+    """What the kernels of layers.cu, one of harness.cu and the convolution's float64 reference gave for the cases
+    above."""
     if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
     folder = tmp_path_factory.mktemp("emulated")
     libraries = []
-    for name, before in (("layers", ""), ("harness", "#include <cmath>\nusing std::isfinite;\n")):
-        (folder / f"{name}.cu").write_text(before + (HARNESS / f"{name}.cu").read_text())
+    finite = "#include <cmath>\nusing std::isfinite;\n"
+    for path, before in ((HARNESS / "layers.cu", ""), (HARNESS / "harness.cu", finite), (REFERENCE, finite)):
+        name = path.stem
+        (folder / f"{name}.cu").write_text(before + sources.inlined(path, [HARNESS]).text)
         (folder / f"{name}.py").write_text("")  # for a launcher every kernel is compiled
         libraries.append(emulation.compile_host(variants.read(name, folder), folder, sandboxed=False))
     out = folder / "results.npz"
@@ -139,10 +140,13 @@ def test_a_fully_connected_layer_on_a_gpu_is_the_reference_s(emulated):
         assert np.allclose(emulated[f"dense{number}"], expected, rtol=1e-4, atol=1e-5), DENSE[number]
 
 
-def test_the_device_s_reference_agrees_with_numpy_s_on_strides_and_padding(emulated):
-    for number, (layer, images) in enumerate(checking.RAGGED_STEPS):
-        x, w, y = (drawn(*shape) for shape in (layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y")))
-        expected = reference.difference(x, w, y, layer.S, layer.P)
+def test_the_device_s_reference_agrees_with_numpy_s_on_all_that_a_convolution_has(emulated):
+    assert {"S", "P", "KW", "D", "G"} <= {name for case in RAGGED for name in case.unusual}
+    assert any(case.optional for case in RAGGED)
+    for number, case in enumerate(RAGGED):
+        inputs = {name: drawn(*case.shape(name)) for name in case.inputs}
+        expected = reference.differences(case, inputs, {"y": drawn(*case.shape("y"))})["y"]
         rows = emulated[f"compare{number}"]
-        assert rows[:, 0].max() == pytest.approx(expected.max_abs_err, rel=1e-12), layer
-        assert rows[:, 4].max() == pytest.approx(expected.max_magnitude, rel=1e-12), layer
+        assert rows[:, 0].max() == pytest.approx(expected.max_abs_err, rel=1e-12), case
+        assert rows[:, 1].max() == pytest.approx(expected.worst_unit, rel=1e-12), case
+        assert rows[:, 4].max() == pytest.approx(expected.max_magnitude, rel=1e-12), case

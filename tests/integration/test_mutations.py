@@ -191,7 +191,7 @@ def test_an_array_of_weights_without_a_value_but_with_huge_extents_is_refused(tm
 @chaos
 @given(edits=EDITS, name=st.sampled_from(["direct.cu", "fft.py", "loop_nest.py"]))
 def test_a_mutated_kernel_or_launcher_is_a_variant_with_or_without_a_problem(edits, name, tmp_path):
-    path = PROJECT / "kernels" / name
+    path = PROJECT / "kernels" / "conv" / name
     (tmp_path / name).write_bytes(mutated(path.read_bytes(), edits))
     assert isinstance(read_variant(path.stem, tmp_path).read_error, str)
     assert isinstance((sources.read_python if path.suffix == ".py" else sources.read_cuda)(tmp_path / name).code, str)

@@ -40,7 +40,7 @@ def timed(folder: Path, setting: str, *sizes: int):
     out, machine = folder.parent / f"{folder.name}.samples.csv", folder.parent / "machine.json"
     machine.write_text(json.dumps(catalog.MACHINE))
     command = [sys.executable, catalog.MEASURE, "--device", "cpu", "--kernels", folder, "--variant", "mine"]
-    command += ["--network", "fa17", "--sizes", *map(str, sizes), "--measuring", catalog.MEASURING.model_dump_json()]
+    command += ["--cases", "fa17", "--sizes", *map(str, sizes), "--measuring", catalog.MEASURING.model_dump_json()]
     command += ["--correctness", passed(folder.parent / "passed.csv"), "--machine", machine, "--sandbox", setting]
     subprocess.run([*command, "--out", out], check=True, capture_output=True)
     return tables.SAMPLES.rows(out)
@@ -140,12 +140,14 @@ def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_v
         shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "config.yaml"):
         shutil.copy(PROJECT / name, project)
-    (project / "kernels").mkdir()
+    kernels = project / "kernels" / "conv"
+    kernels.mkdir(parents=True)
+    shutil.copy(variants.FOLDER / "problem.py", kernels)
     mark = tmp_path / "mark"
     launcher = cpu_variant(
         RIGHT, before=f"try:\n    open({str(mark)!r}, 'w').close()\nexcept OSError:\n    pass"
     ).launcher
-    shutil.copy(launcher, project / "kernels")
+    shutil.copy(launcher, kernels)
     command = [sys.executable, "scripts/run_program.py", "--network", "fa17", "--weights", "high", "--variant", "mine"]
     command += ["--sizes", "3", "--measuring", catalog.MEASURING.model_dump_json(), "--sandbox", setting]
     command += ["--correctness", passed(tmp_path / "passed.csv"), "--out", "programs.csv"]
@@ -194,9 +196,9 @@ from time import perf_counter
 import numpy as np
 from warpbook.kernels import variants
 from warpbook.problems.networks import ConvLayer
-layer, images = ConvLayer("1x28x28 * 50@5x5", 1, 28, 28, 50, 5), 1
-operation = variants.read(sys.argv[1]).prepare(layer, images)
-x, w, y = (np.ones(shape, np.float32) for shape in (layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y")))
+case = ConvLayer("1x28x28 * 50@5x5", 1, 28, 28, 50, 5).at(1)
+operation = variants.read(sys.argv[1]).prepare(case)
+x, w, y = (np.ones(case.shape(name), np.float32) for name in ("x", "w", "y"))
 for _ in sys.stdin:
     operation(x, w, y)
     began = perf_counter()

@@ -267,7 +267,7 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
     ]
 
     total_ms = ev.times.total("loop_nest", ev.largest).value
-    flops = sum(layer.flops(ev.largest) for layer in ev.layers)
+    flops = sum(layer.at(ev.largest).flops for layer in ev.layers)
     assert float(milestone_2.milestone_2_view(ev).discussion.naive_rate) == pytest.approx(
         flops / total_ms / 1e6, rel=0.005
     )
@@ -329,8 +329,8 @@ def test_the_first_gpu_kernel_is_shown_at_each_size_with_its_distance_from_each_
     assert float(limit.times_bound.removesuffix("×")) == pytest.approx(
         time_ms / ev.times.fp32_bound_ms(layer, ev.largest), rel=0.005
     )
-    assert float(limit.tflop_per_s) == pytest.approx(layer.flops(ev.largest) / time_ms / 1e9, rel=0.005)
-    assert float(limit.tb_per_s) == pytest.approx(layer.bytes(ev.largest) / time_ms / 1e9, rel=0.005)
+    assert float(limit.tflop_per_s) == pytest.approx(layer.at(ev.largest).flops / time_ms / 1e9, rel=0.005)
+    assert float(limit.tb_per_s) == pytest.approx(layer.at(ev.largest).bytes / time_ms / 1e9, rel=0.005)
     assert limit.bound_by in ("memory bandwidth", "FP32 arithmetic")
 
 

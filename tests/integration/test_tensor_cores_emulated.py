@@ -101,10 +101,10 @@ def checked(variant, built, library, places):
     """The rows of each layer in turn, its threads from the last to the first; of several images where a block takes one
     after the other."""
     images = check_variant.SEVERAL_IMAGES if variant.name in NAMES_ITS_LAYERS else 1
-    layers = [(networks.find(network).convs[layer], images) for network, layer in places]
+    cases = [networks.find(network).convs[layer].at(images) for network, layer in places]
     with IsolatedBench(variant, False, built, library) as bench:
         bench.reversed_order = True
-        return list(check_variant.check_places(bench, variant, layers))
+        return list(check_variant.check_places(bench, variant, cases))
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -114,7 +114,9 @@ def test_products_are_right_on_every_layer_that_a_kernel_is_for(name, compiled):
         (network.name, place) for network in networks.all_networks().values() for place in range(len(network.convs))
     }
     if name in NAMES_ITS_LAYERS:
-        supported = [(of, place) for of, place in every if not variant.unsupported(networks.find(of).convs[place], 1)]
+        supported = [
+            (of, place) for of, place in every if not variant.unsupported(networks.find(of).convs[place].at(1))
+        ]
         assert sorted(supported) == sorted(LAYERS[name])
     checks = checked(variant, built, library, LAYERS[name])
     assert not reasons(row for rows in checks for row in rows)
@@ -144,9 +146,9 @@ variant, made = variants.read(name, Path(folder)), {}
 for place in places:
     network, layer = place.split(":")
     x, w = on_device(given[f"x {place}"]), on_device(given[f"w {place}"])
-    conv = networks.find(network).convs[int(layer)]
-    call = variant.prepare(conv, len(x), emulation.EmulatedKernels(library, variant.header.constants))
-    y = on_device(np.empty(conv.y_shape(len(x)), np.float32))
+    conv = networks.find(network).convs[int(layer)].at(len(x))
+    call = variant.prepare(conv, emulation.EmulatedKernels(library, variant.header.constants))
+    y = on_device(np.empty(conv.shape("y"), np.float32))
     for _ in range(2):  # the second finds what the first left
         y[...] = np.nan
         call(x, w, y)
@@ -158,15 +160,15 @@ np.savez(out, **made)
 def drawn(network, layer):
     """Images, weights and float64's outputs: (1) as drawn, (2) every pixel by a power of two of its own, (3) half of
     the image far below the rest, (4) one infinite number, (5) all of it tiny, (6) one tiny number, one of 1, zeros."""
-    conv, source = networks.find(network).convs[layer], np.random.default_rng(5)
-    x = source.standard_normal(conv.at(6).shape("x")).astype(np.float32)
+    conv, source = networks.find(network).convs[layer].at(6), np.random.default_rng(5)
+    x = source.standard_normal(conv.shape("x")).astype(np.float32)
     x[1] *= np.exp2(source.integers(-12, 13, x[1, 0].shape)).astype(np.float32)
     x[2, :, : conv.H // 2] *= np.float32(2.0**-30)
     x[3, 0, 4, 5] = np.inf
     x[4] *= np.float32(2.0**-120)
     x[5] = 0
     x[5, 0, 2, 3], x[5, -1, -1, -1] = 2.0**-40, 1
-    w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+    w = (source.standard_normal(conv.shape("w")) / 5).astype(np.float32)
     with np.errstate(invalid="ignore"):
         y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
         magnitudes = reference.convolve(abs(x).astype(np.float64), abs(w).astype(np.float64))

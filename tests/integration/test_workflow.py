@@ -93,9 +93,9 @@ def test_a_run_records_which_gpus_were_put_aside_since_it_began(workspace):
 
 
 def test_a_kernel_file_added_is_found_built_and_in_the_report_and_the_rest_is_left_alone(workspace):
-    source = (workspace.folder / "kernels" / "direct.cu").read_text()
+    source = (workspace.folder / "kernels" / "conv" / "direct.cu").read_text()
     mine = source.replace("title:     One thread for each output", "title:     My own kernel\nbuilds_on: direct")
-    (workspace.folder / "kernels" / "my_kernel.cu").write_text(mine)
+    (workspace.folder / "kernels" / "conv" / "my_kernel.cu").write_text(mine)
     workspace.compare_too("my_kernel")
     done = workspace.snakemake("report")
     assert workspace.jobs(done) == {"build_variant", "check_variant", "assemble_run", "render_report", "report"}
@@ -120,7 +120,7 @@ def broken(made, tmp_path_factory) -> SimpleNamespace:
     """The study with its baseline broken, and variants beside it broken in every other way: the workspace, the
     report's jobs and text, and what `check` said."""
     workspace = made.copy(tmp_path_factory.mktemp("broken") / "project")
-    kernels = workspace.folder / "kernels"
+    kernels = workspace.folder / "kernels" / "conv"
     direct = (kernels / "direct.cu").read_text()
     for name, old, new in [
         ("skips_taps", "for (int p = 0; p < K; ++p)", "for (int p = 1; p < K; ++p)"),
@@ -221,7 +221,7 @@ def test_a_mistake_in_the_configuration_ends_with_a_clear_error_before_any_job(m
 
 def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the_first_is_left_alone(workspace):
     workspace.compare_too(timeout_s=100)
-    path, ends = workspace.folder / "kernels" / "loop_nest.py", workspace.folder / "kernels" / ".ends"
+    path, ends = workspace.folder / "kernels" / "conv" / "loop_nest.py", workspace.folder / "kernels" / "conv" / ".ends"
     waits = f"import os, time\n\nwhile not os.path.exists({str(ends)!r}):\n    time.sleep(0.05)\n"
     path.write_text(path.read_text().replace('"""\n\n', f'"""\n\n{waits}', 1))
     checked = "results/parts/correctness/cpu/fa18/loop_nest.csv"

@@ -107,20 +107,20 @@ study: mine
 
 
 def test_programs_read_what_a_command_set_over_the_file(monkeypatch):
-    monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": {"mine": ONE_LAYER}}))
+    monkeypatch.setenv(networks.CONFIGURATION_VARIABLE, json.dumps({"networks": {"mine": ONE_LAYER}}))
     assert list(networks.all_networks()) == ["mine"]
     assert networks.find("mine").convs[0].C == 64
     texts = {
         "input": {"channels": "64", "size": "56"},
         "layers": [{"conv": {"out_channels": "64", "kernel_size": "3"}}],
     }
-    monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": {"mine": texts}}))
+    monkeypatch.setenv(networks.CONFIGURATION_VARIABLE, json.dumps({"networks": {"mine": texts}}))
     assert networks.find("mine").convs == networks.Network("mine", networks.Description(**ONE_LAYER)).convs
 
 
 def test_a_program_lists_what_is_wrong_with_the_networks(monkeypatch):
     wrong = {"mine": ONE_LAYER, "other": {**ONE_LAYER, "layer": 1}}
-    monkeypatch.setenv(networks.NETWORKS_VARIABLE, json.dumps({"networks": wrong}))
+    monkeypatch.setenv(networks.CONFIGURATION_VARIABLE, json.dumps({"networks": wrong}))
     with pytest.raises(UserError, match=r"config.yaml:\n  networks.other.layer: unknown key: did you mean 'layers'\?"):
         networks.find("mine")
 

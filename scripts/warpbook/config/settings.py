@@ -76,15 +76,16 @@ class Report(_Model):
     contributions: dict[str, str] = Field(default_factory=dict, description="what each author did")
 
 
-def _in_dataset(size: int) -> int:
-    if not 1 <= size <= fashion_mnist.IMAGES:
+def _in_dataset(size: int, info: ValidationInfo) -> int:
+    """A size of a study; of a network's, no larger than its dataset."""
+    if info.data.get("network") and not 1 <= size <= fashion_mnist.IMAGES:
         raise ValueError(f"{size} is outside 1 to {fashion_mnist.IMAGES}, the images that Fashion-MNIST's t10k holds")
     return size
 
 
 def _network(name: str, info: ValidationInfo) -> str:
     described = info.context or ()
-    if name not in described:
+    if name and name not in described:
         raise ValueError(f"no network is called {name!r}: {nearest_name(name, list(described))}")
     return name
 
@@ -141,7 +142,9 @@ class Study(_Model):
         default_factory=list,
         description="extents of each case, numbers or expressions of `size`; `name` where it has one",
     )
-    sizes: Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(_ascending)]
+    sizes: Annotated[
+        list[Annotated[PositiveInt, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)
+    ]
     sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
     deliverables: dict[str, str] = Field(
         default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
@@ -165,9 +168,6 @@ class Study(_Model):
             raise ValueError("say `network`, or `problem` with its `cases`; one of the two")
         if bool(self.problem) != bool(self.cases):
             raise ValueError("`problem` and `cases` go together")
-        if self.network:
-            for size in self.sizes:
-                _in_dataset(size)
         return self
 
 

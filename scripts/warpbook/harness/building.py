@@ -125,11 +125,16 @@ def device_source(variant: Variant) -> str:
         text = cuda_ast.device_code(text)
     if variant.launcher or not (header.arguments or header.grid):
         return text
-    listed = header.arguments or variant.problem.arguments
+    launched = [(variant.kernel, header.arguments or variant.problem.arguments)]
+    if header.general:
+        launched.append((header.general.kernel, header.general.arguments))
     arrays = {*variant.problem.arrays, *variant.problem.optional}
-    kinds = "".join("p" if argument in arrays else "i" for argument in listed)
-    words = f"{variant.kernel} takes others than the {len(listed)} `arguments` of its header: pointers and ints"
-    return f'{text}\n{_TAKEN}static_assert(warpbook_takes({variant.kernel}, "{kinds}"), "{words}");\n'
+    asserted = ""
+    for kernel, listed in launched:
+        kinds = "".join("p" if argument in arrays else "i" for argument in listed)
+        words = f"{kernel} takes others than the {len(listed)} `arguments` of its header: pointers and ints"
+        asserted += f'static_assert(warpbook_takes({kernel}, "{kinds}"), "{words}");\n'
+    return f"{text}\n{_TAKEN}{asserted}"
 
 
 def compile_with_limits(

@@ -38,6 +38,14 @@ class Split(BaseModel):
     products: PositiveInt
 
 
+class General(BaseModel):
+    """The kernel that is launched, on the same grid, where a case has something unusual: a stride, a bias."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    kernel: str = Field(pattern=r"^[A-Za-z_][\w:]*(<[\w, ]+>)?$")
+    arguments: list[Expression] = Field(min_length=1)
+
+
 class Header(BaseModel):
     """What a variant declares. Every field is optional; an unknown field is refused."""
 
@@ -68,6 +76,9 @@ class Header(BaseModel):
     )
     arguments: list[Expression] = Field(
         default_factory=list, description="arguments of the kernel in order: x, w, y and expressions"
+    )
+    general: General | None = Field(
+        None, description="kernel and arguments where a case has what is unusual, such as a stride or a bias"
     )
     threads: list[Expression] = Field(default_factory=list, max_length=3, description="threads of a block")
     grid: list[Expression] = Field(
@@ -115,7 +126,9 @@ class Header(BaseModel):
         expressions.check("threads", self.threads, known)
         expressions.check("grid", self.grid, {*known, "tiles"} if "W_out" in known else known)
         expressions.check("shared_bytes", [self.shared_bytes], known)
-        expressions.check("arguments", self.arguments, {*known, *problem.arrays, *problem.optional})
+        passed = {*known, *problem.arrays, *problem.optional}
+        expressions.check("arguments", self.arguments, passed)
+        expressions.check("general.arguments", self.general.arguments if self.general else [], passed)
         if self.launch and "W_out" not in known:
             raise ValueError(f"`launch` is for convolutions; say `threads` and `grid` for {problem.name}")
         for number, claim in enumerate(self.claims):
@@ -158,9 +171,11 @@ class Header(BaseModel):
     def missing_arguments(self, case: Case) -> dict[str, str]:
         """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
 
-        It is told what its `arguments` name; a launcher is, or a source is made for, what `limits` name.
+        It is told what its `arguments`, or those of its `general` kernel, name; a launcher is, or a source is made for,
+        what `limits` name.
         """
-        named = {name for text in self.arguments for name in expressions.used_names(text)} - set(self.constants)
+        listed = [*self.arguments, *(self.general.arguments if self.general else [])]
+        named = {name for text in listed for name in expressions.used_names(text)} - set(self.constants)
         named |= self.limits.model_fields_set
         words = case.problem.unusual
         unusual = {name: f"{words[name].words} {value}" for name, value in case.unusual.items() if name not in named}
@@ -193,11 +208,18 @@ class Header(BaseModel):
         names: dict[str, int] = case.extents | self.constants
         arrays = {*case.problem.arrays, *case.problem.optional}
         listed = self.arguments or case.problem.arguments
+        if self.general and is_unusual(case):
+            listed = self.general.arguments
         passed = tuple(text if text in arrays else expressions.values("arguments", [text], names)[0] for text in listed)
         for text, value in zip(listed, passed, strict=True):
             if isinstance(value, int) and not -(2**31) <= value < 2**31:
                 raise ValueError(f"arguments: `{text}`: {value} is beyond the 32 bits of an int")
         return passed
+
+
+def is_unusual(case: Case) -> bool:
+    """Whether a case has what a kernel with the usual arguments does not compute."""
+    return bool(case.unusual or case.optional)
 
 
 _KEY = re.compile(rf"^[ \t]*(?:{'|'.join(Header.model_fields)})[ \t]*:", re.MULTILINE)

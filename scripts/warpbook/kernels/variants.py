@@ -31,9 +31,6 @@ from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
 
 FOLDER = problems.FOLDER / headers.DEFAULT_PROBLEM
-BASELINE = "direct"
-"""The convolution that others are compared with in the test of precision."""
-
 REFERENCE = "reference.cu"
 """A problem's float64 reference on a GPU, where it brings one."""
 
@@ -92,7 +89,7 @@ class Variant:
         """Identity of what decides the machine code and its launch; the header's prose is no part of it."""
         facts = self.header.model_dump(include={"constants", "launch", "precision", "method"}, mode="json")
         # Said by some alone: what others' identities were before these facts could be said stays theirs.
-        later = {"kernel", "arguments", "threads", "grid", "shared_bytes", "constant_memory"}
+        later = {"kernel", "arguments", "general", "threads", "grid", "shared_bytes", "constant_memory"}
         facts |= self.header.model_dump(include=later, exclude_defaults=True, mode="json")
         if self.header.split:
             facts["split"] = self.header.split.model_dump()
@@ -160,7 +157,8 @@ class Variant:
         """Why this variant cannot compute the case at its size: value, limit and remedy. Empty when it can."""
         if untold := self.missing_arguments(case):
             what, names = " and ".join(untold.values()), " and ".join(untold)
-            place = self.fact_location("limits" if self.launcher else "arguments")
+            bounded = self.launcher and not case.optional & untold.keys()  # an extent can be, an array cannot
+            place = self.fact_location("limits" if bounded else "arguments")
             remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
             return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
         if reason := self.header.limits.violation(case):
@@ -230,7 +228,9 @@ class Variant:
         import numpy as np
 
         shape = self.header.shape(case)
-        function = kernels.function(self.kernel, *([shape.shared_bytes] if shape.shared_bytes else []))
+        general = self.header.general if headers.is_unusual(case) else None
+        name = general.kernel if general else self.kernel
+        function = kernels.function(name, *([shape.shared_bytes] if shape.shared_bytes else []))
         passed = self.header.argument_values(case)
         numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
         names = list(case.arrays)
@@ -308,10 +308,9 @@ def read(name: str, folder: Path | None = None) -> Variant:
             said_by = facts
             completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
-        inferable = of.name == headers.DEFAULT_PROBLEM and cuda and python is None
-        if cuda and inferable and not described.problem and not headers.declare_launch(content):
+        if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
-            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")))
+            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")), of)
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""

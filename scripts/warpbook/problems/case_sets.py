@@ -31,6 +31,10 @@ class CaseSet:
     has_labels: bool = False
     weight_sets: tuple[str, ...] = ()
 
+    def model(self, weight_set: str) -> str:
+        """Of a network, the name that goes with a weight set; here the cases' alone."""
+        return self.name
+
     @property
     def shapes_sha256(self) -> str:
         """Identity of what is computed: a recorded figure holds only for the cases it was measured on."""

@@ -16,12 +16,14 @@ Maps = tuple[int, int, int]
 
 
 class ConvLayer(Case):
-    """A convolution as a case of `conv`: C input maps of H x W, M output maps of H_out x W_out, K x K taps, stride S, and P
-    rows and columns of zeros added on each side. Its size is the number of images."""
+    """A convolution as a case of `conv`: C input maps of H x W, M output maps of H_out x W_out, K x K taps, stride S, P
+    rows and columns of zeros added on each side, and `more` of what `conv` has. Its size is the number of images."""
 
-    def __init__(self, name: str, C: int, H: int, W: int, M: int, K: int, S: int = 1, P: int = 0):
-        extents = {"C": C, "H": H, "W": W, "M": M, "K": K, "S": S, "P": P}
-        super().__init__(problem.find("conv"), name, tuple(extents.items()))
+    def __init__(
+        self, name: str, C: int, H: int, W: int, M: int, K: int, S: int = 1, P: int = 0, bias: bool = False, **more: int
+    ):
+        extents = {"C": C, "H": H, "W": W, "M": M, "K": K, "S": S, "P": P, **more}
+        super().__init__(problem.find("conv"), name, tuple(extents.items()), frozenset(["bias"] if bias else []))
 
     @property
     def gives(self) -> Maps:
@@ -32,12 +34,14 @@ class ConvLayer(Case):
 
     @property
     def w_shape(self) -> tuple[int, int, int, int]:
-        return (self.M, self.C, self.K, self.K)
+        return (self.M, self.C // self.G, self.K, self.KW)
 
     def __repr__(self) -> str:
         # Stride and padding only where they are not the usual: recorded runs know shapes by this text.
         unusual = "".join(f", {name}={value}" for name, value in self.unusual.items())
-        return f"ConvLayer(name={self.name!r}, C={self.C}, H={self.H}, W={self.W}, M={self.M}, K={self.K}{unusual})"
+        bias = ", bias=True" * bool(self.optional)
+        extents = f"C={self.C}, H={self.H}, W={self.W}, M={self.M}, K={self.K}{unusual}{bias}"
+        return f"ConvLayer(name={self.name!r}, {extents})"
 
 
 @dataclass(frozen=True)

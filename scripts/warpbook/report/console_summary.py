@@ -42,7 +42,7 @@ def _headline(ev: Evidence) -> str:
     ahead = _library_ahead(ev)
     said = "best of ours" if ahead and ahead[0] != best else "best, a library" if ahead else "best"
     words = f"{said}: {best.name}, {units.time(total.value)} ({interval}{units.sample_size([total])})"
-    words += f" for {units.count(ev.largest)} images on {ev.device_name(best.device)}"
+    words += f" for {ev.at_size(ev.largest)} on {ev.device_name(best.device)}"
     if ahead and ahead[0] != best:
         words += f"; the library {ahead[0].name} takes {units.time(ahead[1])}"
     naive = ev.ranking.naive if best.device == "gpu" else ev.ranking.naive_cpu

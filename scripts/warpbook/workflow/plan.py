@@ -9,7 +9,7 @@ from typing import Any, Literal
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.config.settings import Config, Study, Target, load
 from warpbook.kernels import ece408, variants, whole_networks
-from warpbook.kernels.variants import Variant
+from warpbook.kernels.variants import Variant, full_name
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import available_profilers, cuda_devices
 from warpbook.machine.cuda_devices import Device
@@ -118,6 +118,15 @@ class Plan:
         problem = self.config.case_set(cases).problem
         return {name: one for name, one in self.variants.items() if one.problem.name == problem.name}
 
+    def problem_baseline(self, variant: str) -> str:
+        """The baseline of a variant's problem, by its full name."""
+        problem = self.variants[variant].problem
+        return full_name(problem, problem.facts.baseline)
+
+    def cases_for(self, variant: str) -> str:
+        """The first of the chosen studies' sets of cases that a variant computes."""
+        return next((cases for cases in self.case_sets if variant in self.of_problem(cases)), "")
+
     def variants_for(self, network: str, device: str) -> list[str]:
         """Variants of a device that any chosen study wants of a set of cases, baselines before what builds on them.
 
@@ -157,14 +166,18 @@ class Plan:
 
     @property
     def variants_to_build(self) -> list[str]:
-        """Variants to build: with CUDA C++, for the GPU and with files that could not be read, or with C++ where the
-        CPU is measured on."""
+        """Variants to build of the chosen studies' problems: with CUDA C++, for the GPU and with files that could not be
+        read, or with C++ where the CPU is measured on."""
+        wanted = {name for cases in self.case_sets for name in self.of_problem(cases)}
         return [
             name
             for name, variant in self.variants.items()
-            if variant.cuda_source
-            or (variant.read_error and variant.device == "gpu")
-            or (variant.cpp_source and "cpu" in self.devices)
+            if name in wanted
+            and (
+                variant.cuda_source
+                or (variant.read_error and variant.device == "gpu")
+                or (variant.cpp_source and "cpu" in self.devices)
+            )
         ]
 
     def program_sizes(self, network: str, variant: str) -> list[int]:
@@ -280,14 +293,14 @@ class Plan:
     @property
     def stream(self) -> Stream:
         """What `stream` infers, on the first chosen study's network; with its problem where there is one."""
-        if not self.networks:
-            raise UserError(f"stream: the study {self.config.study} is of no network; choose one that is: study=fa18")
-        wanted, network = self.config.stream, self.config.network(self.networks[0])
+        of_none = "" if self.networks else f"the study {self.config.study} is of no network; choose one: study=fa18"
+        wanted, network = self.config.stream, self.config.network((self.networks or list(self.config.networks))[0])
         device: Literal["cpu", "gpu"] = "gpu" if self.device else "cpu"
         name = wanted.variants.get(device, "")
         variant, sets = self.variants.get(name), self.weight_sets(network.name)
         where = f"stream.variants.{device} in config.yaml"
         problems = [
+            of_none,
             ""
             if variant
             else f"{where} names no variant; say which: --config stream='{{variants: {{{device}: <name>}}}}'",

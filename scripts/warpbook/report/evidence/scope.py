@@ -1,28 +1,54 @@
 """The study that a report is about, and the runs that it cites."""
 
+from warpbook.common import units
 from warpbook.config.settings import Config, Study
 from warpbook.kernels.variants import Variant
-from warpbook.problems.problem import Case
+from warpbook.problems.case_sets import CaseSet
+from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case, Problem
 from warpbook.runs.catalog import Run
 from warpbook.workflow.plan import GpuSource, Plan
 
 
 class Scope:
-    """One study: its network, sizes and variants, and the run that each device's figures come from."""
+    """One study: its cases, sizes and variants, and the run that each device's figures come from."""
 
     def __init__(self, plan: Plan, study: str, local: Run):
         self.plan = plan
         self.config: Config = plan.config
         self.name = study
         self.study: Study = plan.config.studies[study]
-        self.network = plan.config.network(self.study.network)
+        self.network: Network | CaseSet = plan.config.case_set(plan.config.cases_of(study))
         self.source: GpuSource = plan.gpu_sources[study]
         self.local = local
         self.gpu_run: Run | None = local if self.source.device else self.source.archived
 
     @property
     def layers(self) -> tuple[Case, ...]:
-        return self.network.convs
+        return self.network.cases
+
+    @property
+    def problem(self) -> Problem:
+        return self.network.problem
+
+    @property
+    def is_network(self) -> bool:
+        """Whether the study is of a network, whose cases are its layers and whose sizes are numbers of images."""
+        return isinstance(self.network, Network)
+
+    def at_size(self, size: int) -> str:
+        """A size in words: 1,000 images, or size 1,000."""
+        return f"{units.count(size)} images" if self.is_network else f"size {units.count(size)}"
+
+    @property
+    def size_label(self) -> str:
+        """What an axis of sizes is called."""
+        return "Images in the dataset" if self.is_network else "Size"
+
+    @property
+    def case_word(self) -> str:
+        """What a reader calls one of its cases."""
+        return "layer" if self.is_network else "case"
 
     @property
     def layer_names(self) -> list[str]:
@@ -62,6 +88,6 @@ class Scope:
         asked for."""
         if device == "cpu" and self.missing_reason("cpu"):
             return []
-        names = self.plan.with_baselines(self.study.variants or self.plan.variants)
+        names = self.plan.with_baselines(self.study.variants or self.plan.of_problem(self.network.name))
         compared = [self.plan.variants[name] for name in names]
         return [variant for variant in compared if variant.device == device]

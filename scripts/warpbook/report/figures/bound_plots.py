@@ -16,6 +16,7 @@ from warpbook.report.figures.style import (
     MUTED,
     RULE,
     WIDTH_IN,
+    case_title,
     format_ratio,
     log_axis,
     name_rows,
@@ -119,7 +120,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         log_axis(axes.xaxis, lambda value, _: f"{value:g}")
         log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
         value_axis(axes, "both")
-        axes.set_title(f"{layer.name}: {layer}")
+        axes.set_title(case_title(ev, layer))
         axes.set_xlabel("Useful FLOP for each byte of DRAM traffic")
         for x, y, filled, _, (colour, marker), shown in sorted(points, key=lambda point: point[-1]):
             look = {"color": colour} if shown else {"color": RULE, "markersize": 3}

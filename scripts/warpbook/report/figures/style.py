@@ -14,6 +14,7 @@ from warpbook.common import units
 from warpbook.common.files import PROJECT
 from warpbook.common.statistics import Estimate
 from warpbook.kernels.variants import Variant
+from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import svg_drawing
 
@@ -114,6 +115,12 @@ def log_axis(axis: Axis, formatter: Callable[[float, int], str]) -> None:
 
 def format_ratio(value: float, _: int) -> str:
     return f"{value:g}×"
+
+
+def case_title(ev: Evidence, case: Case) -> str:
+    """A case's name, and what it is where the name does not say it."""
+    what = str(case.at(ev.largest))
+    return case.name if case.name.replace(" ", "") == what.replace(" ", "") else f"{case.name}: {what}"
 
 
 def size_axis(axes: Axes, sizes: list[int]) -> None:

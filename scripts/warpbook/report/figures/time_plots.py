@@ -16,6 +16,7 @@ from warpbook.report.figures.style import (
     OURS,
     WIDTH_IN,
     bar_with_error,
+    case_title,
     format_ratio,
     lay_out,
     line,
@@ -57,7 +58,7 @@ def op_times(ev: Evidence) -> str:
         axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
         what = "FP32" if ev.times.limiting_resource(layer, size) == "FP32 arithmetic" else "traffic"
         note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
-        axes.set_title(f"{layer.name}: {layer}")
+        axes.set_title(case_title(ev, layer))
         axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times if estimate))
         axes.set_xlabel("Op time, ms")
         value_axis(axes, "x")
@@ -77,8 +78,9 @@ def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
         if bound and ev.times.fp32_bound_ms(layer, ev.largest):
             bounds = [ev.times.fp32_bound_ms(layer, size) for size in ev.sizes]
             axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="bound of FP32 (GPU)")
-        axes.set_title(f"{layer.name}: {layer}")
+        axes.set_title(case_title(ev, layer))
         size_axis(axes, ev.sizes)
+        axes.set_xlabel(ev.size_label)
         axes.set_yscale("log")
         log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
         value_axis(axes, "y")
@@ -103,6 +105,7 @@ def speedup_by_size(ev: Evidence, variant: Variant, others: list[Variant]) -> st
     axes.set_yscale("log")
     log_axis(axes.yaxis, format_ratio)
     size_axis(axes, ev.sizes)
+    axes.set_xlabel(ev.size_label)
     axes.axhline(1, color=INK, linewidth=0.9)
     value_axis(axes, "y")
     axes.set_ylabel(f"Speedup of {variant.name}")

@@ -122,7 +122,7 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
     return HtmlTable(
         id,
         f"{caption} A change is over the variant named beside, a value of the variant itself: a test may hold for one "
-        f"and not for another. At {units.count(ev.largest)} images where a figure names no number.{_counter_run(ev)}",
+        f"and not for another. At {ev.at_size(ev.largest)} where a figure names no number.{_counter_run(ev)}",
         words("Variant", "Expected", "Tested", "Verdict", "Figures"),
         tuple(
             (

@@ -73,7 +73,7 @@ def pairs(ev: Evidence) -> HtmlTable | None:
     names = list(alone)
     return HtmlTable(
         "m4-pairs",
-        f"Pairs of ideas at {units.count(ev.largest)} images, all layers together, over the baseline of both: on the "
+        f"Pairs of ideas at {ev.at_size(ev.largest)}, all layers together, over the baseline of both: on the "
         "diagonal each idea alone, beside it both together against the product of the two. They help or hinder each "
         "other where the intervals do not meet.",
         words("Idea", *names),
@@ -97,7 +97,7 @@ def ablation(ev: Evidence) -> HtmlTable:
     return HtmlTable(
         "m4-left-out-table",
         "Variants that join ideas, against each with the other idea left out; all layers together at "
-        f"{units.count(ev.largest)} images.",
+        f"{ev.at_size(ev.largest)}.",
         (
             *words("Variant", "Without one idea"),
             *numbers("All ideas", "One left out", "Speedup"),

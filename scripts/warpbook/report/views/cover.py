@@ -6,6 +6,7 @@ from datetime import datetime
 
 from warpbook.common import units
 from warpbook.problems.layers import DenseLayer, Layer, PoolLayer
+from warpbook.problems.networks import Network
 from warpbook.report.evidence import Evidence
 
 # The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
@@ -37,7 +38,8 @@ class CoverView:
     created: str
     date: str
     day: str
-    network: str
+    is_network: bool
+    subject: str
     dataset: str
     sizes: str
     gpu: str
@@ -52,15 +54,16 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
     """The cover of a report on figures of a time, made from the code of a commit, empty where there is no git."""
     report = ev.config.report
     return CoverView(
-        title=report.title,
-        kicker=f"{'Final' if ev.study.section_label == 'Baseline' else ev.study.section_label} report",
-        subtitle=ev.study.title,
+        title=report.title if ev.is_network else ev.study.title,
+        kicker=_kicker(ev),
+        subtitle=ev.study.title if ev.is_network else ev.problem.title,
         authors=tuple(report.authors),
         affiliation=report.affiliation,
         created=made.isoformat(),
         date=made.strftime("%-d %B %Y"),
         day=made.strftime("%Y-%m-%d"),
-        network=_network(ev),
+        is_network=ev.is_network,
+        subject=_subject(ev),
         dataset="Fashion-MNIST" if ev.network.has_labels else "random numbers",
         sizes=", ".join(map(units.count, ev.sizes)),
         gpu=_gpu(ev),
@@ -72,7 +75,16 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
     )
 
 
-def _network(ev: Evidence) -> str:
+def _kicker(ev: Evidence) -> str:
+    if not ev.is_network:
+        return "Kernel report"
+    return f"{'Final' if ev.study.section_label == 'Baseline' else ev.study.section_label} report"
+
+
+def _subject(ev: Evidence) -> str:
+    """What the report is about: a network's layers, or a problem's cases."""
+    if not isinstance(ev.network, Network):
+        return f"{ev.problem.title}; {', '.join(case.name for case in ev.layers)}"
     height, width = ev.network.image
     channels = f"{ev.network.input.channels}×" * (ev.network.input.channels > 1)
     said = []

@@ -55,7 +55,7 @@ def overhead_sentence(ev: Evidence, variant: Variant) -> str:
             each = " and ".join(f"{units.time(pace.each_ms, 2)} a launch on {pace.layer}" for pace in found)
             busy = " and ".join(units.percent(pace.busy, 0) for pace in found)
             said.append(
-                f"Python's launching paces {one.name}: {each} at {units.count(found[0].images)} images, of which "
+                f"Python's launching paces {one.name}: {each} at {ev.at_size(found[0].images)}, of which "
                 f"kernels run {busy}."
             )
     return " ".join([*said, "From a program that launches faster they would take less."]) if said else ""

@@ -82,7 +82,7 @@ def best_constants(ev: Evidence, others: Sequence[Run]) -> HtmlTable | None:
             rows.append(
                 (
                     row.variant,
-                    f"{row.layer}, {units.count(row.size)} images",
+                    f"{row.layer}, {ev.at_size(row.size)}",
                     run.device_name("gpu"),
                     row.configuration,
                     row.configuration_there,

@@ -123,8 +123,8 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
 
 
 def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
-    layers = "both layers" if len(ev.layers) == 2 else "the layer"
-    where = f" for {layers} of {units.count(ev.largest)} images on {ev.device_name('gpu')}"
+    layers = f"both {ev.case_word}s" if len(ev.layers) == 2 else f"the {ev.case_word}"
+    where = f" for {layers} of {ev.at_size(ev.largest)} on {ev.device_name('gpu')}"
     naive, cpu, peer = ev.ranking.naive, ev.ranking.best_cpu, ev.ranking.best_peer
     over_cpu, over_peer = _speedup_over(ev, best, cpu), _speedup_over(ev, best, peer)
     against_cpu = cards.summary_card(
@@ -139,7 +139,9 @@ def _kernel_facts(ev: Evidence, best: Variant) -> tuple[Fact, ...]:
         ),
         _over_naive(ev, best, naive),
         *(() if ev.missing_reason("cpu") else (against_cpu,)),
-        cards.summary_card(_time_and_name("Over cuDNN", peer), over_peer, "not measured"),
+        cards.summary_card(
+            _time_and_name("Over cuDNN" if ev.is_network else "Over the best library", peer), over_peer, "not measured"
+        ),
     )
 
 
@@ -184,12 +186,12 @@ def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured_variants("gpu"))
     shown = "every GPU variant, "
     if measured > figures.time_plots.MOST_SHOWN:
-        shown = f"the fastest of {measured} GPU variants of every layer, the naive one and the libraries, "
+        shown = f"the fastest of {measured} GPU variants of every {ev.case_word}, the naive one and the libraries, "
     return Figure(
         "summary-times",
         figures.time_plots.op_times(ev),
-        "Bars of op time for every GPU variant on each convolution layer, with the hardware's lower bound.",
-        f"Op time on each layer of {shown}{units.count(ev.largest)} images on {ev.device_name('gpu')}: medians with "
+        f"Bars of op time for every GPU variant on each {ev.case_word}, with the hardware's lower bound.",
+        f"Op time on each {ev.case_word} of {shown}{ev.at_size(ev.largest)} on {ev.device_name('gpu')}: medians with "
         "95 % intervals of the calls alone, without host-device copies, the L2 cache overwritten before each; dashed: "
         "the least time that the hardware allows the direct method in FP32. A speedup is the other's time over ours, "
         "below 1 a loss, its 95 % interval in brackets; ± is half an interval's width, n the number of samples.",

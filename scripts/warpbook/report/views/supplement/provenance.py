@@ -7,6 +7,7 @@ import yaml
 
 from warpbook.common import units
 from warpbook.problems import fashion_mnist, weights
+from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
@@ -80,8 +81,10 @@ def provenance_view(ev: Evidence) -> ProvenanceView:
     )
 
 
-def _images(network: Network) -> str:
-    """What the network was given."""
+def _images(network: Network | CaseSet) -> str:
+    """What the network, or the cases, were given."""
+    if isinstance(network, CaseSet):
+        return "The cases were given random numbers."
     if not network.has_labels:
         return "The network gives no classes: its convolutions were given random numbers, and no images."
     height, width = network.image
@@ -180,9 +183,11 @@ def clock_span(ev: Evidence, run: Run) -> str:
 
 
 def _weights(ev: Evidence, name: str) -> WeightSet:
-    story = weights.provenance(ev.network, name)
+    network = ev.network
+    assert isinstance(network, Network)  # which alone has weights
+    story = weights.provenance(network, name)
     if "trained_on" not in story:
-        return WeightSet(ev.network.model(name), None, str(story["imported_from"]))
+        return WeightSet(network.model(name), None, str(story["imported_from"]))
     trained = TrainingFacts(
         on=story["trained_on"],
         seed=str(story["seed"]),
@@ -192,13 +197,14 @@ def _weights(ev: Evidence, name: str) -> WeightSet:
         mantissa_bits=str(story["mantissa_bits"]),
         accuracy=units.significant(story["accuracy"]["10000"]),
     )
-    return WeightSet(ev.network.model(name), trained, "")
+    return WeightSet(network.model(name), trained, "")
 
 
 def _configuration(ev: Evidence) -> str:
     """As YAML, this study and its network alone."""
     content = ev.config.model_dump(mode="json", exclude={"networks", "studies"})
-    content["networks"] = {ev.network.name: ev.network.description.model_dump(mode="json", exclude_defaults=True)}
+    if isinstance(ev.network, Network):
+        content["networks"] = {ev.network.name: ev.network.description.model_dump(mode="json", exclude_defaults=True)}
     content["studies"] = {ev.name: ev.study.model_dump(mode="json", exclude_none=True)}
     return yaml.safe_dump(content, sort_keys=False, width=100)
 

@@ -17,9 +17,7 @@ claims:
     value:    {at_most: 1.15}
     where:    {n: {at_least: 67108864}}
   - says:     up to three times that of shuffles
-    quantity: error
-    change:   rises
-    by:       {at_most: 200 %}
+    undecidable: "one sum's error is chance, and the tests draw few; it takes the test of precision over many"
 */
 
 #include "grid_sum.cuh"

@@ -15,8 +15,7 @@ claims:
     value:    {at_least: 2}
     where:    {n: {at_least: 16777216}}
   - says:     the error grows with the logarithm of n, the least of any order
-    quantity: error
-    value:    {at_most: 0.000001}
+    undecidable: "one sum's error is chance, and the tests draw few; it takes the test of precision over many"
 */
 
 // x (n), y (a sum for each block of VALUES); float32.

@@ -13,8 +13,7 @@ claims:
     by:       75 %
     where:    {n: {at_most: 1048576}}
   - says:     so the error falls
-    quantity: error
-    change:   falls
+    undecidable: "one sum's error is chance, and the tests draw few; it takes the test of precision over many"
 */
 
 // x (n), y (1); float32.

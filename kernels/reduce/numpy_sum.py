@@ -14,8 +14,7 @@ claims:
     change:   falls
     by:       60 %
   - says:     The error grows with the logarithm of n
-    quantity: error
-    change:   falls
+    undecidable: "one sum's error is chance, and the tests draw few; it takes the test of precision over many"
 """
 
 import numpy as np

@@ -5,6 +5,9 @@ expect:    The starting point on a CPU. Each addition waits 4 cycles for the one
            second, far below the memory's rate. The sum grows while values stay small, so that rounding errors grow
            with the square root of n or faster, the most of any order here.
 limits:    {n: 67108864}
+claims:
+  - says:     Each addition waits 4 cycles for the one before
+    undecidable: no counters of the CPU are read
 */
 
 // x (n), y (1); float32.

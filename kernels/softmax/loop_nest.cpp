@@ -3,6 +3,9 @@ title:     Three loops
 idea:      The definition by one thread. For each row a loop finds the maximum, one the exponentials and their sum, and
            one divides by it.
 expect:    The starting point on a CPU, one core of however many. The C library's exponential takes most of the time.
+claims:
+  - says:     The C library's exponential takes most of the time
+    undecidable: no profiler of the CPU is read
 */
 
 #include <cmath>

@@ -12,7 +12,7 @@ reference: https://docs.cupy.dev/en/stable/reference/environment.html
 claims:
   - says:     92 % of the copy rate or more from 2^26 values on
     quantity: times_memory_bound
-    value:    {at_most: 1.15}
+    value:    {at_most: 1.09}
     where:    {n: {at_least: 67108864}}
 """
 

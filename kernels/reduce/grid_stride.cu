@@ -14,7 +14,7 @@ constants: {THREADS: 256, BLOCKS: 8, VECTORS: 4}
 claims:
   - says:     92 % of the copy rate or more from 2^26 values on
     quantity: times_memory_bound
-    value:    {at_most: 1.15}
+    value:    {at_most: 1.09}
     where:    {n: {at_least: 67108864}}
   - says:     up to three times that of shuffles
     undecidable: "one sum's error is chance, and the tests draw few; it takes the test of precision over many"

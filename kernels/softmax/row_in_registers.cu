@@ -15,7 +15,7 @@ limits:    {columns: 32768}
 claims:
   - says:     92 % of the copy rate or more at 1024 columns
     quantity: times_memory_bound
-    value:    {at_most: 1.15}
+    value:    {at_most: 1.09}
     where:    {columns: {is: 1024}, rows: {at_least: 65536}}
   - says:     Loads fall by half
     quantity: smsp__inst_executed_op_global_ld.sum

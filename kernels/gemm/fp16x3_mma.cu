@@ -138,15 +138,18 @@ __device__ __forceinline__ void store_sums(
     const unsigned* __restrict__ column_largest, float* __restrict__ c, int first_row, int first_column, int m, int n)
 {
     #pragma unroll
-    for (int i = 0; i < M_TILES * 2; ++i) {
-        const int row = first_row + i * 8;
-        if (row >= m) break;
+    for (int tile = 0; tile < N_PAIRS * 2; ++tile) {
+        const int column = first_column + tile * 8;
+        if (column >= n) break;
+        const int2 column_exponents =
+            make_int2(exponent_of(column_largest[column]), exponent_of(column_largest[min(column + 1, n - 1)]));
         #pragma unroll
-        for (int j = 0; j < N_PAIRS * 4; ++j) {
-            const int column = first_column + j / 2 * 8 + j % 2;
-            if (column >= n) break;
-            const float2 unscale = unscale_factors(row_largest[row], column_largest[column]);
-            c[(size_t)row * n + column] = sums[i / 2][j / 2][i % 2 * 2 + j % 2] * unscale.x * unscale.y;
+        for (int i = 0; i < M_TILES * 2; ++i) {
+            const int row = first_row + i * 8;
+            if (row >= m) break;
+            const float* const pair = &sums[i / 2][tile][i % 2 * 2];
+            const int row_exponent = exponent_of(row_largest[row]);
+            store_pair(c + (size_t)row * n, column, n, pair[0], pair[1], row_exponent, column_exponents);
         }
     }
 }

@@ -156,17 +156,22 @@ __device__ __forceinline__ void store_sums(
     const float (&sums)[CHUNKS][CHUNK_SUMS], const unsigned* __restrict__ row_largest,
     const unsigned* __restrict__ column_largest, float* __restrict__ c, int first_row, int first_column, int m, int n)
 {
+    int row_exponents[2];
     #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int row = first_row + half * 8;
-        if (row >= m) break;
+    for (int half = 0; half < 2; ++half)
+        row_exponents[half] = exponent_of(row_largest[min(first_row + half * 8, m - 1)]);
+    #pragma unroll
+    for (int eight = 0; eight < TILE_N / 8; ++eight) {
+        const int column = first_column + eight * 8;
+        if (column >= n) break;
+        const int2 column_exponents =
+            make_int2(exponent_of(column_largest[column]), exponent_of(column_largest[min(column + 1, n - 1)]));
         #pragma unroll
-        for (int j = 0; j < TILE_N / 4; ++j) {
-            const int column = first_column + j / 2 * 8 + j % 2;
-            if (column >= n) break;
-            const float2 unscale = unscale_factors(row_largest[row], column_largest[column]);
-            const float sum = sums[j / (CHUNK / 4)][j % (CHUNK / 4) / 2 * 4 + half * 2 + j % 2];
-            c[(size_t)row * n + column] = sum * unscale.x * unscale.y;
+        for (int half = 0; half < 2; ++half) {
+            const int row = first_row + half * 8;
+            const float* const pair = &sums[eight / (CHUNK / 8)][eight % (CHUNK / 8) * 4 + half * 2];
+            if (row >= m) break;
+            store_pair(c + (size_t)row * n, column, n, pair[0], pair[1], row_exponents[half], column_exponents);
         }
     }
 }

@@ -42,10 +42,27 @@ struct Scale {
     __device__ __forceinline__ float operator()(float value) const { return value * factors.x * factors.y; }
 };
 
-// What undoes the scales of a row and a column.
-__device__ __forceinline__ float2 unscale_factors(unsigned largest_of_row, unsigned largest_of_column)
+// Undoes the scales of a row and a column, by the exponents of their largest values.
+__device__ __forceinline__ float unscale(float sum, int row_exponent, int column_exponent)
 {
-    return scale_factors(exponent_of(largest_of_row) + exponent_of(largest_of_column) - 2 * SCALE_EXPONENT);
+    const int exponent = row_exponent + column_exponent - 2 * SCALE_EXPONENT;
+    if (exponent >= -126 && exponent <= 127) return sum * __int_as_float((exponent + 127) << 23);
+    const float2 factors = scale_factors(exponent);
+    return sum * factors.x * factors.y;
+}
+
+// Stores the sums of two neighbours in a row of C, `row_exponent` being that of A's row.
+__device__ __forceinline__ void store_pair(
+    float* row, int column, int n, float first, float second, int row_exponent, int2 column_exponents)
+{
+    first = unscale(first, row_exponent, column_exponents.x);
+    second = unscale(second, row_exponent, column_exponents.y);
+    if (n % 2 == 0) {
+        *(float2*)(row + column) = make_float2(first, second);
+        return;
+    }
+    row[column] = first;
+    if (column + 1 < n) row[column + 1] = second;
 }
 
 // Splits 16 rows of A a block, zeros beyond m and k, into fragments of mma: fragment (tile of TILE_M rows, step along

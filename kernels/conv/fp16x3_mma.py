@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from warpbook.harness.fp16x3_launch import int32, layout_of, persistent_grid, split_and_launch
+from fp16x3_launch import int32, layout_of, persistent_grid, split_and_launch
 
 
 class Compiled(NamedTuple):

@@ -1,6 +1,6 @@
 """Splits the weights into scratch memory, and launches the kernel for this layer."""
 
-from warpbook.harness.fp16x3_launch import int32, layout_of, persistent_grid, split_and_launch
+from fp16x3_launch import int32, layout_of, persistent_grid, split_and_launch
 
 MULTI_CHANNEL = {  # by C, H, K, M: the kernel, and what its constants' names begin with
     (12, 33, 7, 24): ("conv_multi_channel_12_7_24", "MULTI_12"),

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import cupy
 import fp16x3_mma
 import numpy as np
-
-from warpbook.harness.fp16x3_launch import fp32_fallback, int32, layout_of, persistent_grid
+from fp16x3_launch import fp32_fallback, int32, layout_of, persistent_grid
 
 SCALE_EXPONENT = 14  # as in fp16_split.cuh
 ACTIVATIONS = ("none", "tanh", "relu")

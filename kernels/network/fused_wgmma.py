@@ -4,8 +4,7 @@ import cupy
 import fused_cublas
 import fused_mma
 import numpy as np
-
-from warpbook.harness.fp16x3_launch import int32, layout_of, persistent_grid
+from fp16x3_launch import int32, layout_of, persistent_grid
 
 MAX_CHANNELS = 56  # of outputs
 CLASSES = 10  # at most

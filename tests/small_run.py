@@ -27,6 +27,7 @@ from warpbook.problems import networks
 from warpbook.report.evidence import Evidence
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
+from warpbook.runs.run_parts import WHOLE
 from warpbook.runs.schema import Table
 from warpbook.workflow import plan
 from warpbook.workflow.plan import Plan
@@ -51,15 +52,15 @@ def _of(names: pd.Series) -> pd.Series:
 
 
 def _kept(frame: pd.DataFrame, known: set[str]) -> pd.DataFrame:
-    """The rows of a table that the small run holds. known: the variants of the whole run; other names are of whole
-    networks."""
+    """The rows of a table that the small run holds, of whole networks too. known: the variants of the whole run."""
     keep = pd.Series(True, index=frame.index)
     if "network" in frame:
         keep &= frame.network.isin([NETWORK, OTHER_NETWORK, ""])
     for column in {"variant", "job"} & {*frame}:
-        keep &= _of(frame[column]).isin(VARIANTS) | ~_of(frame[column]).isin(known)
+        whole = frame[column].str.startswith(WHOLE)
+        keep &= _of(frame[column]).isin(VARIANTS) | ~_of(frame[column]).isin(known) | whole
     if {"network", "layer", "variant"} <= {*frame}:
-        keep &= (frame.network != OTHER_NETWORK) | frame.variant.isin(OF_OTHER)
+        keep &= (frame.network != OTHER_NETWORK) | frame.variant.isin(OF_OTHER) | frame.variant.str.startswith(WHOLE)
     if "sample" in frame:
         keep &= frame["sample"].isna() | (frame["sample"] < ROUNDS)
     return frame[keep]
@@ -67,19 +68,19 @@ def _kept(frame: pd.DataFrame, known: set[str]) -> pd.DataFrame:
 
 def _of_today(rows: list[dict[str, Any]], table: Table) -> list[dict[str, Any]]:
     """Rows as they would be of today's sources and compile options: a change of a kernel makes no test's run stale."""
-    here, whole = variants.discover(), whole_networks.discover()
+    here = variants.discover()
     for row in rows:
         if table is tables.BUILDS and row["variant"] in here:
             row["options"] = building.recorded_options(here[row["variant"]], row["arch"])
-        if table is tables.NETWORK_CHECKS and row["variant"] in whole:
-            row["source_sha256"] = whole[row["variant"]].source_sha256
-    return rows
+    return [{name: row[name] for name in table.columns} for row in rows]
 
 
 def _record_of_today(record: dict[str, Any]) -> dict[str, Any]:
     """The same of a run's record, of few networks and variants."""
-    here, known = variants.discover(), networks.all_networks()
-    told = {name: record["variants"][name] for name in (*VARIANTS, *ON_CPU) if name in record["variants"]}
+    known = networks.all_networks()
+    here = variants.discover() | {one.full_name: one for one in whole_networks.discover().values()}
+    names = [name for name in record["variants"] if name in (*VARIANTS, *ON_CPU) or name.startswith(WHOLE)]
+    told = {name: record["variants"][name] for name in names}
     shapes = {name: record["networks"][name] for name in (NETWORK, OTHER_NETWORK)}
     return record | {
         "protocol": timing.PROTOCOL,

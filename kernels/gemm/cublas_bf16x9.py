@@ -20,6 +20,8 @@ claims:
 
 import numpy as np
 
+COMPUTE_32F_EMULATED_16BFX9 = 78  # of cublasComputeType_t; CuPy has no name for it
+
 
 def prepare(case, size):
     from cupy.cuda import device, runtime
@@ -34,7 +36,7 @@ def prepare(case, size):
         cublas.gemmEx(
             handle, cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, m, k, one.ctypes.data, b.data.ptr, runtime.CUDA_R_32F, n,
             a.data.ptr, runtime.CUDA_R_32F, k, zero.ctypes.data, c.data.ptr, runtime.CUDA_R_32F, n,
-            cublas.CUBLAS_COMPUTE_32F_EMULATED_16BFX9, cublas.CUBLAS_GEMM_DEFAULT,
+            COMPUTE_32F_EMULATED_16BFX9, cublas.CUBLAS_GEMM_DEFAULT,
         )  # fmt: skip
 
     return call

@@ -147,7 +147,7 @@ def with_imports(launcher: Path, folders: Sequence[Path] = (INCLUDE,)) -> Iterat
         found[path] = None
         try:
             tree = ast.parse(path.read_text(encoding="utf-8-sig"))
-        except (OSError, SyntaxError, ValueError, RecursionError):
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # which whoever reads it says
         names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
         names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

@@ -444,7 +444,7 @@ def read(folder: Path) -> Problem:
         content = yaml.safe_load(docstring or "")
     except OSError as error:
         raise UserError(f"{_shown(path)} cannot be read: {error.strerror}") from error
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise UserError(f"{_shown(path)}{line}: {getattr(error, 'msg', error)}") from error
     except yaml.YAMLError as error:

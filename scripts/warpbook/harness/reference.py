@@ -25,7 +25,7 @@ ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 def convolve(x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 0) -> np.ndarray:
     """The convolution that `conv` describes, float64, of x (N, C, H, W) and w (M, C, K, K)."""
     reference = problem.find("conv").module.reference
-    y: np.ndarray = reference(x.astype(np.float64), w.astype(np.float64), stride, padding)
+    y: np.ndarray = reference(x.astype(np.float64), w.astype(np.float64), S=stride, P=padding)
     return y
 
 

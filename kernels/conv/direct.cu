@@ -11,7 +11,7 @@ launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {M: 65535, N: 65535}
 general:
   kernel: conv_general
-  arguments: [x, w, bias, y, N, C, H, W, M, K, KW, H_out, W_out, S, SW, P, PW, D, DW, G]
+  arguments: [x, w, bias, y, N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G]
 claims:
   - says:     the limit is the rate of load instructions
     quantity: l1tex__throughput.avg.pct_of_peak_sustained_active
@@ -49,9 +49,11 @@ extern "C" __global__ void conv_forward(
 // The same with strides, padding, dilation, G groups, and bias (M) where it is not null. w (M, C/G, K, KW).
 extern "C" __global__ void conv_general(
     const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
-    float* __restrict__ y, int N, int C, int H, int W, int M, int K, int KW, int H_out, int W_out,
-    int S, int SW, int P, int PW, int D, int DW, int G)
+    float* __restrict__ y, int N, int C, int H, int W, int M, int K, int KW,
+    int S, int SW, int P, int PW, int P_end, int PW_end, int D, int DW, int G)
 {
+    const int H_out = (H + P + P_end - D * (K - 1) - 1) / S + 1;
+    const int W_out = (W + PW + PW_end - DW * (KW - 1) - 1) / SW + 1;
     const int tiles_across = (W_out + TILE - 1) / TILE;
     const int column = (blockIdx.x % tiles_across) * TILE + threadIdx.x;
     const int row = (blockIdx.x / tiles_across) * TILE + threadIdx.y;

@@ -15,7 +15,7 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import networks
+from warpbook.problems import case_sets
 from warpbook.runs import tables
 
 MEMORY_BYTES = 8 << 30  # host memory, as of a check
@@ -56,7 +56,7 @@ def main() -> None:
     require_target("gpu")
     variant = variants.read(arguments.variant, arguments.kernels)
     direct = variants.read(variant.problem.facts.baseline, arguments.kernels)
-    others = [conv for network in networks.all_networks().values() for conv in network.convs]
+    others = [case for case in case_sets.every_case() if case.problem == variant.problem]
 
     def measured() -> Iterator[list[Row]]:
         return precision.measure(bench_for(variant), variant, direct, others)

@@ -9,18 +9,18 @@ from pathlib import Path
 import check_variant
 from warpbook.common.files import scratch_folder
 from warpbook.kernels import variants
-from warpbook.problems import networks
+from warpbook.problems import case_sets
 from warpbook.runs.schema import Row
 
 FAULT = "PLANTED_FAULT"
 """The variable of the environment that says by its number which planted fault is there; none without it."""
 
 
-def checked(folder: Path, name: str, network: str = "fa17") -> list[Row]:
-    """The rows that emulating a folder's variant gives on ragged shapes and a network's layers, as check_variant.py
-    makes them."""
+def checked(folder: Path, name: str, cases: str = "fa17") -> list[Row]:
+    """The rows that emulating a folder's variant gives on ragged shapes and on the cases of a network or study, as
+    check_variant.py makes them."""
     with scratch_folder() as built:
-        checks = check_variant.emulate(variants.read(name, folder), networks.find(network), False, built)
+        checks = check_variant.emulate(variants.read(name, folder), case_sets.find(cases), False, built)
         return [row for rows in checks for row in rows]
 
 

@@ -12,7 +12,7 @@ from warpbook.runs import tables
 
 
 def test_a_check_whose_gpu_does_not_answer_is_a_row_that_says_so(tmp_path):
-    command = [sys.executable, str(PROJECT / "scripts" / "check_variant.py"), "--device", "gpu", "--network", "fa17"]
+    command = [sys.executable, str(PROJECT / "scripts" / "check_variant.py"), "--device", "gpu", "--cases", "fa17"]
     command += ["--variant", "direct", "--sizes", "1", "--timeout", "60", "--out", str(tmp_path / "rows.csv")]
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, check=True, capture_output=True, env=hidden)

@@ -264,7 +264,7 @@ def ncu(tmp_path, monkeypatch):
 def count(tmp_path: Path, variant: str = "direct", metrics: list[str] = METRICS, timeout: float = 30):
     """The table that the program writes, and what it printed."""
     out, reports = tmp_path / "counters.csv", tmp_path / "reports"
-    command = [sys.executable, PROJECT / "scripts" / "count_variant.py", "--variant", variant, "--network", "fa18"]
+    command = [sys.executable, PROJECT / "scripts" / "count_variant.py", "--variant", variant, "--cases", "fa18"]
     command += [
         "--images",
         "1000",

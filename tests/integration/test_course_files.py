@@ -267,7 +267,7 @@ case "$*" in
 esac
 """)
     out = tmp_path / "correctness.csv"
-    asked = ["--device", "emulator", "--network", "fa18", "--variant", "direct", "--sizes", "3", "--timeout", "60"]
+    asked = ["--device", "emulator", "--cases", "fa18", "--variant", "direct", "--sizes", "3", "--timeout", "60"]
     asked += ["--sandbox", "none", "--out", str(out)]
     monkeypatch.setattr("sys.argv", ["check_variant.py", *asked])
     check_variant.main()

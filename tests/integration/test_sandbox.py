@@ -29,7 +29,7 @@ def checked(folder: Path, setting: str = "auto", device: str = "cpu"):
     """The rows of checking the variant `mine` of a folder."""
     out = folder.parent / f"{folder.name}.csv"
     command = [sys.executable, catalog.CHECK, "--device", device, "--kernels", folder, "--variant", "mine"]
-    command += ["--network", "fa17", "--sizes", "1", "--timeout", "60", "--sandbox", setting, "--out", out]
+    command += ["--cases", "fa17", "--sizes", "1", "--timeout", "60", "--sandbox", setting, "--out", out]
     subprocess.run(command, check=True, capture_output=True)
     return tables.CORRECTNESS.rows(out)
 

@@ -40,7 +40,7 @@ def timed(folder: Path, setting: str, *sizes: int):
     out, machine = folder.parent / f"{folder.name}.samples.csv", folder.parent / "machine.json"
     machine.write_text(json.dumps(catalog.MACHINE))
     command = [sys.executable, catalog.MEASURE, "--device", "cpu", "--kernels", folder, "--variant", "mine"]
-    command += ["--network", "fa17", "--sizes", *map(str, sizes), "--measuring", catalog.MEASURING.model_dump_json()]
+    command += ["--cases", "fa17", "--sizes", *map(str, sizes), "--measuring", catalog.MEASURING.model_dump_json()]
     command += ["--correctness", passed(folder.parent / "passed.csv"), "--machine", machine, "--sandbox", setting]
     subprocess.run([*command, "--out", out], check=True, capture_output=True)
     return tables.SAMPLES.rows(out)

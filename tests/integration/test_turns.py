@@ -227,7 +227,7 @@ def test_a_program_that_nobody_started_ahead_waits_for_nothing(monkeypatch):
 PLACE = ["--network", "fa18", "--variant", "direct"]
 PROGRAMS = {
     "infer.py": [*PLACE, "10"],
-    "count_variant.py": [*PLACE, "--images", "10", "--arch", "sm_90", "--launches", "no.json", "--under-tool", "conv1"],
+    "count_variant.py": ["--cases", "fa18", "--variant", "direct", "--images", "10", "--arch", "sm_90", "--launches", "no.json", "--under-tool", "conv1"],
     "count_network.py": ["--network", "fa18", "--weights", "trained", "--implementation", "fused_mma", "--images", "10",
                          "--arch", "sm_90", "--under-tool"],
     "trace_with_cupti.py": [*PLACE, "--size", "10", "--at-most", "9", "--out", "out.csv", "--count", "count.txt",
@@ -271,7 +271,7 @@ def test_a_job_that_measures_itself_has_all_loaded_before_its_turn(name, driver,
     pytest.importorskip("cupy")
     command = [sys.executable, PROJECT / "scripts" / name, "--variant", "direct", "--timeout", "30", "--out", "out.csv"]
     if name == "check_variant.py":
-        command += ["--device", "gpu", "--network", "fa18", "--sizes", "10"]
+        command += ["--device", "gpu", "--cases", "fa18", "--sizes", "10"]
     given = {
         **os.environ,
         "LD_LIBRARY_PATH": str(driver),

@@ -83,7 +83,7 @@ def test_a_variant_is_caught_that_is_right_at_multiples_of_sixteen_images_only(c
 
 def test_ragged_shapes_have_no_two_equal_extents():
     ragged = problem.find("conv").ragged
-    assert len(ragged) == 9
+    assert len(ragged) > 9
     for case in ragged:
         assert len({case.C, case.H, case.W, case.M}) == 4, case
         assert min(case.H_out, case.W_out) >= 1, case

@@ -20,16 +20,17 @@ from warpbook.common.errors import UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, checking, clocks, pinned_memory, tamper_check
 from warpbook.harness.bench import FLOATS, HOT_WITHIN, MARGIN, Buffers, GuardedArray, Timers, word_type
-from warpbook.harness.reference import Difference, differences
+from warpbook.harness.reference import Difference, magnitudes
 from warpbook.harness.worker_protocol import GUARD_BYTES
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
-from warpbook.problems.problem import Array, Case, numpy_type
+from warpbook.problems.problem import Array, Case, compute, numpy_type
 
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
 _BLOCKS, _THREADS = 1056, 256
 
+_DIFFERENCE = Path(__file__).with_name("difference.cu")
 _NOTHING = np.intp(0)
 """A null pointer, in place of an optional input."""
 
@@ -66,10 +67,10 @@ def project_module(name: str, arch: str) -> cupy.RawModule:
 
 
 @cache
-def _reference_kernel(source: Path, arch: str) -> Any:
-    """The kernel `compare` of a problem."""
-    text = sources.inlined(source, [Path(__file__).parent]).text
-    return load_module(building.project_cubin(source, arch, text=text)).get_function("compare")
+def _comparing_kernel(source: Path, name: str, arch: str) -> Any:
+    """A kernel that compares an output with float64."""
+    text = sources.inlined(source, [_DIFFERENCE.parent]).text
+    return load_module(building.project_cubin(source, arch, text=text)).get_function(name)
 
 
 @contextmanager
@@ -284,23 +285,34 @@ class GpuBench:
         self, case: Case, inputs: Mapping[str, cupy.ndarray], outputs: Mapping[str, cupy.ndarray]
     ) -> dict[str, Difference]:
         source = case.problem.folder / variants.REFERENCE
-        if not source.exists():
-            return differences(case, inputs, outputs, cupy)
-        function = _reference_kernel(source, self.device.arch)
-        (name,) = outputs
-        given = [inputs.get(each, _NOTHING) for each in case.problem.inputs]
-        extents = [np.int32(case.extents[each]) for each in case.problem.facts.extents]
+        if source.exists():
+            (name,) = outputs
+            given = [inputs.get(each, _NOTHING) for each in case.problem.inputs]
+            extents = [np.int32(case.extents[each]) for each in case.problem.facts.extents]
+            return {name: self._difference(source, "compare", *given, outputs[name], *extents)}
+        expected, units = compute(case, inputs, cupy), magnitudes(case, inputs, cupy)
+        return {
+            name: self._difference(
+                _DIFFERENCE,
+                "difference",
+                *(cupy.ascontiguousarray(one, np.float64) for one in (found, expected[name], units[name])),
+                np.uint64(found.size),
+            )
+            for name, found in outputs.items()
+        }
+
+    def _difference(self, source: Path, kernel: str, *arguments: Any) -> Difference:
+        """What a kernel that compares gives: its partial results merged."""
         partial = cupy.empty((_BLOCKS, 6), np.float64)
-        function((_BLOCKS,), (_THREADS,), (*given, outputs[name], *extents, partial))
+        _comparing_kernel(source, kernel, self.device.arch)((_BLOCKS,), (_THREADS,), (*arguments, partial))
         rows = partial.get()
-        difference = Difference(
+        return Difference(
             max_abs_err=float(rows[:, 0].max()),
             worst_unit=float(rows[:, 1].max()),
             rel_l2_err=math.sqrt(rows[:, 2].sum() / (rows[:, 3].sum() or 1)),
             max_magnitude=float(rows[:, 4].max()),
             not_finite=int(rows[:, 5].copy().view(np.uint64).sum()),
         )
-        return {name: difference}
 
     def make_input(self, images: cupy.ndarray, x: cupy.ndarray, scale: float) -> None:
         """Make numbers x (n, channels, H, W) of images (n, H, W) uint8, on CuPy's current stream."""

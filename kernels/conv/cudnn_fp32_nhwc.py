@@ -42,7 +42,7 @@ def prepare(layer, images):
 def _general(layer):
     """The same with strides, padding, dilation, groups and bias. Padding that differs between two sides is not
     conv2d's own: the call pads x first."""
-    symmetric = (layer.P, layer.PW) == (layer.P_end, layer.PW_end)
+    symmetric = (layer.P_end, layer.PW_end) == (layer.P, layer.PW)
     ends = () if symmetric else (layer.PW, layer.PW_end, layer.P, layer.P_end)
     padding = (layer.P, layer.PW) if symmetric else 0
     strides, dilation = (layer.S, layer.SW), (layer.D, layer.DW)

@@ -17,6 +17,8 @@ claims:
     by:       75 %
 """
 
+from functools import cache
+
 import numpy as np
 from numba import njit, prange
 
@@ -62,6 +64,7 @@ def _compiled(K):
     return convolve
 
 
+@cache
 def _general(K, KW, SW, DW):
     """The same with strides, padding, dilation, groups and bias. A row of inputs is copied between zeros first."""
 

@@ -18,7 +18,7 @@ BIAS = ("if (bias) sum += bias[map];", "")
 FAULTS = {
     "direct.cu": [PADDING, GROUP, BIAS],
     "constant_weights.cu": [PADDING, GROUP, BIAS],
-    "shared_input.cu": [PADDING, GROUP, BIAS, ("+ D * (K - 1) + 1;\n    const int patch_columns", "+ K;\n    const int patch_columns")],
+    "shared_input.cu": [PADDING, GROUP, BIAS, ("DW * (KW - 1) + 1;", "KW;")],
     "unroll_gemm.cu": [
         PADDING,
         ("unrolled + (size_t)blockIdx.z * products * outputs", "unrolled"),

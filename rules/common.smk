@@ -15,7 +15,7 @@ from warpbook.course import reference_times, submissions
 from warpbook.harness import sandbox
 from warpbook.kernels import variants
 from warpbook.machine import available_profilers, gpu_pool, host, locks
-from warpbook.problems import networks
+from warpbook.problems import case_sets, networks
 from warpbook.profiling import counters
 from warpbook.runs import catalog, tables
 from warpbook.workflow import code_dependencies, console, optional_measurements, plan
@@ -32,7 +32,9 @@ if workflow.is_main_process:
     console.install(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
 
 # The programs read the networks and studies of config.yaml, or what the command line set over them.
-os.environ[networks.CONFIGURATION_VARIABLE] = json.dumps({key: config.get(key, {}) for key in ("networks", "studies")})
+os.environ[networks.CONFIGURATION_VARIABLE] = json.dumps(
+    {"networks": config.get("networks", {}), "studies": case_sets.with_cases(config.get("studies", {}))}
+)
 try:
     PLAN = plan.from_config(config)
     CONFIG = PLAN.config

@@ -8,4 +8,8 @@ def prepare(kernels, layer, images, launch):
         weights.copy(w)
         launch(x, w, y)
 
-    return call
+    def call_with_bias(x, w, bias, y):
+        weights.copy(w)
+        launch(x, w, bias, y)
+
+    return call_with_bias if "bias" in layer.inputs else call

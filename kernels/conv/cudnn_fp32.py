@@ -1,12 +1,14 @@
 """
 title:     cuDNN in FP32, through PyTorch
 idea:      What a PyTorch user gets with TF32 switched off. cuDNN tries its algorithms on the
-           first call, which is not timed, and keeps the fastest.
+           first call, which is not timed, and keeps the fastest. Where padding differs between
+           two sides, the call pads x first, which is timed.
 expect:    Hard to beat where a layer has arithmetic to block (many input channels); less so on a first layer,
            whose single input channel leaves implicit GEMM little to reuse.
 builds_on: direct
 device:    gpu
 peer:      true
+every_case: true
 requires:  torch
 method:    any
 reference: https://docs.nvidia.com/deeplearning/cudnn/
@@ -28,10 +30,29 @@ TF32 = False
 
 def prepare(layer, images):
     torch.backends.cudnn.benchmark = True
+    if layer.unusual or layer.optional:
+        return _general(layer)
 
     def call(x, w, y):
         torch.backends.cudnn.allow_tf32 = TF32
         return cupy.from_dlpack(functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)))
+
+    return call
+
+
+def _general(layer):
+    """The same with strides, padding, dilation, groups and bias. Padding that differs between two sides is not
+    conv2d's own: the call pads x first."""
+    symmetric = (layer.P_end, layer.PW_end) == (layer.P, layer.PW)
+    ends = () if symmetric else (layer.PW, layer.PW_end, layer.P, layer.P_end)
+    padding = (layer.P, layer.PW) if symmetric else 0
+    strides, dilation = (layer.S, layer.SW), (layer.D, layer.DW)
+
+    def call(*arrays):
+        torch.backends.cudnn.allow_tf32 = TF32
+        x, w, *bias = map(torch.from_dlpack, arrays[:-1])
+        padded = functional.pad(x, ends) if ends else x
+        return cupy.from_dlpack(functional.conv2d(padded, w, *(bias or [None]), strides, padding, dilation, layer.G))
 
     return call
 

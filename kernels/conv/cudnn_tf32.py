@@ -1,13 +1,15 @@
 """
 title:     cuDNN in TF32, through PyTorch
 idea:      Tensor cores multiply operands rounded to 10 mantissa bits and add in float32,
-           which is PyTorch's own default for convolutions. Eight times FP32's peak on Hopper.
+           which is PyTorch's own default for convolutions. Eight times FP32's peak on Hopper. Where
+           padding differs between two sides, the call pads x first, which is timed.
 expect:    Faster than FP32 where the layer is bound by arithmetic; no gain where bytes or
            cuDNN's own layout changes bound it. Errors near 3e-4 of the result's norm.
 builds_on: cudnn_fp32
 precision: tf32
 device:    gpu
 peer:      true
+every_case: true
 requires:  torch
 method:    any
 reference: https://docs.nvidia.com/deeplearning/cudnn/
@@ -35,10 +37,29 @@ TF32 = True
 
 def prepare(layer, images):
     torch.backends.cudnn.benchmark = True
+    if layer.unusual or layer.optional:
+        return _general(layer)
 
     def call(x, w, y):
         torch.backends.cudnn.allow_tf32 = TF32
         return cupy.from_dlpack(functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)))
+
+    return call
+
+
+def _general(layer):
+    """The same with strides, padding, dilation, groups and bias. Padding that differs between two sides is not
+    conv2d's own: the call pads x first."""
+    symmetric = (layer.P_end, layer.PW_end) == (layer.P, layer.PW)
+    ends = () if symmetric else (layer.PW, layer.PW_end, layer.P, layer.P_end)
+    padding = (layer.P, layer.PW) if symmetric else 0
+    strides, dilation = (layer.S, layer.SW), (layer.D, layer.DW)
+
+    def call(*arrays):
+        torch.backends.cudnn.allow_tf32 = TF32
+        x, w, *bias = map(torch.from_dlpack, arrays[:-1])
+        padded = functional.pad(x, ends) if ends else x
+        return cupy.from_dlpack(functional.conv2d(padded, w, *(bias or [None]), strides, padding, dilation, layer.G))
 
     return call
 

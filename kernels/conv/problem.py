@@ -45,7 +45,8 @@ baseline: direct
 label: "{C}x{H}x{W} * {M}@{K}x{KW}"
 
 # No two extents equal, none a multiple of a tile: shapes that square-minded indexing gets wrong. Tiny ones among them;
-# then those where a stride leaves rows and columns over, and padding is read from all sides.
+# then those where a stride leaves rows and columns over, and padding is read from all sides. The last two have outputs
+# enough that what a tile of 16 reads depends on dilation and stride.
 ragged:
   - {N: 2, C: 3, H: 19, W: 23, M: 5, K: 4}
   - {N: 3, C: 2, H: 33, W: 18, M: 7, K: 5}
@@ -57,8 +58,8 @@ ragged:
   - {N: 3, C: 2, H: 9, W: 14, M: 7, K: 5, P: 2}
   - {N: 5, C: 3, H: 18, W: 11, M: 2, K: 3, S: 2, P: 1}
   - {N: 2, C: 3, H: 15, W: 21, M: 5, K: 3, KW: 5}
-  - {N: 2, C: 4, H: 14, W: 19, M: 6, K: 3, D: 2, G: 2}
-  - {N: 3, C: 6, H: 13, W: 17, M: 12, K: 3, KW: 2, S: 2, SW: 3, P: 1, PW: 0, P_end: 2, PW_end: 1, D: 1, DW: 2, G: 3}
+  - {N: 2, C: 4, H: 26, W: 19, M: 6, K: 3, D: 2, G: 2}
+  - {N: 3, C: 6, H: 37, W: 53, M: 12, K: 3, KW: 2, S: 2, SW: 3, P: 1, PW: 0, P_end: 2, PW_end: 1, D: 1, DW: 2, G: 3}
 
 aliases:
   N: ["n", b, batch, batches, batchsize, nbatch, numbatches, images, nimages, numimages, imgs, samples, nsamples,

@@ -13,6 +13,9 @@ expect:    simd loads and stores partial sums K times for each channel and waste
 builds_on: simd
 reference: https://doi.org/10.1145/1356052.1356053
 constants: {LANES_AT_MOST: 16}     # of a vector; 8 stops at AVX2, 4 at what every processor has
+general:
+  kernel: conv_general
+  arguments: [x, w, bias, y, N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G]
 claims:
   - says:     simd loads and stores partial sums K times for each channel
     quantity: op_time
@@ -53,6 +56,24 @@ struct Layer {
 
 using Convolve = void(const Layer&);
 
+// What a call with strides, padding, dilation, groups or bias is about. `channels` and `maps` are those of a group.
+struct GeneralLayer {
+    const float *x, *w, *bias;
+    float* y;
+    int N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G;
+    int H_out = (H + P + P_end - D * (K - 1) - 1) / S + 1, W_out = (W + PW + PW_end - DW * (KW - 1) - 1) / SW + 1;
+    int channels = C / G, maps = M / G, taps = channels * K * KW;
+};
+
+using ConvolveGeneral = void(const GeneralLayer&);
+
+struct Convolutions {
+    Convolve* usual;
+    ConvolveGeneral* general;
+};
+
+constexpr double STAGED_BYTES = 1 << 20;  // of a band of an image with padding: about what a core's own cache holds
+
 }  // namespace
 
 // The rest of this file, once for each kind of instructions.
@@ -76,20 +97,30 @@ using Convolve = void(const Layer&);
 #include __FILE__
 #endif
 
-static Convolve* fastest()
+static Convolutions fastest()
 {
 #if defined(__x86_64__)
-    if (LANES_AT_MOST >= 16 && __builtin_cpu_supports("avx512f")) return avx512::convolve;
-    if (LANES_AT_MOST >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::convolve;
+    if (LANES_AT_MOST >= 16 && __builtin_cpu_supports("avx512f")) return {avx512::convolve, avx512::convolve_general};
+    if (LANES_AT_MOST >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return {avx2::convolve, avx2::convolve_general};
 #endif
-    return portable::convolve;
+    return {portable::convolve, portable::convolve_general};
 }
 
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.
 extern "C" void conv_forward(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)
 {
-    static Convolve* const convolve = fastest();
+    static Convolve* const convolve = fastest().usual;
     convolve({x, w, y, N, C, H, W, M, K});
+}
+
+// The same with strides, padding, dilation, G groups, and bias (M) where it is not null. w (M, C/G, K, KW).
+extern "C" void conv_general(
+    const float* x, const float* w, const float* bias, float* y, int N, int C, int H, int W, int M, int K, int KW,
+    int S, int SW, int P, int PW, int P_end, int PW_end, int D, int DW, int G)
+{
+    static ConvolveGeneral* const convolve = fastest().general;
+    convolve({x, w, bias, y, N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G});
 }
 
 #else
@@ -261,6 +292,96 @@ TARGET void convolve(const Layer& layer)
                         staged + line * pitch + i, offsets.data(), taps, weights.data() + m * taps,
                         out + line * W_out + i, std::ptrdiff_t(H_out) * W_out, count);
                 }
+        }
+    }
+}
+
+// A row of inputs as the tap q of a row of outputs reads it: one input for each output, zeros outside the image. `row`
+// is null above and below the image.
+TARGET void stage_row(const GeneralLayer& layer, const float* row, int q, float* to)
+{
+    const int shift = q * layer.DW - layer.PW, W_out = layer.W_out, SW = layer.SW;
+    if (!row) {
+        std::fill(to, to + W_out, 0.0f);
+        return;
+    }
+    const int first = std::min(W_out, shift < 0 ? ceil_div(-shift, SW) : 0);
+    const int last = std::clamp(ceil_div(layer.W - shift, SW), first, W_out);
+    std::fill(to, to + first, 0.0f);
+    if (SW == 1) std::copy(row + first + shift, row + last + shift, to + first);
+    else
+        for (int v = first; v < last; ++v) to[v] = row[v * SW + shift];
+    std::fill(to + last, to + W_out, 0.0f);
+}
+
+// `convolve` with rows staged once for each q, so that outputs of a row have inputs side by side. The outputs of a
+// channel are one long row where rows follow each other, which they do with a stride of 1.
+TARGET void convolve_general(const GeneralLayer& layer)
+{
+    const auto [x, w, bias, y, N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G,
+                H_out, W_out, channels, maps, taps] = layer;
+    const int outputs = H_out * W_out;
+
+    // A task is a group of channels of an image, or bands of its rows.
+    const int planes = channels * KW;
+    const int to_fit = int(std::min<double>(H_out, sizeof(float) * double(planes) * S * outputs / STAGED_BYTES + 1));
+    const int bands = std::min(H_out, std::max(to_fit, ceil_div(4 * omp_get_max_threads(), N * G)));
+    const int band_rows = ceil_div(H_out, bands);
+
+    const int plane = ceil_div(((band_rows - 1) * S + D * (K - 1) + 1) * W_out, 16) * 16 + 16;
+    std::vector<int> offsets;
+    for (int c = 0; c < channels; ++c)
+        for (int q = 0; q < KW; ++q)
+            for (int p = 0; p < K; ++p) offsets.push_back((c * KW + q) * plane + p * D * W_out);
+
+    const int sets = ceil_div(maps, MAPS_AT_MOST);  // of a group's maps, each computed at once
+    const auto first_map = [maps = maps, sets](int set) { return maps * set / sets; };
+    std::vector<float> weights;
+    for (int group = 0; group < G; ++group)
+        for (int set = 0; set < sets; ++set)
+            for (int c = 0; c < channels; ++c)
+                for (int q = 0; q < KW; ++q)
+                    for (int p = 0; p < K; ++p)
+                        for (int m = first_map(set); m < first_map(set + 1); ++m)
+                            weights.push_back(w[(((std::ptrdiff_t(group) * maps + m) * channels + c) * K + p) * KW + q]);
+
+#pragma omp parallel for schedule(dynamic)
+    for (int task = 0; task < N * G * bands; ++task) {
+        const int n = task / bands / G, group = task / bands % G;
+        const int h0 = task % bands * band_rows, rows = std::min(band_rows, H_out - h0);
+        if (rows <= 0) continue;
+
+        thread_local std::vector<float> memory;  // of numbers everywhere: subnormal waste behind a row would be slow
+        const std::size_t needed = std::size_t(planes) * plane + 8 * LANES;
+        if (memory.size() < needed) memory.assign(needed, 0.0f);
+        float* const staged = memory.data();
+        const int staged_rows = (rows - 1) * S + D * (K - 1) + 1;
+        for (int c = 0; c < channels; ++c) {
+            const float* const image = x + (std::ptrdiff_t(n) * C + group * channels + c) * H * W;
+            for (int i = 0; i < staged_rows; ++i) {
+                const int row = h0 * S - P + i;
+                const float* const from = row >= 0 && row < H ? image + std::ptrdiff_t(row) * W : nullptr;
+                for (int q = 0; q < KW; ++q)
+                    stage_row(layer, from, q, staged + (c * KW + q) * plane + i * W_out);
+            }
+        }
+
+        const int lines = S == 1 ? 1 : rows, length = S == 1 ? rows * W_out : W_out;
+        for (int set = 0; set < sets; ++set) {
+            const int m = group * maps + first_map(set), count_of_maps = first_map(set + 1) - first_map(set);
+            const int vectors = ceil_div(length, LANES), steps = ceil_div(vectors, vectors_at_most(count_of_maps));
+            const int step = ceil_div(vectors, steps) * LANES;
+            float* const out = y + (std::ptrdiff_t(n) * M + m) * outputs + h0 * W_out;
+            for (int line = 0; line < lines; ++line)
+                for (int i = 0; i < length; i += step) {
+                    const int count = std::min(length - i, step);
+                    blocks[count_of_maps - 1][ceil_div(count, LANES) - 1](
+                        staged + line * S * W_out + i, offsets.data(), taps,
+                        weights.data() + std::ptrdiff_t(m) * taps, out + line * W_out + i, outputs, count);
+                }
+            if (bias)
+                for (int each = 0; each < count_of_maps; ++each)
+                    for (int i = 0; i < rows * W_out; ++i) out[std::ptrdiff_t(each) * outputs + i] += bias[m + each];
         }
     }
 }

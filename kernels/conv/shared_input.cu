@@ -11,6 +11,11 @@ reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#shared-memory
 constants: {TILE: 16, K_MAX: 7}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}
 limits:    {K: 7, M: 65535, N: 65535}
+general:
+  kernel: conv_general
+  arguments: [x, w, bias, y, N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G]
+  shared_bytes: 4 * ((TILE - 1) * S + D * (K - 1) + 1) * ((TILE - 1) * SW + DW * (KW - 1) + 1)
+  limits: {M: 65535, N: 65535}
 claims:
   - says:     Up to K*K fewer global loads of x for each output
     quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
@@ -62,4 +67,54 @@ extern "C" __global__ void conv_forward(
     const int column = left + threadIdx.x;
     if (row < H_out && column < W_out)
         y[(((size_t)image * M + map) * H_out + row) * W_out + column] = sum;
+}
+
+// The same with strides, padding, dilation, G groups, and bias (M) where it is not null. w (M, C/G, K, KW). The patch
+// under a tile grows with stride and dilation; it holds zeros where it reaches over the image's edge.
+extern "C" __global__ void conv_general(
+    const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
+    float* __restrict__ y, int N, int C, int H, int W, int M, int K, int KW,
+    int S, int SW, int P, int PW, int P_end, int PW_end, int D, int DW, int G)
+{
+    const int H_out = (H + P + P_end - D * (K - 1) - 1) / S + 1;
+    const int W_out = (W + PW + PW_end - DW * (KW - 1) - 1) / SW + 1;
+    extern __shared__ float general_patch[];  // (patch_rows, patch_columns)
+    const int patch_rows = (TILE - 1) * S + D * (K - 1) + 1;
+    const int patch_columns = (TILE - 1) * SW + DW * (KW - 1) + 1;
+
+    const int tiles_across = (W_out + TILE - 1) / TILE;
+    const int first_column = (blockIdx.x % tiles_across) * TILE;
+    const int first_row = (blockIdx.x / tiles_across) * TILE;
+    const int map = blockIdx.y;
+    const int image = blockIdx.z;
+    const int channels = C / G;  // of the map's group
+    const int first_channel = map / (M / G) * channels;
+    const int top = first_row * S - P;  // outside the image where it is negative
+    const int left = first_column * SW - PW;
+    const float* pixels = general_patch + threadIdx.y * S * patch_columns + threadIdx.x * SW;  // of this thread's output
+
+    float sum = 0.0f;
+    for (int c = 0; c < channels; ++c) {
+        const float* input = x + ((size_t)image * C + first_channel + c) * H * W;
+        for (int i = threadIdx.y; i < patch_rows; i += TILE)
+            for (int j = threadIdx.x; j < patch_columns; j += TILE) {
+                const int row = top + i;
+                const int column = left + j;
+                const bool inside = row >= 0 && row < H && column >= 0 && column < W;
+                general_patch[i * patch_columns + j] = inside ? input[(size_t)row * W + column] : 0.0f;
+            }
+        __syncthreads();  // the patch is complete before anyone reads it
+
+        const float* weights = w + ((size_t)map * channels + c) * K * KW;
+        for (int p = 0; p < K; ++p)
+            for (int q = 0; q < KW; ++q)
+                sum += pixels[p * D * patch_columns + q * DW] * weights[p * KW + q];
+        __syncthreads();  // everyone has read it before the next channel overwrites it
+    }
+
+    const int row = first_row + threadIdx.y;
+    const int column = first_column + threadIdx.x;
+    if (row >= H_out || column >= W_out) return;
+    if (bias) sum += bias[map];
+    y[(((size_t)image * M + map) * H_out + row) * W_out + column] = sum;
 }

@@ -8,6 +8,7 @@ expect:    Against the loops, up to the vector width times the cores, less what 
            stores of partial sums cost. Ragged row ends waste part of the last vector.
 builds_on: loop_nest
 device:    cpu
+every_case: true
 reference: https://numba.readthedocs.io/en/stable/user/parallel.html
 claims:
   - says:     Against the loops, up to the vector width times the cores
@@ -16,10 +17,16 @@ claims:
     by:       75 %
 """
 
+from functools import cache
+
 import numpy as np
 from numba import njit, prange
 
 SIGNATURE = "void(float32[:,:,:,::1], float32[:,:,:,::1], float32[:,:,:,::1])"
+GENERAL_SIGNATURE = (
+    "void(float32[:,:,:,::1], float32[:,:,:,::1], float32[::1], float32[:,:,:,::1],"
+    " int64, int64, int64, int64, int64, int64)"
+)
 
 
 def _compiled(K):
@@ -57,5 +64,54 @@ def _compiled(K):
     return convolve
 
 
+@cache
+def _general(K, KW, SW, DW):
+    """The same with strides, padding, dilation, groups and bias. A row of inputs is copied between zeros first."""
+
+    @njit(GENERAL_SIGNATURE, parallel=True, cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+    def convolve(x, w, bias, y, S, P, PW, PW_end, D, G):
+        N, C, H, W = x.shape
+        M, H_out, W_out = y.shape[1], y.shape[2], y.shape[3]
+        maps, channels = M // G, C // G  # of a group
+        sets = (maps + 3) // 4
+        for task in prange(N * G * sets):
+            n, group = task // (G * sets), task // sets % G
+            m0, last = group * maps + task % sets * 4, (group + 1) * maps - 1
+            m1, m2, m3 = min(m0 + 1, last), min(m0 + 2, last), min(m0 + 3, last)
+            inputs = np.zeros(PW + W + PW_end, np.float32)
+            row0, row1 = np.empty(W_out, np.float32), np.empty(W_out, np.float32)
+            row2, row3 = np.empty(W_out, np.float32), np.empty(W_out, np.float32)
+            for h in range(H_out):
+                row0[:], row1[:], row2[:], row3[:] = bias[m0], bias[m1], bias[m2], bias[m3]
+                for c in range(channels):
+                    for p in range(K):
+                        i = h * S + p * D - P
+                        if i < 0 or i >= H:
+                            continue
+                        inputs[PW : PW + W] = x[n, group * channels + c, i]
+                        taps0, taps1, taps2, taps3 = w[m0, c, p], w[m1, c, p], w[m2, c, p], w[m3, c, p]
+                        for v in range(W_out):
+                            sum0, sum1, sum2, sum3 = row0[v], row1[v], row2[v], row3[v]
+                            for q in range(KW):
+                                value = inputs[v * SW + q * DW]
+                                sum0 += value * taps0[q]
+                                sum1 += value * taps1[q]
+                                sum2 += value * taps2[q]
+                                sum3 += value * taps3[q]
+                            row0[v], row1[v], row2[v], row3[v] = sum0, sum1, sum2, sum3
+                y[n, m0, h], y[n, m1, h], y[n, m2, h], y[n, m3, h] = row0, row1, row2, row3
+
+    return convolve
+
+
 def prepare(layer, images):
-    return _compiled(layer.K)
+    if not layer.unusual and not layer.optional:
+        return _compiled(layer.K)
+    convolve, no_bias = _general(layer.K, layer.KW, layer.SW, layer.DW), np.zeros(layer.M, np.float32)
+    numbers = (layer.S, layer.P, layer.PW, layer.PW_end, layer.D, layer.G)
+
+    def call(x, w, *rest):
+        *given, y = rest
+        convolve(x, w, given[0] if given else no_bias, y, *numbers)
+
+    return call

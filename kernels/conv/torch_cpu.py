@@ -2,12 +2,14 @@
 title:     PyTorch
 idea:      What a PyTorch user gets without a GPU. oneDNN convolves in a layout of its own on all
            cores. Nothing is kept from call to call, so that each one lays out the weights anew,
-           and returns a new array.
+           and returns a new array. Where padding differs between two sides, the call pads x first,
+           which is timed.
 expect:    Near ONNX Runtime where there is much arithmetic, for both block it for the same vector
            instructions; behind it where a call is short and those preparations weigh.
 builds_on: loop_nest
 device:    cpu
 peer:      true
+every_case: true
 requires:  torch
 method:    any
 reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html
@@ -33,9 +35,29 @@ CHUNK = 100
 
 
 def prepare(layer, images):
+    if layer.unusual or layer.optional:
+        return _general(layer)
+
     @torch.inference_mode()
     def call(x, w, y):
         return functional.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy()
+
+    return call
+
+
+def _general(layer):
+    """The same with strides, padding, dilation, groups and bias. Padding that differs between two sides is not
+    conv2d's own: the call pads x first."""
+    symmetric = (layer.P_end, layer.PW_end) == (layer.P, layer.PW)
+    ends = () if symmetric else (layer.PW, layer.PW_end, layer.P, layer.P_end)
+    padding = (layer.P, layer.PW) if symmetric else 0
+    strides, dilation = (layer.S, layer.SW), (layer.D, layer.DW)
+
+    @torch.inference_mode()
+    def call(*arrays):
+        x, w, *bias = map(torch.from_numpy, arrays[:-1])
+        padded = functional.pad(x, ends) if ends else x
+        return functional.conv2d(padded, w, *(bias or [None]), strides, padding, dilation, layer.G).numpy()
 
     return call
 

@@ -10,6 +10,7 @@ check:     lts__t_sectors_op_write.sum rises against direct
 builds_on: direct
 reference: https://hal.inria.fr/inria-00112631
 constants: {TILE: 16, THREADS: 256}
+every_case: true
 claims:
   - says:     Slower than direct in spite of the tiled product
     quantity: op_time
@@ -44,16 +45,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) unroll(
             copy[(size_t)(p * K + q) * outputs] = input[p * W + q];
 }
 
-// y of one image (M, outputs) = w (M, products) x unrolled (products, outputs).
-extern "C" __global__ void __launch_bounds__(TILE * TILE) conv_forward(
-    const float* __restrict__ unrolled, const float* __restrict__ w,
-    float* __restrict__ y, int image, int M, int products, int outputs)
+// One element of w (M, products) x unrolled (products, outputs), whose tiles a block's threads load together.
+__device__ __forceinline__ float tiled_product(
+    const float* __restrict__ w, const float* __restrict__ unrolled,
+    int map, int output, int M, int products, int outputs)
 {
     __shared__ float taps[TILE][TILE];
     __shared__ float inputs[TILE][TILE];
-
-    const int output = blockIdx.x * TILE + threadIdx.x;
-    const int map = blockIdx.y * TILE + threadIdx.y;
 
     float sum = 0.0f;
     for (int first = 0; first < products; first += TILE) {
@@ -69,6 +67,58 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE) conv_forward(
             sum += taps[threadIdx.y][i] * inputs[i][threadIdx.x];
         __syncthreads();  // everyone has read them before the next ones overwrite them
     }
+    return sum;
+}
+
+// y of one image (M, outputs) = w (M, products) x unrolled (products, outputs).
+extern "C" __global__ void __launch_bounds__(TILE * TILE) conv_forward(
+    const float* __restrict__ unrolled, const float* __restrict__ w,
+    float* __restrict__ y, int image, int M, int products, int outputs)
+{
+    const int output = blockIdx.x * TILE + threadIdx.x;
+    const int map = blockIdx.y * TILE + threadIdx.y;
+    const float sum = tiled_product(w, unrolled, map, output, M, products, outputs);
     if (map < M && output < outputs)
         y[((size_t)image * M + map) * outputs + output] = sum;
+}
+
+// `unroll` with strides, padding and dilation. unrolled (C*K*KW, H_out*W_out) holds zeros for places outside the image.
+extern "C" __global__ void __launch_bounds__(THREADS) unroll_general(
+    const float* __restrict__ x, float* __restrict__ unrolled, int image, int C, int H, int W, int K, int KW,
+    int H_out, int W_out, int S, int SW, int P, int PW, int D, int DW)
+{
+    const int outputs = H_out * W_out;
+    const int thread = blockIdx.x * THREADS + threadIdx.x;
+    const int c = thread / outputs;
+    const int output = thread % outputs;
+    const int top = output / W_out * S - P;
+    const int left = output % W_out * SW - PW;
+    if (c >= C) return;
+
+    const float* input = x + ((size_t)image * C + c) * H * W;
+    float* copy = unrolled + (size_t)c * K * KW * outputs + output;
+    for (int p = 0; p < K; ++p)
+        for (int q = 0; q < KW; ++q) {
+            const int row = top + p * D;
+            const int column = left + q * DW;
+            const bool inside = row >= 0 && row < H && column >= 0 && column < W;
+            copy[(size_t)(p * KW + q) * outputs] = inside ? input[(size_t)row * W + column] : 0.0f;
+        }
+}
+
+// `conv_forward` for each of gridDim.z groups of `maps` output channels, and bias where it is not null. The inputs of a
+// group are its `products` rows of the unrolled matrix.
+extern "C" __global__ void __launch_bounds__(TILE * TILE) conv_general(
+    const float* __restrict__ unrolled, const float* __restrict__ w, const float* __restrict__ bias,
+    float* __restrict__ y, int image, int maps, int products, int outputs)
+{
+    const int output = blockIdx.x * TILE + threadIdx.x;
+    const int map = blockIdx.y * TILE + threadIdx.y;
+    const int first_map = blockIdx.z * maps;
+    const float* weights = w + (size_t)first_map * products;
+    const float* inputs = unrolled + (size_t)blockIdx.z * products * outputs;
+    const float sum = tiled_product(weights, inputs, map, output, maps, products, outputs);
+    if (map >= maps || output >= outputs) return;
+    const float added = bias ? bias[first_map + map] : 0.0f;
+    y[((size_t)image * maps * gridDim.z + first_map + map) * outputs + output] = sum + added;
 }

@@ -68,7 +68,7 @@ def test_variants_of_a_study_are_those_of_its_problem():
         ({"cases": []}, "studies.mine: `problem` and `cases` go together"),
         ({"cases": [{"m": 1, "n": 1, "k": 1}], "network": "fa18"}, "say `network`, or `problem` with its `cases`"),
         ({"cases": [{"m": 1, "n": 1, "z": 1}]}, "studies.mine.cases.0: 'z' is no extent of gemm"),
-        ({"cases": [{"m": "size - 8", "n": 1, "k": 1}]}, "studies.mine.m: 0 is below its limit 1"),
+        ({"cases": [{"m": "size - 8", "n": 1, "k": 1}]}, "studies.mine.cases.0: m: 0 is below its limit 1"),
         (
             {"problem": "gem", "cases": [{"m": 1}]},
             "studies.mine.problem: no problem is called 'gem': did you mean 'gemm'",
@@ -80,3 +80,69 @@ def test_a_study_that_cannot_be_is_refused_in_a_line(study, words):
     with pytest.raises(UserError) as error:
         configured(**study)
     assert any(words in line for line in str(error.value).splitlines()), error.value
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a CSV file of cases; its path as a study says it, from the project's folder or whole."""
+
+    def write(text: str) -> str:
+        (tmp_path / "cases.csv").write_text(text)
+        return str(tmp_path / "cases.csv")
+
+    return write
+
+
+def test_a_file_s_rows_are_cases(file, monkeypatch):
+    path = file("\ufeffname,N,C,H,W,M,K,S,bias\nfirst,,3,size,9,4,3,2,true\n,2,1,8,9,1,3,,\n\n")
+    study = {"title": "Layers", "problem": "conv", "cases_file": path, "sizes": [8], "sections": ["ladder"]}
+    values = yaml.safe_load(settings.FILE.read_text()) | {"study": "mine", "studies": {"mine": study}}
+    config = settings.load(values, list(variants.discover()))
+    monkeypatch.setenv(networks.CONFIGURATION_VARIABLE, json.dumps({"networks": {}, "studies": {"mine": study}}))
+    for cases in (config.case_set("mine").cases, case_sets.find("mine").cases):
+        assert [case.name for case in cases] == ["first", "N=2 C=1 H=8 W=9 M=1 K=3"]
+        assert [(case.at(8).N, case.at(8).H, case.S, case.optional) for case in cases] == [
+            (8, 8, 2, {"bias"}),
+            (2, 8, 1, set()),
+        ]
+    # What a run records stands without the file.
+    recorded = json.loads(config.studies["mine"].model_dump_json())
+    assert "cases_file" not in recorded and recorded["cases"] == case_sets.read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("m,n,k\n1,1,1\n0,1,1\n1,x,1\n", ["row 3: m: 0 is below its limit 1", "row 4: n: `x`: 'x' is no extent"]),
+        ("m,n,q,z\n1,1,1,1\n2,1,1,1\n", ["csv: 'q' is no extent of gemm", "csv: 'z' is no extent of gemm"]),
+        ("m,n,k\n1,1,1\n1,1,1\n", ["csv: 'm=1 n=1 k=1' is there twice; give one a name of its own (name)"]),
+        ("m,n,k\nsize - 8,1,1\n", ["row 2: m: 0 is below its limit 1"]),
+        ("m,n,k\n1,1\n", ["row 2: gemm case"]),
+        ("m,n,k\n1,1,1,1\n", ["row 2: a cell has no column's name above it"]),
+        ("m,n,k\n", ["csv has no rows below the names of its columns"]),
+    ],
+)
+def test_each_row_that_is_no_case_is_named_in_a_line(file, text, words):
+    with pytest.raises(UserError) as error:
+        configured(cases_file=file(text))
+    lines = str(error.value).splitlines()[1:]
+    assert len(lines) == len(words)
+    for line, expected in zip(lines, words, strict=True):
+        assert "cases_file: " in line and expected in line
+
+
+def test_a_file_that_is_not_there_or_stands_beside_cases_is_refused(file):
+    with pytest.raises(UserError, match=r"cases_file: none\.csv cannot be read: No such file"):
+        configured(cases_file="none.csv")
+    with pytest.raises(UserError, match="say `cases` or `cases_file`; one of the two"):
+        configured(cases_file=file("m,n,k\n1,1,1\n"), cases=[{"m": 2, "n": 2, "k": 2}])
+
+
+def test_an_optional_input_is_there_or_not():
+    with pytest.raises(ValueError, match=r"cases\.0: bias: 1\.5 is neither true nor false"):
+        case_sets.read_set("mine", "conv", [{"C": 1, "H": 5, "W": 5, "M": 1, "K": 3, "bias": 1.5}])
+
+
+def test_variants_of_convolutions_go_by_their_files_names_alone():
+    config = configured(problem="conv", cases=[{"C": 1, "H": 5, "W": 5, "M": 1, "K": 3}], variants=["direct"])
+    assert config.studies["mine"].variants == ["direct"]

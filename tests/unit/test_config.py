@@ -43,7 +43,7 @@ def test_a_mistake_is_named_with_its_place_and_the_nearest_valid_name():
         ("studies.fa18.timeline.layer", "conv", "studies.fa18.timeline.layer: 'conv' is not known: did you mean 'conv"),
         ("study", "fa81", "study: no study is called 'fa81'"),
         ("study", "fa19,fa17-fnal", "study: no study is called 'fa17-fnal': did you mean 'fa17-final'?"),
-        ("study", "fa18,all", "study: no study is called 'all': valid: ece408, "),
+        ("study", "fa18,all", "study: no study is called 'all': valid: deepbench, "),
         ("studies.fa18.network", "fa188", "studies.fa18.network: no network is called 'fa188': did you mean 'fa18'?"),
         (
             "studies.fa18.variants",

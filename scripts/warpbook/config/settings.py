@@ -1,6 +1,7 @@
 """config.yaml as a frozen model. Unknown keys are refused, and every value is checked before any job runs."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +22,8 @@ from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
 from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
-from warpbook.problems import case_sets, fashion_mnist
+from warpbook.kernels import variants
+from warpbook.problems import case_sets, fashion_mnist, problem
 from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Description, Network, valid_name
 
@@ -142,6 +144,11 @@ class Study(_Model):
         default_factory=list,
         description="extents of each case, numbers or expressions of `size`; `name` where it has one",
     )
+    cases_file: str = Field(
+        "",
+        exclude=True,  # a recorded study lists what was in it
+        description="a CSV file of cases in place of `cases`: a column for each extent, a row for each case",
+    )
     sizes: Annotated[
         list[Annotated[PositiveInt, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)
     ]
@@ -166,6 +173,8 @@ class Study(_Model):
     def _of_one_thing(self) -> "Study":
         if bool(self.network) == bool(self.problem):
             raise ValueError("say `network`, or `problem` with its `cases`; one of the two")
+        if self.cases_file and self.cases != case_sets.read_rows(self.cases_file):  # which `load` has put there
+            raise ValueError("say `cases` or `cases_file`; one of the two")
         if bool(self.problem) != bool(self.cases):
             raise ValueError("`problem` and `cases` go together")
         return self
@@ -297,7 +306,8 @@ class Config(_Model):
         """A network of it, or the cases of one of its studies. Raises ValueError for cases that are none."""
         if name in self.networks:
             return self.network(name)
-        return case_sets.read_set(name, self.studies[name].problem, self.studies[name].cases)
+        study = self.studies[name]
+        return case_sets.read_set(name, study.problem, study.cases, study.cases_file, study.sizes)
 
     def cases_of(self, study: str) -> str:
         """The name that the cases of a study go by: its network's, or its own."""
@@ -321,7 +331,8 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     try:
         described = values.get("networks")
         names = list(described) if isinstance(described, Mapping) else []
-        config = validate(Config, dict(values), context=names)
+        listed = {key: case_sets.with_cases(values[key]) for key in ("studies",) if key in values}
+        config = validate(Config, {**values, **listed}, context=names)
     except ValidationError as error:
         raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explain(error, Config))])) from error
     alone = ["all"] if "," not in config.study else []
@@ -367,12 +378,11 @@ def _case_mistake(config: Config, name: str) -> list[str]:
     if name in config.networks:
         return [f"studies.{name}: a network has the same name, which its measurements go by; rename the study"]
     try:
-        listed = config.case_set(name)
-        for case in listed.cases:
-            for size in study.sizes:
-                _ = case.at(size).extents
-    except (ValueError, UserError) as error:
-        return [f"studies.{name}.{error}" if isinstance(error, ValueError) else f"studies.{name}.problem: {error}"]
+        config.case_set(name)
+    except UserError as error:
+        return [f"studies.{name}.problem: {error}"]
+    except ValueError as error:
+        return [f"studies.{name}.{line}" for line in str(error).splitlines()]
     return []
 
 
@@ -380,11 +390,9 @@ def _with_full_names(config: Config) -> Config:
     """The same, variants of a problem called as among all problems' variants."""
 
     def full(study: Study) -> Study:
-        def one(name: str) -> str:
-            return name if "/" in name or not name else f"{study.problem}/{name}"
-
         if not study.problem:
             return study
+        one = partial(variants.full_name, problem.find(study.problem))
         return study.model_copy(
             update={
                 "variants": None if study.variants is None else list(map(one, study.variants)),

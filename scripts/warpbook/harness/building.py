@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError
+from warpbook.common.expressions import Expression
 from warpbook.common.files import PROJECT, atomic_write
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.harness import cpp_compiler, nvcc, sandbox
@@ -123,11 +124,13 @@ def device_source(variant: Variant) -> str:
     text, header = variant.text, variant.header
     if not variant.course:
         text = cuda_ast.device_code(text)
-    if variant.launcher or not (header.arguments or header.grid):
-        return text
-    launched = [(variant.kernel, header.arguments or variant.problem.arguments)]
+    launched: list[tuple[str, Sequence[Expression]]] = []
+    if not variant.launcher and (header.arguments or header.grid):
+        launched.append((variant.kernel, header.arguments or variant.problem.arguments))
     if header.general:
         launched.append((header.general.kernel, header.general.arguments))
+    if not launched:
+        return text
     arrays = {*variant.problem.arrays, *variant.problem.optional}
     asserted = ""
     for kernel, listed in launched:
@@ -240,7 +243,7 @@ def build(variant: Variant, arch: str) -> Build:
         if not supports(arch):
             log = f"{compiler()} makes no code for {arch}; take it out of `architectures`, or install the other CUDA"
         else:
-            templated = [variant.kernel] if "<" in variant.kernel else []
+            templated = [kernel for kernel in variant.kernels if "<" in kernel]
             options = compiler_options(variant.header.compile_target(arch), variant.defines)
             cubin, log = compile_with_limits(device_source(variant), variant.files[0].name, options, templated)
     kernels = resource_usage(log) if cubin else []

@@ -10,10 +10,12 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from warpbook.common.errors import UserError
+from warpbook.common.expressions import Expression
 from warpbook.common.files import PROJECT, atomic_write, scratch_folder
 from warpbook.common.supervision import limit_resources, run_to_end
 from warpbook.harness import sandbox
@@ -100,14 +102,13 @@ def run_compiler(command: list[str], folder: Path, sandboxed: bool, refused: str
     return words
 
 
-def declaration(problem: Problem) -> str:
-    """What stands before a variant's source: it compiles only where the problem's function takes what it is passed, and
-    links only where it is."""
-    arrays = ["const float*" if name in problem.inputs else "float*" for name in problem.arrays]
-    numbers = ["int"] * (len(problem.arguments) - len(arrays))
-    name = problem.function
+def declaration(problem: Problem, name: str, arguments: Sequence[Expression]) -> str:
+    """What stands before a variant's source: it compiles only where a function takes what it is passed, and links only
+    where it is."""
+    kinds = dict.fromkeys(problem.inputs, "const float*") | dict.fromkeys(problem.outputs, "float*")
+    taken = ", ".join(kinds.get(str(argument), "int") for argument in arguments)
     return (
-        f'\nextern "C" void {name}({", ".join([*arrays, *numbers])});\n'
+        f'\nextern "C" void {name}({taken});\n'
         f"static decltype(&{name}) const {name}_is_there __attribute__((used)) = {name};\n"
     )
 
@@ -124,7 +125,10 @@ def library(variant: Variant, sandboxed: bool) -> Path:
             f"{variant.name} needs a C++ compiler, and there is no {' or '.join(_compiler_candidates())} here "
             "(apt-get install g++)"
         )
-    declared_as = declaration(variant.problem)
+    of, general = variant.problem, variant.header.general
+    declared_as = declaration(of, of.function, of.arguments)
+    if general:
+        declared_as += declaration(of, general.kernel, general.arguments)
     identity = "\0".join([variant.source_sha256, compiler_version(), architecture(), *options(variant), declared_as])
     kept = LIBRARIES / f"{variant.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if kept.exists():
@@ -145,11 +149,26 @@ def prepare(variant: Variant, case: Case, built: Path | None = None) -> Operatio
     `built` is its library nor one is kept."""
     if variant.cpp_source is None:
         return variant.prepare(case)
-    function = getattr(ctypes.CDLL(str(built or library(variant, sandboxed=False))), variant.problem.function)
+    compiled = ctypes.CDLL(str(built or library(variant, sandboxed=False)))
+    if general := variant.header.general_for(case):
+        return _general_operation(getattr(compiled, general.kernel), case, variant.header.argument_values(case))
+    function = getattr(compiled, variant.problem.function)
     function.restype = None
     extents = [ctypes.c_int(int(extent)) for extent in variants.launch_arguments(case)]
 
     def operation(*arrays: np.ndarray) -> None:
         function(*(ctypes.c_void_p(array.ctypes.data) for array in arrays), *extents)
+
+    return operation
+
+
+def _general_operation(function: Any, case: Case, passed: Sequence[str | int]) -> Operation:
+    """A call of a function that takes the arrays, and the numbers among them, in an order of its own; a null pointer for
+    an optional input that the case does not have."""
+    function.restype = None
+
+    def operation(*arrays: np.ndarray) -> None:
+        pointers = {name: ctypes.c_void_p(array.ctypes.data) for name, array in zip(case.arrays, arrays, strict=True)}
+        function(*(pointers.get(value) if isinstance(value, str) else ctypes.c_int(value) for value in passed))
 
     return operation

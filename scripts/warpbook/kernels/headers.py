@@ -39,11 +39,16 @@ class Split(BaseModel):
 
 
 class General(BaseModel):
-    """The kernel that is launched, on the same grid, where a case has something unusual: a stride, a bias."""
+    """The kernel that is launched, on the same grid, where a case has something unusual: a stride, a bias.
+
+    Of C++ for the CPU it is the function that is called there.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     kernel: str = Field(pattern=r"^[A-Za-z_][\w:]*(<[\w, ]+>)?$")
     arguments: list[Expression] = Field(min_length=1)
+    shared_bytes: Expression = Field(0, description="dynamic shared memory of its blocks, in bytes")
+    limits: Limits | None = Field(None, description="cases that it supports; unsaid: those of the header's `limits`")
 
 
 class Header(BaseModel):
@@ -91,6 +96,9 @@ class Header(BaseModel):
         "", pattern=r"^(sm_\d+a?)?$", description="oldest architecture, as sm_80; sm_90a: that one alone"
     )
     limits: Limits = Field(Limits(), description="layers that it supports; others are reported as unsupported")
+    every_case: bool = Field(
+        False, description="its launcher computes what is unusual in a case too: any stride, a bias"
+    )
 
     def architecture_reason(self, arch: str) -> str:
         """Which architecture it needs in place of one such as sm_75, after its name; empty where that one will do.
@@ -118,17 +126,21 @@ class Header(BaseModel):
     @model_validator(mode="after")
     def _names_of_problem(self, info: ValidationInfo) -> "Header":
         problem = info.context["problem"] if info.context else problems.find(DEFAULT_PROBLEM)
-        try:
-            self.limits.check(problem)
-        except ValueError as error:
-            raise ValueError(f"limits: {error}") from None
+        for key, limits in (("limits", self.limits), ("general.limits", self.general and self.general.limits)):
+            try:
+                if limits:
+                    limits.check(problem)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
         known = {*problem.names, *self.constants}
         expressions.check("threads", self.threads, known)
         expressions.check("grid", self.grid, {*known, "tiles"} if "W_out" in known else known)
         expressions.check("shared_bytes", [self.shared_bytes], known)
         passed = {*known, *problem.arrays, *problem.optional}
         expressions.check("arguments", self.arguments, passed)
-        expressions.check("general.arguments", self.general.arguments if self.general else [], passed)
+        if self.general:
+            expressions.check("general.arguments", self.general.arguments, passed)
+            expressions.check("general.shared_bytes", [self.general.shared_bytes], known)
         if self.launch and "W_out" not in known:
             raise ValueError(f"`launch` is for convolutions; say `threads` and `grid` for {problem.name}")
         for number, claim in enumerate(self.claims):
@@ -172,8 +184,10 @@ class Header(BaseModel):
         """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
 
         It is told what its `arguments`, or those of its `general` kernel, name; a launcher is, or a source is made for,
-        what `limits` name.
+        what `limits` name, and everything where it says `every_case`.
         """
+        if self.every_case:
+            return {}
         listed = [*self.arguments, *(self.general.arguments if self.general else [])]
         named = {name for text in listed for name in expressions.used_names(text)} - set(self.constants)
         named |= self.limits.model_fields_set
@@ -193,7 +207,8 @@ class Header(BaseModel):
     def shape(self, case: Case) -> launches.Shape:
         """The launch for a case. Raises ValueError naming key, expression and reason where there is none."""
         names = case.extents | self.constants
-        (shared_bytes,) = expressions.values("shared_bytes", [self.shared_bytes], names)
+        general = self.general_for(case)
+        (shared_bytes,) = expressions.values("shared_bytes", [(general or self).shared_bytes], names)
         if self.launch:
             return launches.Shape(self.launch.grid(case), self.launch.threads, shared_bytes)
         threads = expressions.values("threads", self.threads, names)
@@ -203,13 +218,21 @@ class Header(BaseModel):
             names = {"tiles": launches.tiles(threads, names)} | names
         return launches.Shape(expressions.values("grid", self.grid, names), threads, shared_bytes)
 
+    def general_for(self, case: Case) -> General | None:
+        """What it says of the kernel that is launched for a case in place of the usual one; None where that is."""
+        return self.general if is_unusual(case) else None
+
+    def limits_for(self, case: Case) -> Limits:
+        """The limits of what is launched for a case."""
+        general = self.general_for(case)
+        return self.limits if general is None or general.limits is None else general.limits
+
     def argument_values(self, case: Case) -> tuple[str | int, ...]:
         """What its kernel gets for a case, in order: arrays by name, whole numbers by value."""
         names: dict[str, int] = case.extents | self.constants
         arrays = {*case.problem.arrays, *case.problem.optional}
-        listed = self.arguments or case.problem.arguments
-        if self.general and is_unusual(case):
-            listed = self.general.arguments
+        general = self.general_for(case)
+        listed = general.arguments if general else self.arguments or case.problem.arguments
         passed = tuple(text if text in arrays else expressions.values("arguments", [text], names)[0] for text in listed)
         for text, value in zip(listed, passed, strict=True):
             if isinstance(value, int) and not -(2**31) <= value < 2**31:
@@ -292,6 +315,8 @@ def _keys_at(place: tuple[int | str, ...]) -> list[str]:
         fields = {3: Claim.model_fields, 4: {"by": Amount.model_fields}.get(str(place[-2]), Bounds.model_fields)}.get(
             len(place), Bounds.model_fields
         )
+    elif place[0] == "general":
+        fields = General.model_fields if len(place) == 2 else Bounds.model_fields
     elif place[0] == "launch":
         fields = Launch.model_fields if len(place) == 2 else OutputsPerBlock.model_fields
     else:

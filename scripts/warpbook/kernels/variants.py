@@ -114,6 +114,11 @@ class Variant:
         there = launch_sites.kernel_names(self.code)
         return self.header.kernel or (there[0] if len(there) == 1 else self.problem.function)
 
+    @property
+    def kernels(self) -> list[str]:
+        """The kernels that its header launches: the usual one, then that for unusual cases."""
+        return [self.kernel, *([self.header.general.kernel] if self.header.general else [])]
+
     @cached_property
     def course(self) -> ece408.Interface | None:
         """What a file of the course defines; None for any other variant."""
@@ -159,10 +164,9 @@ class Variant:
         if untold := self.missing_arguments(case):
             what, names = " and ".join(untold.values()), " and ".join(untold)
             bounded = self.launcher and not case.optional & untold.keys()  # an extent can be, an array cannot
-            place = self.fact_location("limits" if bounded else "arguments")
-            remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
-            return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
-        if reason := self.header.limits.violation(case):
+            place = self.fact_location("limits" if bounded else "general" if self.cpp_source else "arguments")
+            return f"{self.name}: unsupported: {what}, of which it is told nothing; name {names} in {place} if it can"
+        if reason := self.header.limits_for(case).violation(case):
             return f"{self.name}: {reason} ({self.fact_location('limits')})"
         if self.course and str(case) not in map(str, ece408.LAYERS):
             known = " and ".join(map(str, ece408.LAYERS))
@@ -179,9 +183,10 @@ class Variant:
         return self.missing
 
     def missing_arguments(self, case: Case) -> dict[str, str]:
-        """What of a case it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told of nothing unusual."""
-        header = _NO_FACTS if self.cpp_source else self.header
-        return header.missing_arguments(case)
+        """What of a case it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told what its `general` names
+        alone."""
+        told = _NO_FACTS.model_copy(update={"general": self.header.general}) if self.cpp_source else self.header
+        return told.missing_arguments(case)
 
     @cached_property
     def missing(self) -> str:
@@ -233,7 +238,7 @@ class Variant:
         import numpy as np
 
         shape = self.header.shape(case)
-        general = self.header.general if headers.is_unusual(case) else None
+        general = self.header.general_for(case)
         name = general.kernel if general else self.kernel
         function = kernels.function(name, *([shape.shared_bytes] if shape.shared_bytes else []))
         passed = self.header.argument_values(case)
@@ -338,6 +343,8 @@ def read(name: str, folder: Path | None = None) -> Variant:
             problem = "CUDA C++ runs on the GPU, the header says `device: cpu`"
         if cpp:
             problem = _host_code_problem(of, header, cuda or python)
+        if header.every_case and python is None and not problem:
+            problem = "`every_case` is of a launcher in Python; name a kernel that takes all extents in `general`"
         if not _NAME.fullmatch(name):
             problem = _NAMING
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors

@@ -121,7 +121,7 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     path = folder / f"{variant.stem}.cpp"
     # A launcher may want any of the kernels; without one the header's is enough.
     there = launch_sites.kernel_names(variant.code) if variant.launcher else ()
-    kernels = dict.fromkeys([*there, *([variant.kernel] if "<" in variant.kernel or not there else [])])
+    kernels = dict.fromkeys([*there, *(kernel for kernel in variant.kernels if "<" in kernel or not there)])
     product = folder / ece408.MATRIX_HEADER
     product.write_text(translation.to_host(nvcc.MATRIX_PRODUCT.read_text(), product.name, {}))
     path.write_text(to_host(variant, list(kernels), {product.name: str(product)}))

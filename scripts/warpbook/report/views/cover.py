@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from warpbook.common import units
-from warpbook.problems.layers import DenseLayer, Layer, PoolLayer
+from warpbook.problems.case_sets import CaseSet
+from warpbook.problems.layers import Activation, DenseLayer, Layer, PoolLayer
 from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
 
 # The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
@@ -64,7 +67,7 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         day=made.strftime("%Y-%m-%d"),
         is_network=ev.is_network,
         subject=_subject(ev),
-        dataset="Fashion-MNIST" if ev.network.has_labels else "random numbers",
+        dataset=_dataset(ev.network),
         sizes=", ".join(map(units.count, ev.sizes)),
         gpu=_gpu(ev),
         cpu=f"none: {why}" if (why := ev.missing_reason("cpu")) else f"{ev.device_name('cpu')}, measured here",
@@ -73,6 +76,21 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         runs=tuple(run.run_id for run in ev.cited_runs),
         motif=tuple(_motif()),
     )
+
+
+_ACTIVATIONS: dict[Activation, list[str]] = {
+    "none": [],
+    "tanh": ["tanh"],
+    "relu": ["ReLU"],
+    "sigmoid": ["sigmoid"],
+    "leaky_relu": ["leaky ReLU"],
+}
+
+
+def _dataset(network: Network | CaseSet) -> str:
+    if not isinstance(network, Network) or not network.has_labels:
+        return "random numbers"
+    return Path(network.input.data).name or "Fashion-MNIST"
 
 
 def _subject(ev: Evidence) -> str:
@@ -84,7 +102,7 @@ def _subject(ev: Evidence) -> str:
     said = []
     for step in ev.network.steps:
         said.append(_layer(step.layer))
-        said += {"none": [], "tanh": ["tanh"], "relu": ["ReLU"]}[step.activation]
+        said += _ACTIVATIONS[step.activation]
     return f"{channels}{height}×{width} images; {', '.join(said)}"
 
 
@@ -92,9 +110,23 @@ def _layer(layer: Layer) -> str:
     if isinstance(layer, DenseLayer):
         return f"FC {layer.outputs}"
     if isinstance(layer, PoolLayer):
-        return f"{layer.size}×{layer.size} {'average ' * (layer.kind == 'average')}pool"
-    steps = f" at stride {layer.S}" * (layer.S != 1) + f" with padding {layer.P}" * (layer.P != 0)
-    return f"{layer.M} maps of {layer.K}×{layer.K}{steps}"
+        rows, columns = layer.window
+        return f"{rows}×{columns} {'average ' * (layer.kind == 'average')}pool{_steps(layer)}"
+    return f"{layer.M} maps of {layer.K}×{layer.KW}{_unusual(layer)}"
+
+
+def _steps(layer: PoolLayer) -> str:
+    return "" if layer.strides == layer.window else f" at stride {layer.strides[0]}"
+
+
+def _unusual(conv: Case) -> str:
+    """Stride, padding and what else is not usual of a convolution; of a kernel's columns its size says all."""
+    words = {name: one.words for name, one in conv.problem.unusual.items()}
+    said = {name: value for name, value in conv.unusual.items() if name != "KW"}
+    parts = [f" at stride {said.pop('S')}"] if "S" in said else []
+    parts += [f" with padding {said.pop('P')}"] if "P" in said else []
+    parts += [f", {words[name]} {value}" for name, value in said.items()]
+    return "".join(parts) + " and bias" * bool(conv.optional)
 
 
 def _gpu(ev: Evidence) -> str:

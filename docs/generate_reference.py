@@ -26,6 +26,7 @@ from warpbook.config.settings import Config  # noqa: E402
 from warpbook.kernels import whole_networks  # noqa: E402
 from warpbook.kernels.claims import QUANTITIES  # noqa: E402
 from warpbook.kernels.headers import Header  # noqa: E402
+from warpbook.report.evidence.run_selection import whole_network_rows
 from warpbook.runs import catalog, tables  # noqa: E402
 from warpbook.runs.catalog import Run  # noqa: E402
 from warpbook.runs.schema import ANY, Table  # noqa: E402
@@ -516,7 +517,7 @@ def with_interval(row: pd.Series) -> str:
 
 def network_medians(run: Run) -> pd.DataFrame:
     """Median in ms of each kind of time of each implementation of a whole network, at the most images."""
-    frame = run.table(tables.NETWORK_SAMPLES)
+    frame = whole_network_rows(run.table(tables.SAMPLES))
     frame = frame[(frame["size"] == IMAGES) & (frame.status == "ok") & (frame.state == "cold") & ~frame.throttled]
     frame = frame[frame.job == frame.variant]
     return frame.groupby(["network", "kind", "variant"]).time_ms.median().rename("median_ms").reset_index()

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -45,6 +46,7 @@ try:
 except UserError as error:
     sys.exit(f"error: {error}")
 TARGETS, WHOLE = Targets(PLAN), WholeNetworks(PLAN)
+COURSE_FILES = [name for name, variant in PLAN.variants.items() if variant.course]
 
 # The jobs' `python3` is that of this Snakemake, whether or not its environment is activated, and they end with it.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
@@ -87,7 +89,9 @@ wildcard_constraints:
     numbered=r"gpu(-\d+)?",
     size=r"\d+",
     tool="|".join(available_profilers.TRACERS),
-    variant=rf"(\w+/)?{variants.DISPLAYABLE_NAME}",
+    # Of another problem than conv, with its name before it. Whole networks and files of the course have rules of their own.
+    variant=rf"(?!network/)(\w+/)?{variants.DISPLAYABLE_NAME}",
+    course_file="|".join(map(re.escape, COURSE_FILES)) or "(?!)",
     implementation=r"\w+",
     study="|".join(CONFIG.studies),
     submission="[A-Za-z0-9_.-]+",

@@ -70,17 +70,20 @@ rule measure_variant:
         )
 
 
+ruleorder: measure_course > measure_variant
+
+
 rule measure_course:
     """One file of the course timed with its own host code, at every size: a row for each sample."""
     input:
         program="scripts/measure_course.py",
         modules=code_dependencies.inputs_for("measure_course.py", "gpu"),
-        variant=lambda wildcards: TARGETS.sources(wildcards.variant),
-        correctness="results/parts/correctness/gpu/{network}/{variant}.csv",
+        variant=lambda wildcards: TARGETS.sources(wildcards.course_file),
+        correctness="results/parts/correctness/gpu/{network}/{course_file}.csv",
     output:
-        samples="results/parts/course_samples/gpu/{network}/{variant}.csv.gz",
+        samples="results/parts/samples/gpu/{network}/{course_file}.csv.gz",
     log:
-        "logs/measure_course/{network}/{variant}.log",
+        "logs/measure_course/{network}/{course_file}.log",
     group:
         "gpu"
     threads: MEASURING_THREADS["gpu"]
@@ -92,13 +95,13 @@ rule measure_course:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.column_types(tables.COURSE_SAMPLES),
+        rerun_on_columns=code_dependencies.column_types(tables.SAMPLES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
-        "Timing {wildcards.variant} with its own host code on {wildcards.network}"
+        "Timing {wildcards.course_file} with its own host code on {wildcards.network}"
     shell:
         logged(
-            "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.variant:q}"
+            "python3 {input.program:q} --network {wildcards.network:q} --variant {wildcards.course_file:q}"
             " --sizes {params.sizes:q} --correctness {input.correctness:q} --timeout {params.timeout:q}"
             " --sandbox {params.sandbox:q} --out {output.samples:q}"
         )
@@ -114,8 +117,8 @@ rule measure_network:
         images="results/data/{network}.npz",
         scores=lambda wildcards: WHOLE.scores(wildcards.network),
     output:
-        samples="results/parts/network_samples/gpu/{network}/{implementation}.csv.gz",
-        checks="results/parts/network_checks/gpu/{network}/{implementation}.csv",
+        samples="results/parts/samples/gpu/{network}/network/{implementation}.csv.gz",
+        checks="results/parts/correctness/gpu/{network}/network/{implementation}.csv",
     log:
         "logs/measure_network/{network}/{implementation}.log",
     group:
@@ -130,7 +133,7 @@ rule measure_network:
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network)[0],
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
-        rerun_on_columns=code_dependencies.column_types(tables.NETWORK_SAMPLES, tables.NETWORK_CHECKS),
+        rerun_on_columns=code_dependencies.column_types(tables.SAMPLES, tables.CORRECTNESS),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Timing the whole network {wildcards.network} by {wildcards.implementation}"

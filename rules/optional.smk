@@ -77,11 +77,11 @@ use rule sanitize_variant as sanitize_network with:
         modules=code_dependencies.inputs_for("sanitize_variant.py", "gpu"),
         variant=lambda wildcards: WHOLE.sources(wildcards.implementation),
     output:
-        sanitizer="results/parts/sanitizer/networks/{implementation}.csv",
+        sanitizer="results/parts/sanitizer/network/{implementation}.csv",
     log:
         "logs/sanitize_network/{implementation}.log",
     params:
-        variant=lambda wildcards: f"networks/{wildcards.implementation}",
+        variant=lambda wildcards: f"network/{wildcards.implementation}",
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_columns=code_dependencies.column_types(tables.SANITIZER),
         rerun_on_device=PLAN.identity("gpu"),

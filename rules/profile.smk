@@ -84,7 +84,7 @@ rule count_network:
         images="results/data/{network}.npz",
         weights=lambda wildcards: TARGETS.weights(wildcards.network, PLAN.weight_sets(wildcards.network)[0]),
     output:
-        counters="results/parts/counters/networks/{network}/{implementation}.csv",
+        counters="results/parts/counters/gpu/{network}/network/{implementation}.csv",
     log:
         "logs/count_network/{network}/{implementation}.log",
     group:

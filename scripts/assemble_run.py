@@ -20,7 +20,9 @@ from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write, sha256
 from warpbook.config.settings import named_studies
 from warpbook.harness import timing
-from warpbook.kernels import variants
+from warpbook.kernels import variants, whole_networks
+from warpbook.kernels.variants import Variant
+from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import gpu_pool, gpu_quarantine
 from warpbook.problems import case_sets, weights
 from warpbook.problems.networks import Network
@@ -38,7 +40,7 @@ ENTRY_BYTES = 200
 IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}
 """Parts that are rows of a table of another name."""
 
-MEASURED_TABLES = (tables.SAMPLES, tables.COURSE_SAMPLES, tables.PROGRAMS, tables.JOBS)
+MEASURED_TABLES = (tables.SAMPLES, tables.PROGRAMS, tables.JOBS)
 """Tables whose rows say where they were made."""
 
 
@@ -59,14 +61,17 @@ def group_by_table(paths: Iterable[Path]) -> dict[Table, list[Path]]:
 
 
 def describe_variants() -> dict[str, Any]:
-    """Identity and header of every variant. With them a run can be read without the code that made it."""
+    """Identity and header of every variant, whole networks' among them. With them a run can be read without the code
+    that made it."""
+    every: dict[str, Variant | Implementation] = {**variants.discover()}
+    every |= {one.full_name: one for one in whole_networks.discover().values()}
     return {
         name: {
             "source_sha256": variant.source_sha256,
             "problem": variant.read_error,
             **variant.header.model_dump(mode="json"),
         }
-        for name, variant in variants.discover().items()
+        for name, variant in every.items()
     }
 
 
@@ -145,7 +150,7 @@ def assemble(
     ended = datetime.now(UTC)
     commit, dirty = version.commit()
     frames = {table: gather(table, paths) for table, paths in parts.items()}
-    frames[tables.OP_TIMES] = summaries.summarize_series(frames[tables.SAMPLES], machine)
+    frames[tables.OP_TIMES] = summaries.summarize_series(tables.with_places(frames[tables.SAMPLES]), machine)
     with atomic_write(out) as run:
         run.mkdir()
         write(frames, run)

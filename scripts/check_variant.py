@@ -46,18 +46,24 @@ def check_in_sandbox(arguments: argparse.Namespace, shared: Row) -> Iterator[lis
     Raises VariantFailure where the process inside dies or says what no check does.
     """
     readable = [arguments.kernels, problem.FOLDER, arguments.labels]
-    if isinstance(cases := case_sets.find(arguments.cases), Network):
+    cases = case_sets.find(arguments.cases)
+    if isinstance(cases, Network):
         readable += [fashion_mnist.cache_path(cases), *weights.readable(cases)]
     readable += [building.FOLDER, building.PROJECT_CUBINS]
     for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
         with sandbox.untrusted("check"):
-            tables.CORRECTNESS.text(({**shared, **row} for row in rows), "its checks")
+            tables.CORRECTNESS.text((placed(row, cases, shared) for row in rows), "its checks")
         yield rows
 
 
-def correctness_row(layer: str, size: int, test: str, **columns: Any) -> Row:
-    """Columns of CORRECTNESS from `layer` on, those of a comparison empty where none was made."""
-    return {"layer": layer, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
+def correctness_row(case: str, size: int, test: str, **columns: Any) -> Row:
+    """Columns of CORRECTNESS from `size` on, and `case`, those of a comparison empty where none was made."""
+    return {"case": case, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
+
+
+def placed(row: Row, cases: Network | CaseSet, shared: Row) -> Row:
+    """A row of CORRECTNESS: what was computed said in full."""
+    return {**shared, **row, **tables.place(cases.problem.name, cases.name, row["case"])}
 
 
 def check_labels(bench: Bench, variant: Variant, network: Network, expected: np.ndarray, sizes: list[int]) -> list[Row]:
@@ -154,7 +160,7 @@ def main() -> None:
         bench = bench_for(arguments.device, variant, sandboxed=False)
         return sandbox.emit(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
-    shared = {"variant": variant.name, "network": network.name, "device": arguments.device}
+    shared = {"variant": variant.name, "device": arguments.device}
     if arguments.device == "gpu" and not sandboxed and not variant.course:
         preload.import_packages(variant.header.requires)
 
@@ -178,7 +184,7 @@ def main() -> None:
                 rows += checked
     except VariantFailure as failure:
         rows.append(correctness_row("", max(arguments.sizes), "labels", ok=False, **failure.columns))
-    tables.CORRECTNESS.write(({**shared, **row} for row in rows), arguments.out)
+    tables.CORRECTNESS.write((placed(row, network, shared) for row in rows), arguments.out)
     if variant.inferred_launch:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")
     for row in rows:

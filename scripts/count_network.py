@@ -63,7 +63,8 @@ def count(
     timeout_s: float,
 ) -> list[Row]:
     """Rows of COUNTERS for one call: its counters, or one row that says why there are none."""
-    place = {"tool": "ncu", "variant": implementation.name, "network": network.name, "layer": "", "size": images}
+    where = tables.place(whole_networks.PROBLEM, network.name)
+    place = {"tool": "ncu", "variant": implementation.full_name, **where, "size": images}
     device = host.gpu()
     arch = device.arch if isinstance(device, cuda_devices.Device) else ""
     if implementation.read_error:
@@ -108,7 +109,7 @@ def main() -> None:
     tables.COUNTERS.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":
-            print(f"no counters of {row['variant']} on {row['network']}: {row['status']}: {row['reason']}")
+            print(f"no counters of {row['variant']} on {row['case']}: {row['status']}: {row['reason']}")
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def count(
 ) -> list[dict[str, Any]]:
     """Rows of COUNTERS for every layer of a network: its counters, or why there are none."""
     layers = case_sets.find(network).cases
-    place = {"tool": "ncu", "variant": variant.name, "network": network, "size": images}
+    place = {"tool": "ncu", "variant": variant.name, "size": images}
     failures: dict[str, VariantFailure] = {}
     device = host.gpu()
     arch = device.arch if isinstance(device, cuda_devices.Device) else ""
@@ -177,7 +177,7 @@ def count(
             }
     rows: list[dict[str, Any]] = []
     for layer in layers:
-        place["layer"] = layer.name
+        place |= tables.place(variant.problem.name, network, layer.name)
         rows += counting.counter_rows(place, readings.get(layer.name, []), metrics, launches.get(layer.name))
         if layer.name not in readings:
             rows.append({**place, **counting.NOTHING, **failures[layer.name].columns})
@@ -211,7 +211,7 @@ def main() -> None:
     tables.COUNTERS.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":
-            print(f"no counters of {row['variant']} on {row['layer']}: {row['status']}: {row['reason']}")
+            print(f"no counters of {row['variant']} on {row['case']}: {row['status']}: {row['reason']}")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import networks
+from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
@@ -26,7 +27,7 @@ MEMORY_BYTES = 24 << 30  # host memory of a timing: a layer of 10,000 images is 
 
 def failed_row(case: Case, failure: VariantFailure) -> Row:
     """One row in place of a case's samples."""
-    return {"layer": case.name, "size": case.size, **timing.NOT_TIMED, **failure.columns}
+    return {"case": case.name, "size": case.size, **timing.NOT_TIMED, **failure.columns}
 
 
 def measure(variant: Variant, places: list[Case], sandboxed: bool) -> Iterator[tuple[Case, list[Row]]]:
@@ -71,11 +72,15 @@ def time_all(
     return rows
 
 
+def place(network: Network, row: Row) -> Row:
+    return tables.place(network.problem.name, network.name, row["case"])
+
+
 def summary_lines(variant: Variant, rows: list[Row]) -> Iterator[str]:
     """A line for each layer, size and kind of time: its median, 95 % interval and number of samples; or the reason."""
     series: dict[tuple[str, int, str], list[float]] = {}
     for row in rows:
-        place = f"{variant.name}, {row['layer']}, {row['size']} images"
+        place = f"{variant.name}, {row['case']}, {row['size']} images"
         if row["status"] != "ok":
             if not row["sample"] and row["kind"] in ("", "op"):
                 yield f"{place}: {row['status']}: {row['reason']}"
@@ -108,11 +113,11 @@ def main() -> None:
         variant = variants.read(name, arguments.kernels)
         with gpu_pool.acquire("gpu", arguments.out) as rows:
             rows += time_all(variant, places, tables.first_failure(checked), sandboxed, arguments.timeout)
-            shared = {"variant": name, "network": network.name, "measured_on": node_and_gpu("gpu")}
-        every += [{**shared, **row} for row in rows]
+            shared = {"job": name, "variant": name, "device": "gpu", "measured_on": node_and_gpu("gpu")}
+        every += [{**shared, "stop_reason": "samples", **row, **place(network, row)} for row in rows]
         for line in summary_lines(variant, rows):
             print(line, flush=True)
-    tables.COURSE_SAMPLES.write(every, arguments.out)
+    tables.SAMPLES.write(every, arguments.out)
 
 
 if __name__ == "__main__":

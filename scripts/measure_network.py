@@ -26,10 +26,10 @@ from warpbook.problems.networks import Network
 from warpbook.runs import tables
 
 NOT_CHECKED: Row = {"rel_l2_err": None, "tolerance": None, "mismatched_labels": None, "ok": False}
-"""Columns of NETWORK_CHECKS for a test that did not come to a comparison."""
+"""Columns of CORRECTNESS for a test that did not come to a comparison."""
 
 SizeResult = tuple[int, list[Row], Row]
-"""Images, rows of NETWORK_SAMPLES from `variant` on, and the columns of NETWORK_CHECKS from `rel_l2_err` on."""
+"""Images, rows of SAMPLES from `variant` on, and the columns of CORRECTNESS that a comparison gives."""
 
 
 def failure_rows(implementation: Implementation, images: int, failure: VariantFailure) -> SizeResult:
@@ -171,13 +171,22 @@ def main() -> None:
         except VariantFailure as failure:
             done = {images for images, _, _ in measured}
             measured += [failure_rows(implementation, images, failure) for images in sizes if images not in done]
-        shared = {"network": network.name, "measured_on": node_and_gpu("gpu"), "job": implementation.name}
-        rows += [{**shared, "size": images, **row} for images, samples, _ in measured for row in samples]
-    place = {"variant": implementation.name, "network": network.name, "weights": arguments.weights}
-    identity = {**place, "source_sha256": implementation.source_sha256}
-    checks = [{**identity, "size": images, **check} for images, _, check in measured]
-    tables.NETWORK_SAMPLES.write(rows, arguments.samples)
-    tables.NETWORK_CHECKS.write(checks, arguments.checks)
+        place = {**tables.place(whole_networks.PROBLEM, network.name), "device": "gpu"}
+        shared = {**place, "measured_on": node_and_gpu("gpu"), "job": implementation.full_name}
+        rows += [
+            {**shared, "size": images, **row, "variant": f"{whole_networks.PROBLEM}/{row['variant']}"}
+            for images, samples, _ in measured
+            for row in samples
+        ]
+    tested = {**place, "variant": implementation.full_name, "test": "scores", "reference": "NumPy float64"}
+    tables.SAMPLES.write(rows, arguments.samples)
+    tables.CORRECTNESS.write(
+        [
+            {**tested, "size": images, "max_abs_err": None, "worst_ratio": None, **check}
+            for images, _, check in measured
+        ],
+        arguments.checks,
+    )
 
 
 if __name__ == "__main__":

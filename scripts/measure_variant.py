@@ -109,16 +109,22 @@ def measure_in_sandbox(
             layer, images, rows = answer
             place = by_place[layer, images]
             places.remove(place)
-            rows = [{**row, "layer": layer, "size": images} for row in rows]
-            tables.SAMPLES.text(({"job": "", **shared, **row} for row in rows), "its samples")
+            rows = [{**row, "case": layer, "size": images} for row in rows]
+            tables.SAMPLES.text((placed({"job": "", **row}, shared) for row in rows), "its samples")
             if not {row["variant"] for row in rows} <= names:
                 raise ValueError
         yield place, rows
 
 
+def placed(row: timing.Row, shared: dict[str, str]) -> timing.Row:
+    """A row of SAMPLES: what was computed said in full. shared: its problem, name of its set of cases, and device."""
+    where = tables.place(shared["problem"], shared["cases"], row["case"])
+    return {**row, **where, "device": shared["device"], "measured_on": shared["measured_on"]}
+
+
 def failed_row(variant: Variant, case: Case, failure: VariantFailure) -> timing.Row:
     """One row in place of a case's samples."""
-    place = {"variant": variant.name, "layer": case.name, "size": case.size}
+    place = {"variant": variant.name, "case": case.name, "size": case.size}
     return {**place, **timing.failure_columns(failure)}
 
 
@@ -134,14 +140,19 @@ def time_all(
     measuring = Measuring.model_validate_json(arguments.measuring)
     times_at: Counter[Case] = Counter()
     rows: list[timing.Row] = []
-    shared = {"network": cases.name, "device": arguments.device, "measured_on": node_and_gpu(arguments.device)}
+    shared = {
+        "problem": variant.problem.name,
+        "cases": cases.name,
+        "device": arguments.device,
+        "measured_on": node_and_gpu(arguments.device),
+    }
 
     def keep(place: Case, samples: list[timing.Row]) -> None:
         remaining.remove(place)
         times_at[place] += 1
         number = (arguments.gpu or 0) * arguments.aa + times_at[place]
         job = f"aa:{variant.name}:{number}" if arguments.aa else variant.name
-        rows.extend({**shared, "job": job, **row} for row in samples)
+        rows.extend(placed({"job": job, **row}, shared) for row in samples)
 
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 

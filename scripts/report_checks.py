@@ -29,7 +29,7 @@ def main() -> int:
         for row in broken.itertuples():
             print(f"FAILED  {row.variant:24} {row.arch:8} {row.log}")
     frames = [tables.CORRECTNESS.read(path) for path in arguments.correctness]
-    correctness = pd.concat(frames) if frames else tables.CORRECTNESS.empty()
+    correctness = tables.with_places(pd.concat(frames) if frames else tables.CORRECTNESS.empty())
     for name in correctness.variant.unique():
         if written := variants.read(name).inferred_launch:
             print(f"called  {name:24} {written.sentence}")

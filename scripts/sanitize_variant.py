@@ -1,4 +1,4 @@
-"""Run one variant, or networks/<name>, an implementation of whole networks, under each tool of NVIDIA's
+"""Run one variant, or network/<name>, an implementation of whole networks, under each tool of NVIDIA's
 compute-sanitizer: a row for each tool.
 
 The program starts itself again under the tool, with --under-tool, and calls the variant on every network's layers and
@@ -182,7 +182,7 @@ def verdict(out: str, err: str, status: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--variant", required=True, help="or networks/<name>, an implementation of whole networks")
+    parser.add_argument("--variant", required=True, help="or network/<name>, an implementation of whole networks")
     parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--under-tool", choices=TOOLS, help="call the variant, under the tool that started this")
     parser.add_argument("--timeout", type=float)

@@ -96,7 +96,7 @@ def main() -> None:
     require_target()
     variant = variants.read(arguments.variant)
     case = case_sets.find(arguments.cases).cases[-1].at(IMAGES)
-    place = {"variant": variant.name, "network": arguments.cases, "layer": case.name, "size": IMAGES}
+    place = {"variant": variant.name, **tables.place(case.problem.name, arguments.cases, case.name), "size": IMAGES}
     try:
         with gpu_pool.acquire("gpu", arguments.out) as rows:
             rows += tune(variant, case)

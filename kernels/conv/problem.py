@@ -60,6 +60,29 @@ ragged:
   - {N: 2, C: 4, H: 14, W: 19, M: 6, K: 3, D: 2, G: 2}
   - {N: 3, C: 6, H: 13, W: 17, M: 12, K: 3, KW: 2, S: 2, SW: 3, P: 1, PW: 0, P_end: 2, PW_end: 1, D: 1, DW: 2, G: 3}
 
+aliases:
+  N: ["n", b, batch, batches, batchsize, nbatch, numbatches, images, nimages, numimages, imgs, samples, nsamples,
+    numsamples, bs]
+  C: [c, channel, channels, cin, inc, ic, inchannel, inchannels, inputchannels, numchannels, nchannels, channelsin,
+    inmaps, inputmaps, mapin, numinputmaps, inputfeaturemaps]
+  H: [h, height, hin, inh, ih, inheight, inputheight, imgheight, imageheight, heightin, rows, imgh]
+  W: [w, width, win, inw, iw, inwidth, inputwidth, imgwidth, imagewidth, widthin, cols, columns, imgw]
+  M: [m, mapout, maps, outmaps, outputmaps, mapsout, kout, cout, outc, oc, outchannel, outchannels, outputchannels,
+    channelsout, numfilters, filters, nfilters, filtercount, featuremaps, numfeaturemaps, outputfeaturemaps,
+    outfeatures, numkernels, nmaps, nummaps, nout]
+  K: [k, kernelsize, kernelwidth, kernelheight, kernelw, kernelh, ksize, kwidth, kheight, kw, kh, kdim, masksize,
+    maskwidth, maskheight, maskdim, filtersize, filterwidth, filterheight, filterw, filterh, filterdim, fsize, ks,
+    ksz, fw, fh, kernel, mask, taps, windowsize, kernellength, kern, kx, ky]
+  H_out: [hout, outh, oh, ho, outheight, outputheight, heightout, outrows, outputh, hy]
+  W_out: [wout, outw, ow, wo, outwidth, outputwidth, widthout, outcols, outputw, wy]
+  S: [s, stride, strides]
+  P: [p, pad, padding, pads]
+  x: [x, in, input, inputs, img, imgs, image, images, inp, src, data, feature, features, ifmap, ifmaps, inputdata,
+    inputimage, i, inmaps]
+  w: [w, k, weight, weights, wt, wts, wgt, mask, masks, filter, filters, kernel, kernels, kern, f, coefficients, coef,
+    coeffs, taps]
+  y: ["y", out, output, outputs, result, results, res, o, dst, outp, ofmap, ofmaps, outputdata, outputimage, outmaps]
+
 # Three maps: the weights of the longest sums still fit constant memory. No extent is a multiple of a tile.
 precision:
   - {C: 1, H: 26, W: 35, M: 3, K: 1}

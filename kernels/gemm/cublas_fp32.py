@@ -8,6 +8,11 @@ peer:      true
 requires:  cupy
 method:    any
 reference: https://docs.nvidia.com/cuda/cublas/
+claims:
+  - says:     Near the FP32 peak where the matrices are large
+    quantity: fp32_peak_share
+    value:    {at_least: 70 %}
+    where:    {n: {at_least: 2048}}
 """
 
 import cupy

@@ -3,6 +3,9 @@ title:     Three loops
 idea:      The definition by one thread. For each row of C, each value of A in that row is multiplied with a row of B and
            added to the row of C, so that the innermost loop goes along rows and the compiler can vectorise it.
 expect:    The starting point on a CPU, one core of however many, and each row of C is read and written k times.
+claims:
+  - says:     each row of C is read and written k times
+    undecidable: no counter of the CPU is read
 limits:    {m: 1024, n: 1024, k: 1024}
 */
 

@@ -59,7 +59,7 @@ def _explain_error(detail: Any, model: type[BaseModel]) -> str:
         return f"{place}: missing"
     message = detail["msg"].removeprefix("Value error, ")
     shown = "" if detail["type"] == "value_error" else f" (it is {detail['input']!r})"
-    return f"{place}: {message}{shown}"
+    return f"{place}: {message}{shown}" if place else f"{message}{shown}"
 
 
 def _keys_at(place: tuple[int | str, ...], model: Any) -> list[str]:

@@ -29,7 +29,7 @@ def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Conte
         return None
     times = run.table(tables.OP_TIMES)
     sound = (times.network == network) & (times["size"] == images) & (times.device == "gpu")
-    sound &= (times.status == "ok") & times.kind.isin(["op", "layer"]) & times.state.isin(["cold", ""])
+    sound &= (times.status == "ok") & times.kind.isin(["op", "layer"]) & (times.state == "cold") & (times.layer != "")
     medians = times[sound].pivot_table("median_ms", "variant", ["kind", "layer"], observed=True)
     if any((kind, layer) not in medians for kind in ("op", "layer") for layer in layers):
         return None

@@ -198,8 +198,9 @@ def guarded_call(
                 )
             # A byte's poison may be a result: its comparison tells.
             if returned is None and poisoned and one.unit > 1:
-                total = len(one.inner)
-                if unwritten := total - bench.count_changed(one.inner, POISON[one.unit]):
+                total = math.prod(result.shape)
+                words = max(len(one.inner) // max(total, 1), 1)  # of a value: two of a float64
+                if unwritten := (len(one.inner) - bench.count_changed(one.inner, POISON[one.unit])) // words:
                     raise VariantFailure(
                         "wrong_result", f"{variant.name} leaves {unwritten} of {total} outputs unwritten"
                     )
@@ -265,13 +266,13 @@ def tests_for(case: Case) -> tuple[str, ...]:
 
 
 def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
-    """Rows (the columns of CORRECTNESS from `layer` on, without `device`) for a case at its size; of all its tests where
+    """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all its tests where
     none are named.
 
     An unsupported case gives one row that says so; a failure ends its tests with the row that names it.
     """
     tests = tests or tests_for(case)
-    place = {"layer": case.name, "size": case.size}
+    place = {"case": case.name, "size": case.size}
 
     def row(test: str, **columns: Any) -> Row:
         return {**place, "test": test, **NOT_COMPARED, **columns}

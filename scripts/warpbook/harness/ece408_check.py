@@ -33,7 +33,7 @@ def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]
         with checking.fault_context(variant, "prepared"):
             library = emulation.compile_host(variant, folder, sandboxed)
     except VariantFailure as failure:
-        place = {"layer": ece408.LAYERS[0].name, "size": ece408.BATCH, "test": "integers"}
+        place = {"case": ece408.LAYERS[0].name, "size": ece408.BATCH, "test": "integers"}
         yield [{**place, **checking.NOT_COMPARED, "ok": False, **failure.columns}]
         return
     layer_checked = functools.partial(_layer, variant, sandboxed, folder, library)
@@ -105,7 +105,7 @@ def note(bench: IsolatedBench, rows: list[Row]) -> list[Row]:
 
 
 def _append_reason(row: Row, why: str) -> Row:
-    return {**row, "reason": f"{row['reason']} (in {row['layer']}, where {why})"}
+    return {**row, "reason": f"{row['reason']} (in {row['case']}, where {why})"}
 
 
 def _explain(row: Row, noted: str) -> Row:

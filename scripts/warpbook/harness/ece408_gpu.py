@@ -1,7 +1,7 @@
 """Files of the course on a GPU: checked as they are emulated, and timed as the course does and by CUDA events.
 
 The file runs with its driver (`course_driver.cu`) in a process of its own; this one draws the inputs and judges what
-comes back. What a sample of COURSE_SAMPLES brackets:
+comes back. What a sample of theirs brackets:
 
 - `op`: the host's clock around `conv_forward_gpu` and a wait for the device, the course's Op Time.
 - `layer`: the same around prolog, convolution and epilog, the course's Layer Time: allocations and copies are in it.
@@ -57,7 +57,7 @@ def check(variant: Variant, layers: Iterable[Case], sandboxed: bool) -> Iterator
     """
     built: Path | None = None
     for layer in layers:
-        place = {"layer": layer.name, "size": ece408.BATCH, "test": "integers", **checking.NOT_COMPARED, "ok": False}
+        place = {"case": layer.name, "size": ece408.BATCH, "test": "integers", **checking.NOT_COMPARED, "ok": False}
         if reason := variant.unsupported(layer.at(ece408.BATCH)):
             yield [{**place, "status": "unsupported", "reason": reason}]
             continue
@@ -111,7 +111,7 @@ def time_layer(
     read_clock: ReadClock,
     elsewhere: str = "",
 ) -> list[Row]:
-    """Samples of one case at its size: the columns of COURSE_SAMPLES from `layer` on.
+    """Samples of one case at its size: the columns of SAMPLES from `size` on, and `case`.
 
     The file's result is tested on fresh inputs before the rounds and after them. Where its work is done `elsewhere`,
     in words, all but its Layer Time is refused. Raises VariantFailure.
@@ -127,7 +127,7 @@ def time_layer(
                 if number >= 0:
                     state = {"sample": number, "sm_clock_mhz": clock_mhz, "throttled": throttled}
                     rows += [
-                        {"layer": case.name, "size": case.size, **_kind(name), **state, "time_ms": time_ms}
+                        {"case": case.name, "size": case.size, **_kind(name), **state, "time_ms": time_ms}
                         for name, time_ms in taken.items()
                     ]
         _test(bench, variant, case, operation, buffers, "after")

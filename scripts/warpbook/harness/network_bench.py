@@ -70,7 +70,7 @@ def load_kernels(implementation: Implementation, arch: str) -> gpu_bench.GpuKern
 def comparison_columns(
     implementation: Implementation, network: Network, scores: np.ndarray, labels: np.ndarray, expected: np.ndarray
 ) -> Row:
-    """The columns of NETWORK_CHECKS from `rel_l2_err` on: scores and labels against float64."""
+    """The columns of CORRECTNESS that a comparison gives: scores and labels against float64."""
     # In NumPy: CuPy compiles each of these operations when a machine first does it, ten seconds for the largest.
     images, scores = len(expected), scores.astype(np.float64)
     error = float(np.linalg.norm(scores - expected) / np.linalg.norm(expected))
@@ -111,7 +111,7 @@ class NetworkBench:
     def measure(
         self, implementations: Sequence[Implementation], images: int, series: Any, measuring: Measuring
     ) -> tuple[list[Row], Row]:
-        """(samples, the columns of NETWORK_SAMPLES from `variant` on; the check of the first implementation).
+        """(samples, the columns of SAMPLES from `variant` on; the check of the first implementation).
 
         Each is checked before and after it is timed, on images in orders of their own, and timed on random numbers not
         seen before. Raises VariantFailure where the first fails; another that does so beforehand is left out.

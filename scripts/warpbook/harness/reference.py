@@ -72,27 +72,28 @@ def magnitudes(case: Case, inputs: Mapping[str, Any], xp: Any) -> dict[str, Any]
     inputs' absolute values."""
     if hasattr(case.problem.module, "magnitude"):
         return problem.compute(case, inputs, xp, "magnitude")
-    return problem.compute(case, {name: abs(values) for name, values in inputs.items()}, xp)
+    return problem.compute(case, {name: abs(problem.widen(values, xp)) for name, values in inputs.items()}, xp)
 
 
 def differences(
-    case: Case, inputs: Mapping[str, Any], outputs: Mapping[str, Any], xp: Any = np
+    case: Case, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> dict[str, Difference]:
-    """The difference of each output, by name, from the problem's reference; all arrays of `xp`, numpy or cupy."""
-    expected, units = problem.compute(case, inputs, xp), magnitudes(case, inputs, xp)
-    return {name: difference(outputs[name], expected[name], units[name], xp) for name in outputs}
+    """The difference of each output, by name, from the problem's reference."""
+    expected, units = problem.compute(case, inputs, np), magnitudes(case, inputs, np)
+    return {name: difference(found, expected[name], units[name]) for name, found in outputs.items()}
 
 
-def difference(found: Any, expected: Any, magnitude: Any, xp: Any = np) -> Difference:
+def difference(found: np.ndarray, expected: np.ndarray, magnitude: np.ndarray) -> Difference:
     """The difference between an output and the float64 values that it should have."""
-    err = xp.abs(found.astype(xp.float64) - expected)
-    finite = xp.isfinite(err)
+    err = np.abs(found.astype(np.float64) - expected)
+    finite = np.isfinite(err)
     err, expected, magnitude = err[finite], expected[finite], magnitude[finite]
-    units = err / xp.where(err > 0, magnitude, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        units = np.where(err > 0, err / magnitude, 0.0)
     return Difference(
         max_abs_err=float(err.max(initial=0)),
         worst_unit=float(units.max(initial=0)),
-        rel_l2_err=float(xp.linalg.norm(err.astype(xp.float64)) / (xp.linalg.norm(expected.astype(xp.float64)) or 1)),
+        rel_l2_err=float(np.linalg.norm(err) / (np.linalg.norm(expected) or 1)),
         max_magnitude=float(magnitude.max(initial=0)),
         not_finite=int((~finite).sum()),
     )

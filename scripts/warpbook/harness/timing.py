@@ -131,7 +131,7 @@ def measure_case(
     bench: Bench, variants: list[Variant], case: Case, series: SeriesPolicy, measuring: Measuring
 ) -> list[Row]:
     """Samples of one case at its size, for a variant and (second, where given) its baseline: the columns of SAMPLES from
-    `variant` on, without `network` and `device`.
+    `variant` on, without `device`, and `case`, its own name.
 
     All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested on others, as
     in checking. Raises VariantFailure where one faults, its result is wrong, it is slower on inputs not seen before, or
@@ -152,7 +152,7 @@ def measure_case(
             timers[variant.name] = bench.timers(_over_parts(prepared, parts), buffers)
 
     rows, told_ms = sample_rows(bench, variants, timers, series, measuring)
-    rows = [{"layer": case.name, "size": case.size, **row} for row in rows]
+    rows = [{"case": case.name, "size": case.size, **row} for row in rows]
     reject_distrusted(bench)
     called = _part_buffers(buffers, first) if len(parts) > 1 else buffers
     for variant in variants:
@@ -168,7 +168,7 @@ def measure_case(
 def sample_rows(
     bench: Bench, named: Sequence[NamedSubject], timers: dict[str, Timers], series: SeriesPolicy, measuring: Measuring
 ) -> tuple[list[Row], dict[str, list[float]]]:
-    """The samples of each state and kind, a row each: columns that SAMPLES and NETWORK_SAMPLES share, and `variant`;
+    """The samples of each state and kind, a row each: columns of SAMPLES from `state` on, and `variant`;
     and the times of the kind that others are compared in, by name.
 
     The first of `named` has every kind; a baseline behind it those that are compared, in turn with it.

@@ -160,7 +160,8 @@ class Variant:
         """Why this variant cannot compute the case at its size: value, limit and remedy. Empty when it can."""
         if untold := self.missing_arguments(case):
             what, names = " and ".join(untold.values()), " and ".join(untold)
-            place = self.fact_location("limits" if self.launcher else "arguments")
+            bounded = self.launcher and not case.optional & untold.keys()  # an extent can be, an array cannot
+            place = self.fact_location("limits" if bounded else "arguments")
             remedy = "write it as a launcher in Python" if self.cpp_source else f"name {names} in {place} if it can"
             return f"{self.name}: unsupported: {what}, of which it is told nothing; {remedy}"
         if reason := self.header.limits.violation(case):
@@ -310,10 +311,9 @@ def read(name: str, folder: Path | None = None) -> Variant:
             said_by = facts
             completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
-        inferable = of.name == headers.DEFAULT_PROBLEM and cuda and python is None
-        if cuda and inferable and not described.problem and not headers.declare_launch(content):
+        if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
-            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")))
+            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")), of)
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""

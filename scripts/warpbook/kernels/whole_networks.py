@@ -32,7 +32,10 @@ from warpbook.kernels import headers, sources, variants
 from warpbook.kernels.headers import Header
 from warpbook.problems.networks import Network
 
-FOLDER = PROJECT / "kernels" / "network"
+PROBLEM = "network"
+"""The problem that a whole network is a case of."""
+
+FOLDER = PROJECT / "kernels" / PROBLEM
 INCLUDED_FROM = (FOLDER, variants.FOLDER, PROJECT / "scripts/warpbook/harness")
 IMPORTED_FROM = (FOLDER, variants.FOLDER)
 
@@ -47,6 +50,11 @@ class Implementation:
     launcher: Path
     header: Header
     read_error: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Its name among the variants of all problems."""
+        return f"{PROBLEM}/{self.name}"
 
     @property
     def title(self) -> str:

@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import inspect
 import math
+import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,6 +33,9 @@ FILE = "problem.py"
 SIZE = "size"
 """The name, in expressions, of the extent that a study sweeps."""
 
+VALUES = {"int8": (-128, 127), "uint8": (0, 255), "float16": (-2048, 2048), "bfloat16": (-256, 256)}
+"""Whole numbers that a type holds, where those of float32 are more."""
+
 Dtype = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"]
 
 
@@ -54,6 +58,21 @@ class Array(_Model):
     dtype: Dtype = "float32"
     least: int = Field(-4, description="least of the whole numbers that are drawn for it")
     most: int = Field(4, description="largest of them")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_below_zero(cls, content: Any) -> Any:
+        unsigned = isinstance(content, dict) and str(content.get("dtype")).startswith("uint")
+        return {"least": 0, **content} if unsigned else content
+
+    @model_validator(mode="after")
+    def _drawable(self) -> "Array":
+        lowest, highest = VALUES.get(self.dtype, (-(2**24), 2**24))
+        if not lowest <= self.least <= self.most <= highest:
+            raise ValueError(
+                f"{self.least} to {self.most} is no range within {lowest} to {highest}, as {self.dtype} is drawn"
+            )
+        return self
 
     @property
     def is_real(self) -> bool:
@@ -136,6 +155,9 @@ class Facts(_Model):
                 raise ValueError(f"{key}: {name!r} is no extent: {nearest_name(name, list(self.extents))}")
         if unknown := [name for name in self.aliases if name not in {*known, *self.array_names}]:
             raise ValueError(f"aliases: {unknown[0]!r} is neither an extent nor an array")
+        for _, name, *_ in string.Formatter().parse(self.label):
+            if name is not None and name not in known:
+                raise ValueError(f"label: {name!r} is no extent: {nearest_name(name, sorted(known))}")
         return self
 
     @property
@@ -150,6 +172,10 @@ class Problem:
     name: str
     folder: Path
     facts: Facts = field(compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process reads it from its folder: `module` cannot be sent.
+        return read, (self.folder,)
 
     @property
     def title(self) -> str:
@@ -276,7 +302,7 @@ class Case:
                 (values[name],) = expressions.values(name, [text], values)
         for words, text in facts.conditions.items():
             if expressions.used_names(text) <= values.keys() and expressions.evaluate(text, values) < 1:
-                raise ValueError(f"{self.problem.name} case {self.name}: {words}")
+                raise ValueError(f"{self.problem.name} case {self.name or given}: {words}")
         return values
 
     def __getattr__(self, name: str) -> int:
@@ -388,7 +414,7 @@ def compute(case: Case, inputs: Mapping[str, Any], xp: Any, function: str = "ref
     """
     problem = case.problem
     written = getattr(problem.module, function)
-    known = {**case.extents, "xp": xp, **{name: _widen(one, xp) for name, one in inputs.items()}}
+    known = {**case.extents, "xp": xp, **{name: widen(one, xp) for name, one in inputs.items()}}
     taken = [name for name, one in inspect.signature(written).parameters.items() if name in known]
     result = written(**{name: known[name] for name in taken})
     results = result if isinstance(result, tuple) else (result,)
@@ -403,8 +429,9 @@ def compute(case: Case, inputs: Mapping[str, Any], xp: Any, function: str = "ref
     return outputs
 
 
-def _widen(values: Any, xp: Any) -> Any:
-    return values.astype(xp.float64) if values.dtype.kind not in "iub" else values
+def widen(values: Any, xp: Any) -> Any:
+    """Values as a reference gets them: float64, or int64 of whole numbers."""
+    return values.astype(xp.int64 if values.dtype.kind in "iub" else xp.float64)
 
 
 @functools.cache
@@ -434,8 +461,9 @@ def read(folder: Path) -> Problem:
         for case in problem.ragged:
             _ = case.extents
     except ValidationError as error:
-        lines = [f"  {line}" for line in explain(error, Facts)]
-        raise UserError("\n".join([f"{_shown(path)}:", *lines])) from error
+        lines = explain(error, Facts)
+        several = "".join(f"\n  {line}" for line in lines)
+        raise UserError(f"{_shown(path)}:{several if len(lines) > 1 else f' {lines[0]}'}") from error
     except ValueError as error:
         raise UserError(f"{_shown(path)}: {error}") from error
     return problem

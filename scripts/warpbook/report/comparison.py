@@ -299,7 +299,7 @@ def _total(series: list[np.ndarray]) -> float:
 def series_by_place(run: Run, networks: list[str]) -> dict[ComparedPlace, list[np.ndarray]]:
     """A run's sound op times on those networks, in ms, a series for each layer, of each variant's own job."""
     samples = table_for_networks(run, tables.SAMPLES, networks)
-    samples = samples[(samples.job == samples.variant) & (samples.kind == "op")]
+    samples = samples[(samples.job == samples.variant) & (samples.kind == "op") & (samples.layer != "")]
     samples = samples[samples.state == samples.device.map(STATE)]
     keys = [samples[name] for name in ("variant", "network", "device", "size", "layer")]
     layers: dict[ComparedPlace, list[np.ndarray]] = {}

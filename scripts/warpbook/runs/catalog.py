@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.runs import archive_reader, former_names, tables
+from warpbook.runs import archive_reader, tables
 from warpbook.runs.manifest import FORMAT, Record
 from warpbook.runs.schema import Table
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 ARCHIVES = Path("reports/runs")
 SOUND = Path("results/sound")
 """Marks of archives that were read whole and are in order."""
-
-_FORMER = {1: {tables.OP_TIMES: {"bound_ms": "method_bound_ms"}}}
-"""By format: columns that have another name today."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +66,15 @@ class Run:
             content = archive_reader.read(self.path, table.name)
         except archive_reader.MissingMember:
             if table.optional:
-                return table.empty()
+                return tables.with_places(table.empty())
             raise
         if self.sound:
-            return self._convert_rows(table, table.read_checked(content, self._column_renames(table)))
+            return tables.with_places(table.read_checked(content))
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
         return self._read_table(table, io.BytesIO(content), origin)
 
     def _read_table(self, table: Table, source: Path | IO[bytes], origin: str) -> "pd.DataFrame":
-        return self._convert_rows(table, table.read(source, origin, renamed=self._column_renames(table)))
-
-    def _column_renames(self, table: Table) -> dict[str, str] | None:
-        return _FORMER.get(self.record["format"], {}).get(table)
-
-    def _convert_rows(self, table: Table, frame: "pd.DataFrame") -> "pd.DataFrame":
-        if former_names.FORMER in self.record:
-            frame = former_names.table_today(frame)
-        return _convert_format_1(frame) if self.record["format"] == 1 and table is tables.SAMPLES else frame
+        return tables.with_places(table.read(source, origin))
 
     @cached_property
     def problem(self) -> str:
@@ -105,24 +94,16 @@ class Run:
         return proven or self
 
 
-def _convert_format_1(samples: "pd.DataFrame") -> "pd.DataFrame":
-    """SAMPLES of format 1, which called an A/A test `again`."""
-    return samples.assign(
-        job=samples.job.str.replace(r"^again:", "aa:", regex=True),
-        variant=samples.variant.str.replace(r":again$", ":aa", regex=True),
-    )
-
-
 def open_run(path: Path) -> Run:
     """The run at a path, its run.json checked; UserError names what is missing or damaged."""
     if not path.exists():
         raise UserError(f"{path} does not exist")
     try:
-        record = former_names.record_today(archive_reader.read_json(path, "run.json"))
+        record = archive_reader.read_json(path, "run.json")
     except archive_reader.MissingMember as error:
         raise UserError(f"{path} holds no run.json: it is no run") from error
-    if isinstance(record, dict) and isinstance(number := record.get("format"), int) and not 1 <= number <= FORMAT:
-        raise UserError(f"{path} is of format {number}; this Warpbook reads formats 1 to {FORMAT}")
+    if isinstance(record, dict) and isinstance(number := record.get("format"), int) and number != FORMAT:
+        raise UserError(f"{path} is of format {number}; this Warpbook reads format {FORMAT}")
     try:
         Record.model_validate(record)
     except ValidationError as error:

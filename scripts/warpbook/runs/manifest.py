@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever a column or a word of a run's tables gets another name or meaning.
 
-1: one `bound_ms` in op_times.csv; A/A tests are jobs `again:variant:n` beside `variant:again`. 2: two bounds, each with
-its name, and refused samples counted; A/A tests are jobs `aa:variant:n` beside `variant:aa`.
+3: rows are of a problem's case; whole networks and files of the course are rows of the same tables.
 """
 
 
@@ -67,7 +66,7 @@ class RecordedMeasuring(_RecordModel):
 
 
 class Record(_RecordModel):
-    format: int = Field(ge=1, le=FORMAT)
+    format: int = Field(ge=FORMAT, le=FORMAT)
     run_id: str = Field(pattern=r"^[\w.-]{1,100}$")
     studies: list[str]
     networks: dict[str, RecordedNetwork]

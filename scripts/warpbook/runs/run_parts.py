@@ -1,6 +1,6 @@
 """Where the parts of a run are made, and how whole networks are named among variants."""
 
-WHOLE = "networks/"
+WHOLE = "network/"
 """What stands before the name of an implementation of whole networks where variants are named, too."""
 
 PARTS = "results/parts"

@@ -196,29 +196,23 @@ class Table:
                 raise ValueError(f"a row of {self.name} lacks or adds {', '.join(odd)}")
             writer.writerow([column.text(row[name]) for name, column in self.columns.items()])
         text.seek(0)
-        self._values(text, origin, {})
+        self._values(text, origin)
         return text.getvalue()
 
-    def read(
-        self, source: str | Path | IO[bytes], origin: str | None = None, renamed: Mapping[str, str] | None = None
-    ) -> "pd.DataFrame":
-        """The table in a file. UserError names the file, row and column that break the contract.
-
-        `renamed` gives columns that an older file has under another name their name of today.
-        """
+    def read(self, source: str | Path | IO[bytes], origin: str | None = None) -> "pd.DataFrame":
+        """The table in a file. UserError names the file, row and column that break the contract."""
         import pandas as pd
 
-        values = self._read_columns(source, origin or str(source), renamed or {})
+        values = self._read_columns(source, origin or str(source))
         return pd.DataFrame({name: pd.Series(values[name], dtype=dtype) for name, dtype in self._dtypes.items()})
 
-    def read_checked(self, content: bytes, renamed: Mapping[str, str] | None = None) -> "pd.DataFrame":
+    def read_checked(self, content: bytes) -> "pd.DataFrame":
         """The same of a file's content that `read` has found in order, without a check: in a tenth of the time."""
         import pandas as pd
 
         empty = {name: [""] for name, column in self.columns.items() if column.dtype in ("float64", "Int64")}
         text = io.BytesIO(gzip.decompress(content) if self.name.endswith(".gz") else content)
-        head = next(csv.reader([text.readline().decode("utf-8-sig")]))
-        names = [(renamed or {}).get(name, name) for name in head]
+        names = next(csv.reader([text.readline().decode("utf-8-sig")]))
         held = pd.read_csv(text, header=None, names=names, dtype=self._dtypes, keep_default_na=False, na_values=empty)
         later = {name: [None if name in empty else ""] * len(held) for name in self.columns.keys() - set(names)}
         held = held.assign(**{name: pd.Series(cells, dtype=self._dtypes[name]) for name, cells in later.items()})
@@ -232,16 +226,14 @@ class Table:
     def rows(self, path: str | Path) -> list[Row]:
         """The rows of a small file, checked alike, without pandas, whose import costs a short program more than its
         work."""
-        values = self._read_columns(path, str(path), {})
+        values = self._read_columns(path, str(path))
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 
     def empty(self) -> "pd.DataFrame":
         """The table without rows."""
         return self.read(io.BytesIO((",".join(self.columns) + "\n").encode()), self.name.removesuffix(".gz"))
 
-    def _read_columns(
-        self, source: str | Path | IO[bytes], origin: str, renamed: Mapping[str, str]
-    ) -> dict[str, list[Any]]:
+    def _read_columns(self, source: str | Path | IO[bytes], origin: str) -> dict[str, list[Any]]:
         """The checked values of a file, by column."""
         try:
             with contextlib.ExitStack() as stack:
@@ -253,14 +245,14 @@ class Table:
                 if origin.endswith(".gz"):
                     content = stack.enter_context(gzip.open(binary))
                 content = stack.enter_context(io.BufferedReader(_Bounded(content), _BUFFER_BYTES))
-                return self._values(io.TextIOWrapper(content, encoding="utf-8-sig", newline=""), origin, renamed)
+                return self._values(io.TextIOWrapper(content, encoding="utf-8-sig", newline=""), origin)
         except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{origin} cannot be read as {self.name}: {error}") from error
 
-    def _values(self, file: IO[str], origin: str, renamed: Mapping[str, str]) -> dict[str, list[Any]]:
+    def _values(self, file: IO[str], origin: str) -> dict[str, list[Any]]:
         """The same of an open file: every check of a table is here, or in its columns."""
         reader = csv.reader(file)
-        header = [renamed.get(name, name) for name in next(reader, [])]
+        header = next(reader, [])
         self._check_header(header, origin)
         values: dict[str, list[Any]] = {name: [] for name in self.columns}
         same: dict[str, dict[str, str]] = {name: {} for name in self.columns}

@@ -14,7 +14,7 @@ from warpbook.kernels import lower_bounds, variants
 from warpbook.problems import case_sets
 from warpbook.runs import tables
 
-CALL = ["job", "variant", "network", "layer", "device", "size", "state"]
+CALL = ["job", "variant", "problem", "case", "device", "size", "state"]
 """What samples of one call have in common: of its kernels alone, of the call, and with copies."""
 SERIES = [*CALL, "kind"]
 
@@ -81,9 +81,10 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
                 f"{refused} are longer than twice their call"
             )
         bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}
-        if place["device"] == "gpu" and status == "ok":
-            layer = next(case for case in case_sets.find(place["network"]).cases if case.name == place["layer"])
-            case = layer.at(place["size"])
+        # Of a whole network, and of what a file's own host code does, no bound is known.
+        if place["device"] == "gpu" and status == "ok" and place["state"] and first.layer:
+            found = next(case for case in case_sets.find(first.network).cases if case.name == first.layer)
+            case = found.at(place["size"])
             header, gpu = headers[place["variant"]], machine["gpu"]
             bound = {
                 "method_bound_ms": lower_bounds.method_bound_ms(case, header, gpu),

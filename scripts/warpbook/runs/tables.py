@@ -5,27 +5,40 @@ A row is one observation; units end the column's name.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpbook.runs.schema import COUNT, POSITIVE, Column, Range, Table
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SHARE = Range(0, 1)
 
-_VARIANT = Column("string", "stem of the kernel's file")
+_VARIANT = Column("string", "stem of the kernel's file, its problem before it where that is not conv: gemm/tiled")
 _NETWORK = Column("string", "network whose shapes it is")
-_LAYER = Column("string", "convolution layer; empty: the whole network")
+_PLACE = {
+    "problem": Column("string", "what is computed: a folder of kernels/"),
+    "case": Column(
+        "string", "fa18/conv1: a layer of a network; gemm/square: a case of a study; fa18: the whole network"
+    ),
+}
 _DEVICE = Column("string", "cpu or gpu")
 _SIZE = Column("int64", "images in the dataset", POSITIVE)
 _WATCHED_WEIGHTS = Column("string", "weight set of the watched program; empty: the network's first", later=True)
 _STATUS = Column("string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused")
 _REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok")
 _OUTCOME = {"status": _STATUS, "reason": _REASON}
-_STATE = Column("string", "cold: L2 overwritten before the call; hot: the call repeated on the same buffers")
+_STATE = Column(
+    "string",
+    "cold: L2 overwritten before the call; hot: the call repeated on the same buffers; empty: a file of the course, "
+    "whose rounds follow each other",
+)
 _MEASURED_ON = Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
 _KIND = Column(
     "string",
     "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies; host: a network from "
-    "uint8 images in page-locked memory to labels there, in chunks that overlap; copy: its copies alone",
+    "uint8 images in page-locked memory to labels there, in chunks that overlap; copy: its copies alone. Of a file of the "
+    "course op is its Op Time, layer its Layer Time: prolog, convolution and epilog",
 )
 _SAMPLE = {
     "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
@@ -59,15 +72,17 @@ BUILDS = Table(
 
 CORRECTNESS = Table(
     "correctness.csv",
-    "one test of one variant on one layer, or on the whole network, at one size",
-    ("variant", "network", "layer", "device", "size", "test"),
+    "one test of one variant on one case at one size",
+    ("problem", "case", "variant", "device", "size", "test"),
     {
+        **_PLACE,
         "variant": _VARIANT,
-        "network": _NETWORK,
-        "layer": _LAYER,
         "device": _DEVICE,
         "size": _SIZE,
-        "test": Column("string", "integers: exact on small integers; reals: within tolerance; labels: real images"),
+        "test": Column(
+            "string",
+            "integers: exact on small integers; reals: within tolerance; labels: real images; scores: a whole network's",
+        ),
         "reference": Column("string", "what it was compared with"),
         "max_abs_err": Column("float64", "largest absolute error of an output", COUNT),
         "rel_l2_err": Column("float64", "norm of the error over norm of the reference", COUNT),
@@ -82,14 +97,13 @@ CORRECTNESS = Table(
 SAMPLES = Table(
     "samples.csv.gz",
     "one timing sample",
-    ("job", "variant", "network", "layer", "device", "size", "state", "kind", "sample"),
+    ("job", "problem", "case", "variant", "device", "size", "state", "kind", "sample"),
     {
         "job": Column(
             "string", "variant whose job took the sample; aa:variant:n, its nth A/A test, beside its own copy"
         ),
+        **_PLACE,
         "variant": _VARIANT,
-        "network": _NETWORK,
-        "layer": _LAYER,
         "device": _DEVICE,
         "size": _SIZE,
         "state": _STATE,
@@ -101,11 +115,10 @@ SAMPLES = Table(
 OP_TIMES = Table(
     "op_times.csv",
     "the summary of one series of samples",
-    ("variant", "network", "layer", "device", "size", "state", "kind"),
+    ("problem", "case", "variant", "device", "size", "state", "kind"),
     {
+        **_PLACE,
         "variant": _VARIANT,
-        "network": _NETWORK,
-        "layer": _LAYER,
         "device": _DEVICE,
         "size": _SIZE,
         "state": _STATE,
@@ -131,70 +144,6 @@ OP_TIMES = Table(
         **_OUTCOME,
     },
     ascending=("ci_low_ms", "median_ms", "ci_high_ms"),
-)
-
-COURSE_SAMPLES = Table(
-    "course_samples.csv.gz",
-    "one timing sample of a file of the course ECE408, run with its own host code",
-    ("variant", "network", "layer", "size", "state", "kind", "sample"),
-    {
-        "variant": _VARIANT,
-        "network": _NETWORK,
-        "layer": _LAYER,
-        "size": _SIZE,
-        "state": Column("string", "for kind gpu as in samples; else empty: the rounds follow each other"),
-        "kind": Column(
-            "string",
-            "op: conv_forward_gpu and a wait for the device, the course's Op Time; layer: prolog, convolution and"
-            " epilog, its Layer Time; gpu: CUDA events around conv_forward_gpu; empty: there are no samples",
-        ),
-        "sample": Column("int64", "number of the round, from 0, those of warm-up left out", COUNT),
-        "time_ms": Column(
-            "float64", "the time, refused ones too; empty where there are no samples", POSITIVE, needed=True
-        ),
-        "sm_clock_mhz": Column("float64", "SM clock read after the round", COUNT),
-        "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
-        **_OUTCOME,
-        "measured_on": _MEASURED_ON,
-    },
-    optional=True,
-)
-
-_IMPLEMENTATION = Column("string", "stem of the network's file in kernels/networks")
-
-NETWORK_CHECKS = Table(
-    "network_checks.csv",
-    "one test of one implementation of a whole network, on images of the data set, at one size",
-    ("variant", "network", "size"),
-    {
-        "variant": _IMPLEMENTATION,
-        "network": _NETWORK,
-        "size": _SIZE,
-        "weights": Column("string", "weight set; with others the times are the same"),
-        "source_sha256": Column("string", "SHA-256 of what runs: its code, what it includes or imports, constants"),
-        "rel_l2_err": Column("float64", "norm of the scores' error over norm of the float64 scores", COUNT),
-        "tolerance": Column("float64", "largest such error allowed", COUNT),
-        "mismatched_labels": Column("Int64", "images whose label differs from the reference's", COUNT),
-        "ok": Column("bool", "whether the test passed"),
-        **_OUTCOME,
-    },
-    optional=True,
-)
-
-NETWORK_SAMPLES = Table(
-    "network_samples.csv.gz",
-    "one timing sample of a whole network, from images on the device to scores and labels there",
-    ("job", "variant", "network", "size", "state", "kind", "sample"),
-    {
-        "job": Column("string", "implementation whose job took the sample"),
-        "variant": _IMPLEMENTATION,
-        "network": _NETWORK,
-        "size": _SIZE,
-        "state": _STATE,
-        "kind": _KIND,
-        **_SAMPLE,
-    },
-    optional=True,
 )
 
 PROGRAMS = Table(
@@ -270,12 +219,11 @@ PROFILES = Table(
 COUNTERS = Table(
     "counters.csv",
     "one hardware counter of one kernel launch; or, with status and reason, a layer that was not counted",
-    ("tool", "variant", "network", "layer", "size", "launch", "metric"),
+    ("tool", "problem", "case", "variant", "size", "launch", "metric"),
     {
         "tool": Column("string", "profiler that read it"),
+        **_PLACE,
         "variant": _VARIANT,
-        "network": _NETWORK,
-        "layer": _LAYER,
         "size": Column("int64", "images of the call that was counted", POSITIVE, later=True),
         "launch": Column("int64", "number of the launch in the layer, from 0", COUNT),
         "kernel": Column("string", "the profiler's name for the kernel; empty when nothing was counted", later=True),
@@ -326,7 +274,7 @@ SANITIZER = Table(
     "one tool of NVIDIA's compute-sanitizer over one variant on every layer and ragged shapes, or over whole networks",
     ("variant", "tool"),
     {
-        "variant": Column("string", "stem of the kernel's file, or networks/ and that of an implementation's"),
+        "variant": _VARIANT,
         "tool": Column("string", "memcheck, racecheck, initcheck or synccheck"),
         "version": Column("string", "the tool's own words on its version"),
         "errors": Column("Int64", "errors that the tool counts; empty where it did not run", COUNT, needed=True),
@@ -354,11 +302,10 @@ ATTACKS = Table(
 SWEEP = Table(
     "sweep.csv",
     "one configuration of a tunable variant, as Kernel Tuner timed it on one layer",
-    ("variant", "network", "layer", "size", "configuration"),
+    ("problem", "case", "variant", "size", "configuration"),
     {
+        **_PLACE,
         "variant": _VARIANT,
-        "network": _NETWORK,
-        "layer": _LAYER,
         "size": _SIZE,
         "configuration": Column("string", "the constants, as BLOCK_X=32 BLOCK_Y=4"),
         "tool": Column("string", "the tuner and its version"),
@@ -488,9 +435,24 @@ STREAMS = Table(
 """Not among RUN_TABLES: it follows from STREAM_SHARDS (`streams.summarize_streams`)."""
 
 RUN_TABLES = (
-    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, COURSE_SAMPLES, NETWORK_CHECKS, NETWORK_SAMPLES, PROGRAMS, PROFILES,
+    BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, PROFILES,
     ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP, PRECISION, JOBS, STREAM_SHARDS,
 )  # fmt: skip
+
+
+def place(problem: str, cases: str, case: str = "") -> dict[str, str]:
+    """The columns that say what was computed: a case of a network or study, or, without one, the whole network."""
+    return {"problem": problem, "case": f"{cases}/{case}" if case else cases}
+
+
+def with_places(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """A table's rows with what their `case` is made of: `network`, a study's name where there is none, and `layer`, empty
+    for a whole network."""
+    if "case" not in frame:
+        return frame
+    parts = {case: str(case).partition("/") for case in frame.case.unique()}
+    network, layer = ({case: held[end] for case, held in parts.items()} for end in (0, 2))
+    return frame.assign(network=frame.case.map(network).astype(object), layer=frame.case.map(layer).astype(object))
 
 
 def shared_columns() -> dict[str, Column]:

@@ -9,7 +9,7 @@ from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
 from warpbook.problems import image_files, weights
-from warpbook.runs.run_parts import PARTS
+from warpbook.runs.run_parts import PARTS, WHOLE
 from warpbook.workflow import streams
 from warpbook.workflow.optional_measurements import OPTIONAL_PARTS
 from warpbook.workflow.plan import Plan
@@ -28,8 +28,8 @@ class WholeNetworks:
     @property
     def parts(self) -> list[str]:
         """Samples and checks of each, made by one job."""
-        places = [f"gpu/{network}/{name}" for network in self._networks for name in whole_networks.names()]
-        kinds = (("network_samples", ".csv.gz"), ("network_checks", ".csv"))
+        places = [f"gpu/{network}/{WHOLE}{name}" for network in self._networks for name in whole_networks.names()]
+        kinds = (("samples", ".csv.gz"), ("correctness", ".csv"))
         return [f"{PARTS}/{kind}/{place}{ending}" for place in places for kind, ending in kinds]
 
     @property
@@ -37,7 +37,7 @@ class WholeNetworks:
         """Hardware counters of ours, where a profiler that reads them is here."""
         ours = [name for name, one in self.plan.implementations.items() if not one.header.peer]
         networks = self._networks if "ncu" in self.plan.profilers else []
-        return [f"{PARTS}/counters/networks/{network}/{name}.csv" for network in networks for name in ours]
+        return [f"{PARTS}/counters/gpu/{network}/{WHOLE}{name}.csv" for network in networks for name in ours]
 
     def sources(self, name: str) -> list[str]:
         """Files of an implementation."""
@@ -94,17 +94,21 @@ class Targets:
 
     @property
     def samples(self) -> list[str]:
-        return self._parts("samples", ".csv.gz")
-
-    @property
-    def course_samples(self) -> list[str]:
-        """Times of files of the course, run with their own host code, on the networks that have their layers, whether
-        or not a study lists them."""
-        return [
-            f"{PARTS}/course_samples/gpu/{network}/{variant}.csv.gz"
+        """Times of each variant; of files of the course, run with their own host code, on the networks that have their
+        layers, whether or not a study lists them."""
+        files = [
+            f"{PARTS}/samples/gpu/{network}/{variant}.csv.gz"
             for network in (self.plan.networks if self.on_gpu else [])
             for variant in self.plan.course_files(network)
         ]
+        of_course = {name for name, one in self.plan.variants.items() if one.course}
+        called = [
+            f"{PARTS}/samples/{device}/{place}.csv.gz"
+            for device in self.plan.devices
+            for place in self.places(device)
+            if place.split("/", 1)[1] not in of_course
+        ]
+        return [*called, *files]
 
     @property
     def programs(self) -> list[str]:
@@ -115,7 +119,7 @@ class Targets:
         """All that a run's tables are put together from but the builds."""
         traced = [*self.activities, *self.profiles]
         whole = WholeNetworks(self.plan).parts if self.on_gpu else []
-        timed = [*self.samples, *self.course_samples, *self.programs, *whole]
+        timed = [*self.samples, *self.programs, *whole]
         return [*self.checks, *timed, *self.optional_parts, *self.counters, *traced, *streams.gather_tables()]
 
     @cached_property

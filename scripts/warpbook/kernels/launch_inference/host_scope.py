@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
-from warpbook.kernels.launch_inference import cuda_ast, extent_names
+from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import (
     Extents,
     Function,
@@ -16,6 +16,7 @@ from warpbook.kernels.launch_inference.cpp_expressions import (
     SymbolicValue,
     UnreadableExpression,
 )
+from warpbook.kernels.launch_inference.extent_names import HostNames
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,7 +30,7 @@ LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 class Globals:
     """Macros, constants and functions of one expression, of the whole file."""
 
-    def __init__(self, root: "Node"):
+    def __init__(self, root: "Node", names: HostNames):
         self.known: dict[str, Known] = {}
         self.lines: dict[str, int] = {}
         for node in cuda_ast.walk(root):
@@ -44,7 +45,7 @@ class Globals:
                     )
                 case "function_definition":
                     self._function(node)
-        scope = HostScope(self, {}, False)
+        scope = HostScope(self, {}, False, names)
         for node in _top_level_nodes(root):
             if node.type == "declaration" and {"const", "constexpr"} & set(cuda_ast.node_text(node).split()):
                 scope.declare(node)
@@ -117,7 +118,8 @@ class HostScope:
     is one layer's alone. `notes` tell of each, as do those of names that are set elsewhere.
     """
 
-    def __init__(self, outside: Globals, taken: Mapping[str, str], strided: bool):
+    def __init__(self, outside: Globals, taken: Mapping[str, str], strided: bool, names: HostNames):
+        self.names = names
         self.known: dict[str, Known] = {}
         self.lines: dict[str, int] = {}
         self.notes: dict[str, str] = {}
@@ -134,14 +136,14 @@ class HostScope:
         if known := self.known.get(name) or self._outside.known.get(name):
             return known
         if shape := _OF_SHAPE.fullmatch(name):
-            if not (extent := extent_names.extent_at_place(extent_names.find_array(shape[1]), int(shape[2]))):
+            if not (extent := self.names.extent_at_place(self.names.find_array(shape[1]), int(shape[2]))):
                 return None
             self._take(name, extent, line)
             return self.known[name]
         owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
-        extent = extent_names.find_extent(member)
+        extent = self.names.find_extent(member)
         if owner:
-            extent = extent_names.layer_extent(extent_names.find_array(owner.partition(".")[0]), extent)
+            extent = self.names.extent_of_array(self.names.find_array(owner.partition(".")[0]), extent)
         if not extent or not (owner or name in self._taken or extent not in self._claimed):
             return None
         self._take(name, extent, line)
@@ -156,7 +158,7 @@ class HostScope:
         line = cuda_ast.line(declaration)
         if is_pointer(declaration):
             return
-        extent = self._taken.get(name) or extent_names.find_extent(name, among)
+        extent = self._taken.get(name) or self.names.find_extent(name, among)
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
@@ -261,7 +263,7 @@ class HostScope:
             usual = made.constant and name in self._taken
         except UnreadableExpression as reason:
             self.known[name] = reason
-            extent = self._taken.get(name) or extent_names.find_extent(name)
+            extent = self._taken.get(name) or self.names.find_extent(name)
             if extent and (name in self._taken or extent not in self._claimed):
                 self._take(name, extent, line)
             return

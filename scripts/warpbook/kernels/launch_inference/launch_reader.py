@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from warpbook.common import units
 from warpbook.kernels import ece408, sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
-from warpbook.kernels.launch_inference import cuda_ast, extent_names
+from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
+from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope, function_parameters, is_pointer
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
@@ -22,16 +24,25 @@ from warpbook.kernels.launch_inference.launch_sites import (
     kernel_definitions,
     namespaces,
 )
+from warpbook.problems import problem
+from warpbook.problems.problem import Problem
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 UNKNOWN = "?"
 _KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
+_C_TYPES = {
+    "float64": ("double",),
+    "float32": ("float",),
+    "float16": ("__half", "half"),
+    "bfloat16": ("__nv_bfloat16",),
+    "int64": ("long long", "int64_t"),
+    "int32": ("int", "int32_t"),
+    "int8": ("signed char", "int8_t", "char"),
+    "uint8": ("unsigned char", "uint8_t"),
+}
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
-
-
-ARRAYS = ("x", "w", "y")
 
 
 @dataclass(frozen=True)
@@ -58,8 +69,9 @@ class UnreadableLaunch(Exception):
         self.facts = facts or {}
 
 
-def read(text: str, wanted: str = "") -> InferredLaunch | None:
-    """How CUDA C++ launches its kernel, or the one that is `wanted`; None where it launches none.
+def read(text: str, wanted: str = "", names: HostNames | None = None) -> InferredLaunch | None:
+    """How CUDA C++ launches its kernel, or the one that is `wanted`; None where it launches none. `names` are those of
+    its problem, a convolution's where nothing is said.
 
     Raises UnreadableLaunch where it does, and how cannot be told; ImportError without tree-sitter.
     """
@@ -83,8 +95,9 @@ def read(text: str, wanted: str = "") -> InferredLaunch | None:
         raise UnreadableLaunch(f"several kernels are launched: {lines}; {remedy}")
     if chosen[0].plain not in kernels:
         raise UnreadableLaunch(f"line {chosen[0].line} launches {chosen[0].plain}, which this file does not define")
-    outside = Globals(root)
-    read = [_LaunchInference(launch, kernels[launch.plain], outside, root).infer() for launch in chosen]
+    names = names or HostNames(problem.find("conv"))
+    outside = Globals(root, names)
+    read = [_LaunchInference(launch, kernels[launch.plain], outside, root, names).infer() for launch in chosen]
     others = [each for each in read if each.facts != read[0].facts]
     if others:
         raise UnreadableLaunch(
@@ -93,12 +106,12 @@ def read(text: str, wanted: str = "") -> InferredLaunch | None:
     return read[0]
 
 
-def read_file(path: Path, code: str, wanted: str) -> InferredLaunch | None:
+def read_file(path: Path, code: str, wanted: str, of: Problem) -> InferredLaunch | None:
     """How a file launches its own kernel; None where it launches none. Raises ValueError with what to write instead."""
     if ece408.interface(code):
         return None
     try:
-        return read(sources.read_text(path), wanted)
+        return read(sources.read_text(path), wanted, HostNames(of))
     except UnreadableLaunch as unread:
         instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(unread.facts)}" if unread.facts else ""
         raise ValueError(f"{unread}{instead}") from None
@@ -126,16 +139,17 @@ def yaml_lines(facts: dict[str, Any]) -> str:
 class _LaunchInference:
     """One launch being read: what is understood so far is kept for who has to write the rest."""
 
-    def __init__(self, launch: LaunchSite, kernel: "Node", outside: Globals, root: "Node"):
+    def __init__(self, launch: LaunchSite, kernel: "Node", outside: Globals, root: "Node", names: HostNames):
+        self._names = names
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
         self._takes = function_parameters(kernel)
         self._among = [name for name, _ in self._host]
         taken = self._extent_parameters()
         strided = bool(
-            {"S", "P"} & {*taken.values(), *(extent_names.find_extent(each, self._among) for each in self._among)}
+            {"S", "P"} & {*taken.values(), *(self._names.find_extent(each, self._among) for each in self._among)}
         )
-        self._scope = HostScope(outside, taken, strided)
+        self._scope = HostScope(outside, taken, strided, names)
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
         body = cuda_ast.field(launch.function, "body")
@@ -166,7 +180,7 @@ class _LaunchInference:
         for (parameter, declaration), node in zip(self._takes, self._launch.arguments, strict=False):
             name = cuda_ast.node_text(node)
             if node.type == "identifier" and not is_pointer(declaration):
-                extent = extent_names.find_extent(name, among) or extent_names.find_extent(parameter, among)
+                extent = self._names.find_extent(name, among) or self._names.find_extent(parameter, among)
                 if extent:
                     taken[name] = extent
         return taken
@@ -221,7 +235,7 @@ class _LaunchInference:
         return made
 
     def _extent(self, parameter: str, node: "Node") -> str | int:
-        extent = extent_names.find_extent(parameter, [name for name, _ in self._takes])
+        extent = self._names.find_extent(parameter, [name for name, _ in self._takes])
         value = self._number(node)
         if isinstance(value, int) and extent:
             self._scope.notes[parameter] = f"the {value} given for {parameter} for {extent}"
@@ -229,32 +243,35 @@ class _LaunchInference:
         return value
 
     def _arrays(self) -> dict[int, str]:
-        """x, w and y by the place of the kernel's pointers."""
+        """The arrays by the place of the kernel's pointers."""
+        output = self._names.output
         places = [place for place, (_, declaration) in enumerate(self._takes) if is_pointer(declaration)]
         names = {place: self._array(place) for place in places}
         const = {place: "const" in cuda_ast.node_text(self._takes[place][1]).split() for place in places}
         written = [place for place in places if not const[place]]
-        if len(written) == 1 and not names[written[0]] and "y" not in names.values():
-            names[written[0]] = "y"
-        missing = [array for array in ARRAYS if array not in names.values()]
+        if len(written) == 1 and not names[written[0]] and output not in names.values():
+            names[written[0]] = output
+        missing = [array for array in self._names.arrays if array not in names.values()]
         unnamed = [place for place in places if not names[place]]
-        if len(missing) == len(unnamed) == 1 and (missing == ["y"]) <= (not const[unnamed[0]]):
+        if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not const[unnamed[0]]):
             names[unnamed[0]] = missing[0]
             missing, unnamed = [], []
         line = self._launch.line
         for place in places:
             name, declaration = self._takes[place]
-            if cuda_ast.node_text(cuda_ast.field(declaration, "type")) != "float":
-                self._fail(f"`{name}` points to other than float", cuda_ast.line(declaration))
+            kinds = _C_TYPES[self._names.dtypes.get(names[place], "float32")]
+            if cuda_ast.node_text(cuda_ast.field(declaration, "type")) not in kinds:
+                self._fail(f"`{name}` points to other than {kinds[0]}", cuda_ast.line(declaration))
             elif not names[place]:
                 names[place] = self._fail(
-                    f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of x, w and y by its name", line
+                    f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self._names.arrays)} by its name",
+                    line,
                 )
             elif list(names.values()).count(names[place]) > 1:
                 self._fail(f"two pointers are {names[place]} by their names", line)
-            elif names[place] == "y" and const[place]:
-                self._fail(f"`{name}` is y by its name, and const", cuda_ast.line(declaration))
-        if missing == ["w"] and not unnamed:
+            elif names[place] == output and const[place]:
+                self._fail(f"`{name}` is {output} by its name, and const", cuda_ast.line(declaration))
+        if missing == [self._names.arrays[1]] and not unnamed:
             self._constant_memory()
         elif missing and not unnamed:
             self._fail(f"no pointer is {' or '.join(missing)}", line)
@@ -303,7 +320,7 @@ class _LaunchInference:
         if base.type != "identifier":
             self._fail(f"`{cuda_ast.node_text(node)}` is no array from its beginning", cuda_ast.line(node))
             return ""
-        return extent_names.find_array(cuda_ast.node_text(base)) or extent_names.find_array(self._takes[place][0])
+        return self._names.find_array(cuda_ast.node_text(base)) or self._names.find_array(self._takes[place][0])
 
     def _check_unconditional(self) -> None:
         """Complain of a launch under a condition."""
@@ -323,7 +340,7 @@ class _LaunchInference:
         used = set(re.findall(r"\w+", cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))))
         bounds: dict[str, dict[str, int]] = {}
         for name in sorted(used & self._outside.known.keys()):
-            extent = extent_names.find_extent(name)
+            extent = self._names.find_extent(name)
             if extent not in ("C", "H", "W", "M", "K") or re.search(rf"\b{extent}\b", given):
                 continue
             try:

@@ -15,7 +15,7 @@ from warpbook.report.evidence.scope import Scope
 from warpbook.runs import summaries, tables
 
 OP, LAYER, COLD, HOT = ("op", ""), ("layer", ""), ("gpu", "cold"), ("gpu", "hot")
-"""(kind, state) of the times of a file, as COURSE_SAMPLES has them."""
+"""(kind, state) of the times of a file, as SAMPLES has them."""
 
 
 class CourseTimes:
@@ -35,10 +35,10 @@ class CourseTimes:
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """Rows of COURSE_SAMPLES of these files in the GPU's run, failed ones too, stale ones left out."""
+        """Rows of SAMPLES of these files in the GPU's run, failed ones too, stale ones left out."""
         if self._scope.gpu_run is None:
-            return tables.COURSE_SAMPLES.empty()
-        frame = self._scope.gpu_run.table(tables.COURSE_SAMPLES)
+            return tables.with_places(tables.SAMPLES.empty())
+        frame = self._scope.gpu_run.table(tables.SAMPLES)
         sound = [variant.name for variant in self.files if not self._selection.stale(variant)]
         ours = (frame.network == self._scope.network.name) & frame["size"].isin(self._scope.sizes)
         return frame[ours & frame.variant.isin(sound)]

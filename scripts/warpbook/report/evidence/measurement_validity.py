@@ -52,7 +52,7 @@ class MeasurementValidity:
     @cached_property
     def _aa_samples(self) -> pd.DataFrame:
         run = self._scope.gpu_run
-        samples = run.table(tables.SAMPLES) if run else tables.SAMPLES.empty()
+        samples = run.table(tables.SAMPLES) if run else tables.with_places(tables.SAMPLES.empty())
         samples = samples[samples.job.str.startswith("aa:")]
         return samples.assign(sound_ms=summaries.sound_ms(samples))
 

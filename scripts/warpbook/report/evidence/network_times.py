@@ -12,9 +12,10 @@ from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.run_selection import Selection
+from warpbook.report.evidence.run_selection import Selection, whole_network_rows
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import summaries, tables
+from warpbook.runs.schema import Table
 
 _OUTCOME = ["state", "kind", "status", "reason"]
 
@@ -27,16 +28,17 @@ class NetworkTimes:
 
     @cached_property
     def _checks(self) -> pd.DataFrame:
-        if self._scope.gpu_run is None:
-            return tables.NETWORK_CHECKS.empty()
-        frame = self._scope.gpu_run.table(tables.NETWORK_CHECKS)
-        return frame[(frame.network == self._scope.network.name) & frame["size"].isin(self._scope.sizes)]
+        frame = self._rows(tables.CORRECTNESS)
+        return frame[frame["size"].isin(self._scope.sizes)]
 
     @cached_property
     def _network_samples(self) -> pd.DataFrame:
-        if self._scope.gpu_run is None:
-            return tables.NETWORK_SAMPLES.empty()
-        frame = self._scope.gpu_run.table(tables.NETWORK_SAMPLES)
+        return self._rows(tables.SAMPLES)
+
+    def _rows(self, table: Table) -> pd.DataFrame:
+        """The rows of the study's network as a whole, in the run that GPU figures come from."""
+        run = self._scope.gpu_run
+        frame = whole_network_rows(run.table(table) if run else tables.with_places(table.empty()))
         return frame[frame.network == self._scope.network.name]
 
     @cached_property
@@ -71,7 +73,7 @@ class NetworkTimes:
         }
 
     def check(self, name: str, size: int) -> "pd.Series[str] | None":
-        """The row of NETWORK_CHECKS of one size; None where there is none."""
+        """The test of one size, a row of CORRECTNESS; None where there is none."""
         rows = self._checks[(self._checks.variant == name) & (self._checks["size"] == size)]
         return None if rows.empty else rows.iloc[0]
 
@@ -148,9 +150,9 @@ class NetworkTimes:
     def _counters(self) -> pd.DataFrame:
         run = self._selection.run_with(tables.COUNTERS)
         if run is None:
-            return tables.COUNTERS.empty()
-        frame = run.table(tables.COUNTERS)
-        frame = frame[(frame.network == self._scope.network.name) & (frame.layer == "")]
+            return tables.with_places(tables.COUNTERS.empty())
+        frame = whole_network_rows(run.table(tables.COUNTERS))
+        frame = frame[frame.network == self._scope.network.name]
         return frame[frame.variant.isin(self._selection.implementations(run))]
 
     @cached_property

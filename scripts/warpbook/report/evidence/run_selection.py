@@ -27,6 +27,13 @@ OLDER_RUN_TABLES = {
 against the study's are in none."""
 
 
+def whole_network_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a table that are of whole networks, implementations called by their own names."""
+    frame = frame[frame.problem == whole_networks.PROBLEM]
+    bare = {column: frame[column].str.removeprefix(WHOLE) for column in ("variant", "job") if column in frame}
+    return frame.assign(**bare)
+
+
 class Selection:
     """Rows of the runs cited that a report may draw on."""
 
@@ -66,7 +73,8 @@ class Selection:
     def _holds_sound(self, run: Run, table: Table) -> bool:
         held = self._study_rows(run, table)
         if "variant" in held:
-            held = held[held.variant.isin([*self.usable("gpu", run), *self.implementations(run)])]
+            ours = [*self.usable("gpu", run), *(f"{WHOLE}{name}" for name in self.implementations(run))]
+            held = held[held.variant.isin(ours)]
         return not held.empty
 
     @cached_property
@@ -107,17 +115,15 @@ class Selection:
 
     def stale_network_reason(self, one: Implementation, run: Run) -> str:
         """The same of figures of an implementation of the study's whole network."""
-        checks = run.table(tables.NETWORK_CHECKS)
-        recorded = {*checks.source_sha256[(checks.network == self._scope.network.name) & (checks.variant == one.name)]}
-        if not recorded:
+        recorded = run.record["variants"].get(one.full_name)
+        if recorded is None or self._scope.network.name not in run.record["networks"]:
             return ""
-        another = next(iter(recorded - {one.source_sha256}), one.source_sha256)
-        return self.stale_reason(run, "gpu", another, one.source_sha256)
+        return self.stale_reason(run, "gpu", recorded["source_sha256"], one.source_sha256)
 
     def implementations(self, run: Run) -> list[str]:
         """Names of the implementations of whole networks that a run checked on the study's, and whose figures there are
         not stale."""
-        checks = run.table(tables.NETWORK_CHECKS)
+        checks = whole_network_rows(run.table(tables.CORRECTNESS))
         names = {*checks.variant[checks.network == self._scope.network.name]}
         found = whole_networks.discover().values()
         return [one.name for one in found if one.name in names and not self.stale_network_reason(one, run)]
@@ -141,7 +147,8 @@ class Selection:
             elif device == "cpu":
                 continue  # only GPU programs are profiled
             frames.append(frame[frame.variant.isin(self.usable(device, run))].assign(run_id=run.run_id))
-        return pd.concat(frames, ignore_index=True) if frames else table.empty().assign(run_id="")
+        empty = tables.with_places(table.empty()).assign(run_id="")
+        return pd.concat(frames, ignore_index=True) if frames else empty
 
     def at_sizes(self, table: Table) -> pd.DataFrame:
         """The same at the study's sizes."""
@@ -154,7 +161,7 @@ class Selection:
         An implementation of a whole network is named there with WHOLE before it.
         """
         run = self.run_with(table)
-        frame = run.table(table) if run else table.empty()
+        frame = run.table(table) if run else tables.with_places(table.empty())
         if run is None or "variant" not in frame:
             return frame
         whole = [f"{WHOLE}{name}" for name in self.implementations(run)]

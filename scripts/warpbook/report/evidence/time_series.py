@@ -61,7 +61,10 @@ class Times:
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        return self._selection.at_sizes(tables.SAMPLES)
+        """Those of variants that the harness calls; a file of the course calls its kernels itself: see `CourseTimes`."""
+        samples = self._selection.at_sizes(tables.SAMPLES)
+        files = [name for name, one in self._scope.plan.variants.items() if one.course]
+        return samples[~samples.variant.isin(files)]
 
     @cached_property
     def _by_series(self) -> dict[Key, Series]:

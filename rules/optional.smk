@@ -126,12 +126,12 @@ rule attack_harness:
 
 
 rule measure_precision:
-    """Errors of one variant and of `direct` against float64, over the length of sums and the range of inputs."""
+    """Errors of one variant and of its problem's baseline against float64, over the length of sums and the range of inputs."""
     input:
         program="scripts/measure_precision.py",
         modules=code_dependencies.inputs_for("measure_precision.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
-        direct=lambda wildcards: TARGETS.files_for(variants.BASELINE),
+        baseline=lambda wildcards: TARGETS.files_for(PLAN.problem_baseline(wildcards.variant)),
     output:
         precision="results/parts/precision/{variant}.csv",
     log:
@@ -149,7 +149,7 @@ rule measure_precision:
         rerun_on_columns=code_dependencies.column_types(tables.PRECISION),
         rerun_on_device=PLAN.identity("gpu"),
     message:
-        "Errors of {wildcards.variant} beside those of direct"
+        "Errors of {wildcards.variant} beside those of its problem's baseline"
     shell:
         logged(
             "python3 {input.program:q} --variant {wildcards.variant:q} --timeout {params.timeout:q}"

@@ -62,7 +62,7 @@ rule count_variant:
         images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
         metrics=counters.metrics_to_read(PLAN.variants.values()),
         timeout=CONFIG.measuring.timeout_s,
-        rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
+        rerun_on_network=lambda wildcards: CONFIG.case_set(wildcards.network).shapes_sha256,
         rerun_on_columns=code_dependencies.column_types(tables.COUNTERS),
         rerun_on_device=PLAN.identity("gpu"),
     message:

@@ -38,7 +38,7 @@ def measure_in_sandbox(arguments: argparse.Namespace, variant: Variant) -> Itera
     Raises VariantFailure where the process inside dies or says what no measurement does.
     """
     readable = [arguments.kernels, building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=True):
+    for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
         with sandbox.untrusted("measurement"):
             tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
         yield rows
@@ -56,7 +56,8 @@ def main() -> None:
     require_target("gpu")
     variant = variants.read(arguments.variant, arguments.kernels)
     direct = variants.read(variant.problem.facts.baseline, arguments.kernels)
-    others = [conv for network in networks.all_networks().values() for conv in network.convs]
+    convs = [conv for network in networks.all_networks().values() for conv in network.convs]
+    others = [conv for conv in convs if conv.problem == variant.problem]
 
     def measured() -> Iterator[list[Row]]:
         return precision.measure(bench_for(variant), variant, direct, others)

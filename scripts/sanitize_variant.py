@@ -28,7 +28,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import case_sets, networks, weights
+from warpbook.problems import networks, weights
 from warpbook.problems.problem import numpy_type
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
@@ -75,7 +75,8 @@ def call_everywhere(variant: Variant, tool: str) -> None:
     cupy.cuda.set_allocator(None)
     kernels = gpu_bench.load_kernels(variant, gpu_bench.require_device().arch)
     device = device_under_tool()
-    convs = [case for case in case_sets.every_case() if case.problem == variant.problem]
+    layers = [conv for network in networks.all_networks().values() for conv in network.convs]
+    convs = [conv for conv in layers if conv.problem == variant.problem]
     for case in [*checking.ragged_cases(variant), *convs]:
         device.asked = False
         # A ragged case says its size itself.
@@ -145,7 +146,7 @@ def without_library_gemm() -> Iterator[None]:
         cublas.gemmEx = own
 
 
-def sanitize(variant: str, kernels: Path, tool: str, timeout_s: float) -> dict[str, Any]:
+def sanitize(variant: str, kernels: Path | None, tool: str, timeout_s: float) -> dict[str, Any]:
     """Columns of SANITIZER for one tool."""
     program = shutil.which("compute-sanitizer")
     place: dict[str, Any] = {"variant": variant, "tool": tool, "version": "", "errors": None}
@@ -153,8 +154,8 @@ def sanitize(variant: str, kernels: Path, tool: str, timeout_s: float) -> dict[s
         return {**place, "status": "unsupported", "reason": "compute-sanitizer is not installed on this machine"}
     said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     place["version"] = (re.findall(r"Version ([\d.]+)", said) or [""])[0]
-    inside = [sys.executable, __file__, "--variant", variant, "--kernels", str(kernels), "--under-tool", tool]
-    command = [program, "--tool", tool, *inside]
+    inside = [sys.executable, __file__, "--variant", variant, "--under-tool", tool]
+    command = [program, "--tool", tool, *inside, *(["--kernels", str(kernels)] if kernels else [])]
     try:
         status, out, err = run_to_end(command, timeout_s)
     except subprocess.TimeoutExpired:

@@ -1,35 +1,89 @@
-"""Every GPU variant is right on ragged shapes, and so is the device's reference."""
+"""Every GPU variant is right on ragged shapes, and so is what compares its outputs; values of every type are checked."""
 
 import pytest
 
-from warpbook.harness import checking
+from warpbook.harness import checking, reference
 from warpbook.kernels import variants
+from warpbook.problems import problem
 
 pytestmark = pytest.mark.gpu
 
 GPU = [name for name, variant in variants.discover().items() if variant.device == "gpu"]
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
 
 
 @pytest.mark.parametrize("name", GPU)
 def test_gpu_variant_is_right_on_ragged_shapes(name):
     from warpbook.harness.gpu_bench import GpuBench
 
-    for layer, images in checking.RAGGED_LAYERS:
-        rows = checking.check_case(GpuBench(), variants.read(name), layer.at(images))
-        assert all(row["ok"] or row["status"] == "unsupported" for row in rows), (layer, rows)
+    variant = variants.read(name)
+    assert variant.problem.ragged
+    for case in variant.problem.ragged:
+        rows = checking.check_case(GpuBench(), variant, case)
+        assert all(row["ok"] or row["status"] == "unsupported" for row in rows), (case, rows)
 
 
-def test_device_reference_agrees_with_numpy():
-    from warpbook.harness import reference
+@pytest.mark.parametrize("name", problem.names())
+def test_device_reference_agrees_with_numpy(name):
+    from warpbook.harness.bench import allocate
     from warpbook.harness.gpu_bench import GpuBench
 
     bench = GpuBench()
-    for layer, images in checking.RAGGED_LAYERS:
-        shapes = layer.at(images).shape("x"), layer.w_shape, layer.at(images).shape("y")
-        x, w, y = (bench.allocate_guarded(shape).values for shape in shapes)
-        for seed, values in enumerate((x, w, y)):
-            bench.draw(values, seed, integers=False)
-        found = bench.compare(layer, x, w, y)
-        expected = reference.difference(x.get(), w.get(), y.get())
-        for fact in ("max_abs_err", "rel_l2_err", "max_magnitude"):
-            assert getattr(found, fact) == pytest.approx(getattr(expected, fact), rel=1e-12), (layer, fact)
+    for case in problem.find(name).ragged:
+        buffers = allocate(bench, case)
+        drawn = {**buffers.input_values, **buffers.output_values}
+        for seed, (array, values) in enumerate(drawn.items()):
+            bench.draw(values, seed, False, case.arrays[array])
+        on_host = {array: values.get() for array, values in drawn.items()}
+        inputs, outputs = ({each: on_host[each] for each in held} for held in (buffers.inputs, buffers.outputs))
+        found = bench.compare(case, buffers.input_values, buffers.output_values)
+        expected = reference.differences(case, inputs, outputs)
+        assert found.keys() == expected.keys()
+        for output, difference in expected.items():
+            assert found[output].not_finite == 0
+            for fact in ("max_abs_err", "rel_l2_err", "max_magnitude"):
+                known = getattr(difference, fact)
+                assert getattr(found[output], fact) == pytest.approx(known, rel=1e-12), (case, output, fact)
+
+
+COPY = '''"""
+title: A copy
+extents: {{m: rows}}
+inputs: {{x: {{shape: [m, 3], dtype: {dtype}}}}}
+outputs: {{y: {{shape: [m, 3], dtype: {dtype}}}}}
+exact: true
+ragged: [{{m: 5}}]
+"""
+
+def reference(x):
+    return x
+'''
+CALL = '''"""
+title: A copy by CuPy
+"""
+
+def prepare(case, size):
+    def call(x, y):
+        {body}
+    return call
+'''
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_is_drawn_guarded_and_compared(dtype, tmp_path):
+    from warpbook.harness.gpu_bench import GpuBench
+
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    (tmp_path / problem.FILE).write_text(COPY.format(dtype=dtype))
+    (case,) = problem.read(tmp_path).ragged
+    unwritten = "must be exact" if dtype in ("int8", "uint8") else "leaves 3 of 15 outputs unwritten"
+    for name, body, words in (
+        ("right", "y[...] = x", ""),
+        ("part", "y[1:] = x[1:]", unwritten),
+        ("wrong", "y[...] = x; y[4] += 1", "must be exact"),
+        ("changing", "y[...] = x; x[...] = y[::-1].copy()", "changes its input x"),
+    ):
+        (tmp_path / f"{name}.py").write_text(CALL.format(body=body))
+        row = checking.check_case(GpuBench(), variants.read(name, tmp_path), case)[0]
+        assert (row["ok"], words in row["reason"]) == (not words, True), (name, row)

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(nvcc.find_compiler() is None, 
 FILES = PROJECT / "tests" / "data" / "course"
 NAMES = sorted(path.stem for path in FILES.glob("*.cu"))
 FIRST, SECOND = ece408.LAYERS
-ECE408 = networks.find("ece408")
+ECE408 = networks.find("ece408").convs
 
 
 @pytest.fixture
@@ -37,19 +37,19 @@ def test_a_right_file_passes_on_the_gpu_and_is_timed(name, tmp_path):
     rows = [row for rows in ece408_gpu.check(variant, ECE408, False) for row in rows]
     assert [row["reason"] for row in rows if not row["ok"]] == []
     assert len(rows) == 8
-    samples = measure_course.time_all(variant, [(FIRST, 100), (SECOND, 1000)], None, False, 120)
+    samples = measure_course.time_all(variant, [FIRST.at(100), SECOND.at(1000)], None, False, 120)
     for line in measure_course.summary_lines(variant, samples):
         print(line)
     expected = {"layer": "ok"} | dict.fromkeys(("op", "gpu"), "refused" if name == "streams_half2" else "ok")
     assert {row["status"] == expected[row["kind"]] for row in samples} == {True}
-    first = {row["kind"] for row in samples if row["layer"] == "conv1"}
+    first = {row["kind"] for row in samples if row["case"] == "conv1"}
     assert first == {"op", "layer"} if name == "one_call" else {"op", "layer", "gpu"}
     median = {kind: _median(samples, "conv2", kind) for kind in first}
     assert median["op"] <= median["layer"]
 
 
 def _median(samples, layer, kind):
-    times = sorted(row["time_ms"] for row in samples if (row["layer"], row["kind"]) == (layer, kind))
+    times = sorted(row["time_ms"] for row in samples if (row["case"], row["kind"]) == (layer, kind))
     return times[len(times) // 2]
 
 

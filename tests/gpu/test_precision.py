@@ -8,6 +8,7 @@ import pytest
 from warpbook.common.files import PROJECT
 from warpbook.harness import precision
 from warpbook.kernels import variants
+from warpbook.problems import networks, problem
 from warpbook.runs import tables
 
 
@@ -22,8 +23,10 @@ def test_on_a_gpu_errors_are_held_against_those_of_direct(name, tmp_path):
     if variants.read(name).missing:
         assert {row["status"] for row in rows} == {"unsupported"}
         return
-    assert len(rows) == len(precision.layers()) * len(precision.EXPONENTS)
-    assert {row["layer"] for row in rows} == {layer.name for layer in precision.layers()}
+    convs = [conv for network in networks.all_networks().values() for conv in network.convs]
+    cases = precision.cases(problem.find("conv"), convs)
+    assert len(rows) == len(cases) * len(precision.EXPONENTS)
+    assert {row["layer"] for row in rows} == {case.name for case in cases}
     assert all(row["direct_rel_l2_err"] > 0 for row in rows)
     if name == "direct":
         assert all(row["rel_l2_err"] == row["direct_rel_l2_err"] for row in rows)

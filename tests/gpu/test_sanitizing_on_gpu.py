@@ -53,7 +53,7 @@ def found(monkeypatch, pytestconfig):
         pytest.skip("compute-sanitizer is not installed")
     monkeypatch.chdir(PROJECT)
 
-    def run(variant, tool, network, kernels=PROJECT / "kernels"):
+    def run(variant, tool, network, kernels=None):
         described = yaml.safe_load(settings.FILE.read_text())["networks"][network]
         monkeypatch.setenv(networks.CONFIGURATION_VARIABLE, json.dumps({"networks": {network: described}}))
         row = sanitize_variant.sanitize(variant, kernels, tool, TIMEOUT_S)
@@ -90,12 +90,12 @@ def supported(name, network):
 )
 def test_whole_networks_of_ours_give_a_tool_nothing_to_say(found, name, network, tool):
     supported(name, network)
-    assert found(f"networks/{name}", tool, network) == ("ok", 0)
+    assert found(f"network/{name}", tool, network) == ("ok", 0)
 
 
 def test_a_fault_in_our_kernels_beside_a_library_s_is_found(found, tmp_path, monkeypatch):
     supported("fused_cublas", "fa18")
-    source = (PROJECT / "kernels/networks/fused_mma.cu").read_text()
+    source = (PROJECT / "kernels/network/fused_mma.cu").read_text()
     write = "scores[(size_t)image * classes + lane] = score;"
     assert write in source
     copy = tmp_path / "project"
@@ -103,7 +103,7 @@ def test_a_fault_in_our_kernels_beside_a_library_s_is_found(found, tmp_path, mon
     for name in ("scripts", "weights", "config.yaml"):
         (copy / name).symlink_to(PROJECT / name)
     broken = source.replace(write, write.replace("+ lane]", "+ lane + 1]"))
-    (copy / "kernels/networks/fused_mma.cu").write_text(broken)
+    (copy / "kernels/network/fused_mma.cu").write_text(broken)
     monkeypatch.setenv(PROJECT_VARIABLE, str(copy))
-    status, errors = found("networks/fused_cublas", "memcheck", "fa18")
+    status, errors = found("network/fused_cublas", "memcheck", "fa18")
     assert status == "wrong_result" and errors > 0

@@ -33,6 +33,7 @@ def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
 @pytest.mark.gpu
 def test_a_peer_in_nhwc_is_timed_without_laying_its_arrays_out():
     from warpbook.harness import gpu_bench
+    from warpbook.harness.bench import allocate
 
     pytest.importorskip("torch")
     bench = gpu_bench.GpuBench()
@@ -42,14 +43,15 @@ def test_a_peer_in_nhwc_is_timed_without_laying_its_arrays_out():
         seen.append((x, w))
         return gpu_bench.channels_last(y)
 
-    x, w, y = (bench.allocate_guarded(shape).values for shape in ((2, 3, 9, 9), (4, 3, 5, 5), (2, 4, 5, 5)))
+    buffers = allocate(bench, networks.ConvLayer("odd", 3, 9, 9, 4, 5).at(2))
+    x, w, y = buffers.values
     bench.draw(x, 1, True)
     bench.draw(w, 2, True)
     bench.draw(y, 3, True)
     call = gpu_bench.ChannelsLast(operation)
     assert bool((call(x, w, y) == y).all())
     assert call(x, w, y).flags.c_contiguous
-    timers = bench.timers(call, x, w, y)
+    timers = bench.timers(call, buffers)
     seen.clear()
     for timer in timers.values():
         assert timer() > 0

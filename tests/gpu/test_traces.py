@@ -13,7 +13,14 @@ from warpbook.runs import tables
 
 @pytest.mark.gpu
 def test_cupti_sees_the_program_s_ranges_and_the_kernels_in_them(tmp_path):
-    passed = {"variant": "direct", "network": "fa18", "layer": "conv1", "device": "gpu", "size": 10, "test": "reals"}
+    passed = {
+        "variant": "direct",
+        "problem": "conv",
+        "case": "fa18/conv1",
+        "device": "gpu",
+        "size": 10,
+        "test": "reals",
+    }
     passed |= {"ok": True, "status": "ok", "reason": "", "reference": "float64"}
     tables.CORRECTNESS.write([dict.fromkeys(tables.CORRECTNESS.columns) | passed], tmp_path / "correctness.csv")
     subprocess.run(

@@ -637,8 +637,8 @@ def test_files_of_one_profile_are_imported_together(tmp_path, imported):
     }  # fmt: skip
     assert sums.total_ns.tolist()[-1] == 2_343_950_000
     counters = tables.COUNTERS.read(folder / "counters.csv")
-    assert {tuple(row) for row in counters[["layer", "size", "kernel", "status"]].itertuples(index=False)} == {
-        ("conv2", 10000, CONV, "ok")
+    assert {tuple(row) for row in counters[["case", "size", "kernel", "status"]].itertuples(index=False)} == {
+        ("fa18/conv2", 10000, CONV, "ok")
     }
 
 

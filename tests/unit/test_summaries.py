@@ -7,12 +7,14 @@ from warpbook.kernels import lower_bounds, variants
 from warpbook.problems import networks
 from warpbook.runs import summaries, tables
 
-SERIES = {"job": "direct", "variant": "direct", "network": "fa18", "layer": "conv2", "device": "gpu", "size": 10_000}
+SERIES = {
+    "job": "direct", "variant": "direct", "problem": "conv", "case": "fa18/conv2", "device": "gpu", "size": 10_000,
+}  # fmt: skip
 
 
 def samples(kinds: dict[str, list[float]], throttled: tuple[int, ...] = (), **changed: str) -> pd.DataFrame:
     """SAMPLES of one call, its times by kind; the rounds named were throttled."""
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             **SERIES, "state": "cold", "kind": kind, "sample": number, "time_ms": time_ms, "sm_clock_mhz": 1980.0,
             "throttled": number in throttled, "stop_reason": "precise", "status": "ok", "reason": "", **changed,
@@ -20,6 +22,7 @@ def samples(kinds: dict[str, list[float]], throttled: tuple[int, ...] = (), **ch
         for kind, times in kinds.items()
         for number, time_ms in enumerate(times)
     )  # fmt: skip
+    return tables.with_places(frame)
 
 
 PEAKS = {"fp32": 66_908.16, "tf32": 535_265.28, "fp16": 1_070_530.56, "bf16": 1_070_530.56}

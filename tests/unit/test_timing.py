@@ -86,7 +86,7 @@ def test_throttled_samples_are_kept_and_do_not_count_for_the_precision():
 def test_a_layer_s_samples_come_with_their_pairs(cpu_variant):
     variant = cpu_variant("y[...] = convolve(x, w)")
     rows = timing.measure_case(CpuBench(), [variant], LAYER.at(3), QUICK, MEASURING)
-    assert {(row["variant"], row["layer"], row["size"], row["state"], row["kind"]) for row in rows} == {
+    assert {(row["variant"], row["case"], row["size"], row["state"], row["kind"]) for row in rows} == {
         ("mine", "odd", 3, "hot", "op")
     }
     assert all(row["time_ms"] > 0 for row in rows)

@@ -31,9 +31,6 @@ from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
 
 FOLDER = problems.FOLDER / headers.DEFAULT_PROBLEM
-BASELINE = "direct"
-"""The convolution that others are compared with in the test of precision."""
-
 REFERENCE = "reference.cu"
 """A problem's float64 reference on a GPU, where it brings one."""
 

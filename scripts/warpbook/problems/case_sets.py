@@ -87,12 +87,6 @@ def find(name: str) -> Network | CaseSet:
         raise UserError(f"studies.{name}.{error}") from error
 
 
-def every_case() -> list[Case]:
-    """The cases of every network and of every study that lists some."""
-    names = [*networks.all_networks(), *_studies()]
-    return [case for name in names for case in find(name).cases]
-
-
 def _studies() -> Mapping[str, Any]:
     """Studies that list cases, by name, as this command's configuration, else config.yaml, describes them."""
     given = os.environ.get(CONFIGURATION_VARIABLE)

@@ -56,7 +56,7 @@ class ImportedTables:
     def table(self, table: Table) -> "pd.DataFrame":
         """One of TABLES; without rows where the files had none for it."""
         path = self.path / table.name
-        return table.read(path) if path.exists() else table.empty()
+        return tables.with_places(table.read(path) if path.exists() else table.empty())
 
 
 def write(folder: Path, record: ImportRecord, rows_of: Mapping[Table, list[Row]]) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from warpbook.common.errors import UserError
+from warpbook.kernels import headers
 from warpbook.profiling import cupti_sqlite, ncu, ncu_console, nsight, nvprof, nvprof_metrics
 from warpbook.profiling.profile_schema import Profile, Row, activity_group
 from warpbook.runs import tables
@@ -138,8 +139,8 @@ def combine(
             counters += [
                 {
                     "tool": tool,
-                    **place,
-                    "layer": layer,
+                    "variant": variant,
+                    **tables.place(headers.DEFAULT_PROBLEM, network, layer),
                     "size": size,
                     "launches": None,
                     **row,

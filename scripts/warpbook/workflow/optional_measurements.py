@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from warpbook.kernels.variants import BASELINE
+from warpbook.kernels.variants import full_name
 from warpbook.runs.run_parts import PARTS, WHOLE
 from warpbook.workflow.plan import Plan
 
@@ -27,17 +27,20 @@ def _own_networks(plan: Plan) -> list[str]:
     return [f"{WHOLE}{name}" for name, one in plan.implementations.items() if not one.header.peer]
 
 
-def _against_direct(plan: Plan) -> list[str]:
+def _against_baseline(plan: Plan) -> list[str]:
     """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
-    on, and `direct`. Another order of the arrays in memory is none of numbers; files of the course run otherwise."""
-    compared = {name: plan.variants[name] for cases in plan.networks for name in plan.variants_for(cases, "gpu")}
-    if BASELINE not in compared:
-        return []
-    chosen = {BASELINE}
-    for name, one in compared.items():
-        if not one.header.sums_in_fp32 and one.header.order == "NCHW" and not one.course:
-            chosen |= {name, one.header.builds_on}
-    return sorted(chosen & set(compared))
+    on, and the baseline of their problem, where that names cases for it. Another order of the arrays in memory is none
+    of numbers; files of the course run otherwise."""
+    chosen: set[str] = set()
+    for cases in plan.case_sets:
+        compared = {name: plan.variants[name] for name in plan.variants_for(cases, "gpu")}
+        for name, one in compared.items():
+            problem = one.problem
+            baseline = full_name(problem, problem.facts.baseline)
+            rounds = not one.header.sums_in_fp32 and one.header.order == "NCHW" and not one.course
+            if problem.facts.precision and baseline in compared and (rounds or name == baseline):
+                chosen |= {name, one.header.builds_on} & set(compared)
+    return sorted(chosen)
 
 
 OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
@@ -48,7 +51,7 @@ OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
         for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
-    "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _against_direct(plan)],
+    "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _against_baseline(plan)],
     "sanitizer": lambda plan: [f"{PARTS}/sanitizer/{name}.csv" for name in [*_kernels(plan), *_own_networks(plan)]],
     "sweep": lambda plan: [f"{PARTS}/sweep/{name}.csv" for name in _kernels(plan) if plan.variants[name].header.sweep],
 }

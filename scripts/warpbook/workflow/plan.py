@@ -9,7 +9,7 @@ from typing import Any, Literal
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.config.settings import Config, Study, Target, load
 from warpbook.kernels import ece408, variants, whole_networks
-from warpbook.kernels.variants import Variant
+from warpbook.kernels.variants import Variant, full_name
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import available_profilers, cuda_devices
 from warpbook.machine.cuda_devices import Device
@@ -117,6 +117,11 @@ class Plan:
         """Variants of the problem that a set of cases is of."""
         problem = self.config.case_set(cases).problem
         return {name: one for name, one in self.variants.items() if one.problem.name == problem.name}
+
+    def problem_baseline(self, variant: str) -> str:
+        """The baseline of a variant's problem, by its full name."""
+        problem = self.variants[variant].problem
+        return full_name(problem, problem.facts.baseline)
 
     def cases_for(self, variant: str) -> str:
         """The first of the chosen studies' sets of cases that a variant computes."""

@@ -177,9 +177,13 @@ class Targets:
     def _watches(self, tool: str, network: str, variant: str) -> bool:
         return bool(self.plan.profile_sizes(tool, network, variant))
 
-    @property
+    @cached_property
     def _counted_places(self) -> list[str]:
-        return self._profiled_places if "ncu" in self.plan.profilers else []
+        """Of networks, variants whose program is watched; of other problems, which have no program, every GPU variant."""
+        if "ncu" not in self.plan.profilers or not self.on_gpu:
+            return []
+        others = [place for place in self.places("gpu") if place.split("/", 1)[0] not in self.plan.networks]
+        return [*self._profiled_places, *others]
 
     @property
     def counters(self) -> list[str]:

@@ -4,7 +4,6 @@ from matplotlib.figure import Figure
 
 from warpbook.common import units
 from warpbook.harness.precision import CLASS_RATIO
-from warpbook.kernels.variants import BASELINE
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures.style import DASHED, INK, WIDTH_IN, log_axis, name_ends, note, value_axis, variant_look
 from warpbook.report.figures.svg_drawing import svg
@@ -34,7 +33,14 @@ def error_by_length(ev: Evidence) -> str:
     axes.set_yscale("log")
     limit = rows.groupby("products").direct_rel_l2_err.max() * CLASS_RATIO
     axes.plot(limit.index, limit, color=INK, linewidth=0.9, linestyle=DASHED)
-    note(axes, f"{CLASS_RATIO} × {BASELINE}", (limit.index[-1], limit.iloc[-1]), (0, 7), ha="right", fontsize=7)
+    note(
+        axes,
+        f"{CLASS_RATIO} × {ev.problem.facts.baseline}",
+        (limit.index[-1], limit.iloc[-1]),
+        (0, 7),
+        ha="right",
+        fontsize=7,
+    )
     log_axis(axes.xaxis, lambda value, _: units.count(round(value)) if value >= 1 else "")
     log_axis(axes.yaxis, lambda value, _: units.scientific(value).replace("1.0e", "1e"))
     value_axis(axes, "both")

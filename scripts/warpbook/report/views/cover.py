@@ -57,9 +57,9 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
     """The cover of a report on figures of a time, made from the code of a commit, empty where there is no git."""
     report = ev.config.report
     return CoverView(
-        title=report.title,
-        kicker=f"{'Final' if ev.study.section_label == 'Baseline' else ev.study.section_label} report",
-        subtitle=ev.study.title,
+        title=report.title if ev.is_network else ev.study.title,
+        kicker=_kicker(ev),
+        subtitle=ev.study.title if ev.is_network else ev.problem.title,
         authors=tuple(report.authors),
         affiliation=report.affiliation,
         created=made.isoformat(),
@@ -91,6 +91,12 @@ def _dataset(network: Network | CaseSet) -> str:
     if not isinstance(network, Network) or not network.has_labels:
         return "random numbers"
     return Path(network.input.data).name or "Fashion-MNIST"
+
+
+def _kicker(ev: Evidence) -> str:
+    if not ev.is_network:
+        return "Kernel report"
+    return f"{'Final' if ev.study.section_label == 'Baseline' else ev.study.section_label} report"
 
 
 def _subject(ev: Evidence) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.harness import precision
-from warpbook.kernels.variants import BASELINE, Variant
+from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import borrowed_run, causes, cell_markup, whole_network
@@ -169,7 +169,7 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
     others = f"; the others add up at most {units.count(int(beyond.max()))}" if len(beyond) else ""
     return (
         f"Over sums of {least} to {most} products and {rows.inputs.nunique()} ranges of inputs its error is at most "
-        f"{precision.CLASS_RATIO} times {BASELINE}'s, FP32's class, in {int(rows.fp32_class.sum())} of "
+        f"{precision.CLASS_RATIO} times {ev.problem.facts.baseline}'s, FP32's class, in {int(rows.fp32_class.sum())} of "
         f"{len(rows)} cases{borrowed_run.within_sentence(ev, PRECISION)}{others}."
     )
 

@@ -125,7 +125,9 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
     at_largest = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in tried}
     sound = {name: speedup for name, speedup in at_largest.items() if speedup}
     return OptimizationsView(
-        title="Milestone 4: optimizations" if ev.study.section_label == "Milestone" else "Optimizations, one by one",
+        title="Milestone 4: optimizations"
+        if ev.is_network and ev.study.section_label == "Milestone"
+        else "Optimizations, one by one",
         images=units.count(ev.largest),
         arch=ev.arch,
         equivalence_margin=units.percent(ev.config.measuring.equivalence_margin, 0),

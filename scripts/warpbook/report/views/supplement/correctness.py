@@ -7,7 +7,7 @@ import pandas as pd
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.harness import precision, reference
-from warpbook.kernels.variants import BASELINE, Variant
+from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import CheckTally, Evidence
 from warpbook.report.views import borrowed_run
@@ -121,9 +121,9 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
         "a-errors-figure",
         figures.error_plots.error_by_length(ev),
         f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
-        f"over a dashed line at {precision.CLASS_RATIO} times the error of {BASELINE}.",
+        f"over a dashed line at {precision.CLASS_RATIO} times the error of {ev.problem.facts.baseline}.",
         f"Error against float64 on random reals over the length of sums, {least} to {most} products; of layers with "
-        f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {BASELINE} on the "
+        f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {ev.problem.facts.baseline} on the "
         "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries."
         f"{borrowed_run.run_sentence(ev, PRECISION)}",
     )
@@ -134,7 +134,7 @@ def _ranges(ev: Evidence, rows: pd.DataFrame) -> HtmlTable:
     small, large, (x_exponent, w_exponent) = (precision.EXPONENTS[kind] for kind in ("small", "large", "subnormal"))
     return HtmlTable(
         "a-errors-ranges",
-        f"The largest ratio of a variant's error to that of {BASELINE} over all layers, by the range of the inputs, "
+        f"The largest ratio of a variant's error to that of {ev.problem.facts.baseline} over all layers, by the range of the inputs, "
         f"on how many layers and ranges it is at most {precision.CLASS_RATIO}, and the products of the longest sum "
         f"where it is more. reals: x and w in [−1, 1); small "
         f"and large: x times 2^{small[0]} and 2^{large[0]}; mixed: each pixel times 2^e, e from "

@@ -122,17 +122,24 @@ def _layer(layer: Layer) -> str:
 
 
 def _steps(layer: PoolLayer) -> str:
-    return "" if layer.strides == layer.window else f" at stride {layer.strides[0]}"
+    return "" if layer.strides == layer.window else f" at stride {_sides(*layer.strides)}"
 
 
 def _unusual(conv: Case) -> str:
-    """Stride, padding and what else is not usual of a convolution; of a kernel's columns its size says all."""
-    words = {name: one.words for name, one in conv.problem.unusual.items()}
-    said = {name: value for name, value in conv.unusual.items() if name != "KW"}
-    parts = [f" at stride {said.pop('S')}"] if "S" in said else []
-    parts += [f" with padding {said.pop('P')}"] if "P" in said else []
-    parts += [f", {words[name]} {value}" for name, value in said.items()]
-    return "".join(parts) + " and bias" * bool(conv.optional)
+    """Stride, padding and what else is not usual of a convolution."""
+    padding = (conv.P, conv.PW, conv.P_end, conv.PW_end)
+    parts = [
+        f" at stride {_sides(conv.S, conv.SW)}" * ((conv.S, conv.SW) != (1, 1)),
+        f" with padding {padding[0] if len(set(padding)) == 1 else padding}" * any(padding),
+        f" with dilation {_sides(conv.D, conv.DW)}" * ((conv.D, conv.DW) != (1, 1)),
+        f" in {conv.G} groups" * (conv.G > 1),
+        " with bias" * bool(conv.optional),
+    ]
+    return "".join(parts)
+
+
+def _sides(rows: int, columns: int) -> str:
+    return str(rows) if rows == columns else f"{rows}×{columns}"
 
 
 def _gpu(ev: Evidence) -> str:

@@ -1,8 +1,13 @@
 """What shipped and imported weights predict."""
 
+import numpy as np
+import pytest
+
+from warpbook.common.errors import UserError
 from warpbook.harness import inference
 from warpbook.kernels import variants
 from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems.networks import Description, Network
 
 PUBLISHED = {
     ("fa17", "high"): 0.8562,
@@ -49,3 +54,23 @@ def test_the_course_s_weights_since_2020_are_imported_and_predict_as_published(c
     images, labels = fashion_mnist.load(network)
     right = inference.load(variants.read("simd"), network, parameters)(images[:1000])[0] == labels[:1000]
     assert {size: float(right[:size].mean()) for size in COURSE} == COURSE
+
+
+def test_a_state_dict_of_pytorch_is_imported_and_no_code_of_it_run(tmp_path):
+    layers = [{"conv": {"out_channels": 2, "kernel_size": 3}}, {"pool": {"size": 2}}, {"fc": {"out_features": 10}}]
+    network = Network("small", Description.model_validate({"input": {"size": 6}, "layers": layers}))
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3, bias=False), torch.nn.Flatten(), torch.nn.Linear(8, 10))
+    path = tmp_path / "small.pt"
+    for content in (model.state_dict(), {"epoch": 3, "state_dict": model.state_dict()}):
+        torch.save(content, path)
+        parameters, form = weights.read(path, network)
+        assert form == "a PyTorch file"
+        assert np.array_equal(parameters["fc1.bias"], model[2].bias.detach().numpy())
+    for content, words in ((model, "holds more than weights, or is damaged"), ([1], "holds no state_dict")):
+        torch.save(content, path)
+        with pytest.raises(UserError, match=rf"{words}.*; save it with torch.save\(model.state_dict\(\), path\)"):
+            weights.read(path, network)
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match="holds more than weights, or is damaged"):
+        weights.read(path, network)

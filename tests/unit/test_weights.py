@@ -239,24 +239,6 @@ def test_a_safetensors_file_is_imported(tmp_path):
         weights.read(path, small())
 
 
-def test_a_state_dict_of_pytorch_is_imported_and_no_code_of_it_run(tmp_path):
-    torch = pytest.importorskip("torch")
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3, bias=False), torch.nn.Flatten(), torch.nn.Linear(8, 10))
-    path = tmp_path / "small.pt"
-    for content in (model.state_dict(), {"epoch": 3, "state_dict": model.state_dict()}):
-        torch.save(content, path)
-        parameters, form = weights.read(path, small())
-        assert form == "a PyTorch file"
-        assert np.array_equal(parameters["fc1.bias"], model[2].bias.detach().numpy())
-    for content, words in ((model, "holds more than weights, or is damaged"), ([1], "holds no state_dict")):
-        torch.save(content, path)
-        with pytest.raises(UserError, match=rf"{words}.*; save it with torch.save\(model.state_dict\(\), path\)"):
-            weights.read(path, small())
-    path.write_bytes(b"nothing of the kind")
-    with pytest.raises(UserError, match="holds more than weights, or is damaged"):
-        weights.read(path, small())
-
-
 def test_a_numpy_file_of_objects_or_half_of_one_is_refused(tmp_path):
     path = tmp_path / "small.npz"
     np.savez(path, allow_pickle=True, objects=np.array([{}], object))

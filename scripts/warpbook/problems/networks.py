@@ -278,7 +278,10 @@ def _pool_layer(pool: Pooling, name: str, given: Maps) -> PoolLayer:
     kind: Literal["max", "average"] = "max" if pool.kind == "max" else "average"
     size, stride = _pair(pool.size), _pair(pool.size if pool.stride is None else pool.stride)
     padding = _padding_around((height, width), pool.padding, size, stride)
-    _require_room(name, "pools", pool.size, size, pool.padding, padding, (height, width))
+    _require_pixels(name, f"size {pool.size}", size, pool.padding, padding)
+    if _exceeds(size, (height, width), padding):
+        rows, columns = size
+        raise ValueError(f"{name} pools {rows} x {columns} of {height} x {width}; take a smaller size")
     return PoolLayer(
         kind,
         pool.size if isinstance(pool.size, int) else size,
@@ -294,7 +297,12 @@ def _conv_layer(conv: Convolution, name: str, given: Maps) -> ConvLayer:
     kernel, stride, dilation = map(_pair, (conv.kernel_size, conv.stride, conv.dilation))
     spans = dilation[0] * (kernel[0] - 1) + 1, dilation[1] * (kernel[1] - 1) + 1
     padding = _padding_around((height, width), conv.padding, spans, stride)
-    _require_room(name, "has kernel_size", conv.kernel_size, spans, conv.padding, padding, (height, width))
+    _require_pixels(name, f"kernel_size {conv.kernel_size}", spans, conv.padding, padding)
+    if _exceeds(spans, (height, width), padding):
+        raise ValueError(
+            f"{name} has kernel_size {conv.kernel_size} on {height} x {width} inputs; take a smaller kernel, or more "
+            "padding"
+        )
     if maps % conv.groups or conv.out_channels % conv.groups:
         raise ValueError(
             f"{name} has groups {conv.groups}, and {maps} input channels and {conv.out_channels} out_channels are not "
@@ -303,11 +311,12 @@ def _conv_layer(conv: Convolution, name: str, given: Maps) -> ConvLayer:
     top, left, bottom, right = padding
     extents = {"S": stride[0], "P": top, "KW": kernel[1], "SW": stride[1], "PW": left, "P_end": bottom}
     extents |= {"PW_end": right, "D": dilation[0], "DW": dilation[1], "G": conv.groups}
-    usual = {"S": 1, "P": 0, "KW": kernel[0], "SW": stride[0], "PW": top, "P_end": top}
-    usual |= {"PW_end": left, "D": 1, "DW": dilation[0], "G": 1}
-    unusual = {key: value for key, value in extents.items() if value != usual[key]}
-    bias = conv.bias or conv.batch_norm
-    return ConvLayer(name, maps, height, width, conv.out_channels, kernel[0], bias=bias, **unusual)
+
+    def layer(more: dict[str, int]) -> ConvLayer:
+        bias = conv.bias or conv.batch_norm
+        return ConvLayer(name, maps, height, width, conv.out_channels, kernel[0], bias=bias, **more)
+
+    return layer(layer(extents).unusual)
 
 
 def _padding_around(
@@ -328,30 +337,20 @@ def _padding_around(
     return top, left, bottom, right
 
 
-def _require_room(
-    name: str,
-    verb: str,
-    size: int | list[int],
-    spans: tuple[int, int],
-    said: int | list[int] | str,
-    padding: tuple[int, int, int, int],
-    image: tuple[int, int],
-) -> None:
-    """Raises ValueError where a window exceeds the padded image, or could lie outside the image."""
+def _exceeds(spans: tuple[int, int], image: tuple[int, int], padding: tuple[int, int, int, int]) -> bool:
+    """Whether a window is larger than the padded image."""
     top, left, bottom, right = padding
-    for axis, (before, after) in enumerate(((top, bottom), (left, right))):
-        if said != "same" and max(before, after) >= spans[axis]:
+    return spans[0] > image[0] + top + bottom or spans[1] > image[1] + left + right
+
+
+def _require_pixels(
+    name: str, size: str, spans: tuple[int, int], said: int | list[int] | str, padding: tuple[int, int, int, int]
+) -> None:
+    """Raises ValueError where a window could lie beyond the image as a whole. `same` pads less than a window has."""
+    for span, before, after in zip(spans, padding[:2], padding[2:], strict=True):
+        if max(before, after) >= span and said != "same":
             raise ValueError(
-                f"{name} has padding {said} with {verb.removeprefix('has ').replace('pools', 'size')} {size}; take a "
-                f"padding of at most {spans[axis] - 1}, or a larger kernel"
-            )
-        if spans[axis] > image[axis] + before + after:
-            height, width = image
-            if verb == "pools":
-                rows, columns = spans
-                raise ValueError(f"{name} pools {rows} x {columns} of {height} x {width}; take a smaller size")
-            raise ValueError(
-                f"{name} has kernel_size {size} on {height} x {width} inputs; take a smaller kernel, or more padding"
+                f"{name} has padding {said} with {size}; take a padding of at most {span - 1}, or a larger kernel"
             )
 
 

@@ -188,6 +188,11 @@ ALONE = "; write `layers_only: true` for a workload of its convolutions alone"
         ),
         ([CONV, ("Softmax", ["conv"], "y", {"axis": 2})], W, "is over axis 2, and scores are along axis 1"),
         ([CONV, ("MatMul", ["w", "conv"], "y", {})], W, "node y (MatMul) multiplies by no constant matrix on the right"),
+        (
+            [CONV, ("MatMul", ["conv", "v"], "y", {})],
+            {**W, "v": drawn(26, 5)},
+            "node y (MatMul) takes an image that is not flattened; put Flatten before it",
+        ),
         ([CONV, ("LeakyRelu", ["conv"], "y", {"alpha": -1.0})], W, "layers.0.conv.slope"),
     ],
 )  # fmt: skip

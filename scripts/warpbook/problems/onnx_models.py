@@ -31,12 +31,13 @@ _REMEDIES = {
 @dataclass
 class OnnxModel:
     """What a file says: `input` and `layers` as in config.yaml, the parameters by the names of those layers, float32,
-    and sentences on what was left out."""
+    and sentences on what was left out. `flat`: what the last layer gives was flattened."""
 
     input: dict[str, Any]
     layers: list[dict[str, dict[str, Any]]] = field(default_factory=list)
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    flat: bool = False
 
 
 def read(path: Path, layers_only: bool = False) -> OnnxModel:
@@ -208,11 +209,13 @@ class _Graph:
         axis = _attributes(node).get("axis", 1)
         if axis != 1:
             raise self._failure(node, f"flattens from axis {axis} on", "export it with axis 1")
+        model.flat = True
 
     def _reshape(self, node: Any, model: OnnxModel) -> None:
         shape = self._constants[node.input[1]].tolist()
         if len(shape) != 2:
             raise self._failure(node, f"reshapes to {shape}, and only (images, features) is read")
+        model.flat = True
 
     def _gemm(self, node: Any, model: OnnxModel) -> None:
         attributes = _attributes(node)
@@ -223,15 +226,17 @@ class _Graph:
         bias = np.zeros(len(w))
         if len(node.input) > 2 and node.input[2]:
             bias = bias + self._constants[node.input[2]].reshape(-1) * attributes.get("beta", 1.0)
-        self._dense(model, w, bias)
+        self._dense(node, model, w, bias)
 
     def _matmul(self, node: Any, model: OnnxModel) -> None:
         w = self._constants.get(node.input[1])
         if w is None or w.ndim != 2:
             raise self._failure(node, "multiplies by no constant matrix on the right")
-        self._dense(model, w.T, np.zeros(w.shape[1]))
+        self._dense(node, model, w.T, np.zeros(w.shape[1]))
 
-    def _dense(self, model: OnnxModel, w: np.ndarray, bias: np.ndarray) -> None:
+    def _dense(self, node: Any, model: OnnxModel, w: np.ndarray, bias: np.ndarray) -> None:
+        if not model.flat:
+            raise self._failure(node, "takes an image that is not flattened", "put Flatten before it")
         model.layers.append({"fc": {"out_features": len(w)}})
         name = _last_name(model)
         model.parameters |= {f"{name}.weight": _float32(w), f"{name}.bias": _float32(bias)}

@@ -131,6 +131,37 @@ extern "C" __global__ void weight_spectra(const float* __restrict__ w, float2* _
         spectra[(pair * SIDE + i) * SIDE + lane] = make_float2(tile[i][lane].x * scale, -tile[i][lane].y * scale);
 }
 
+// The way back: a tile from its spectrum in shared memory; column `lane` of it. For all threads of the block.
+__device__ __forceinline__ void spectrum_back(float2 (&v)[SIDE], float2 (&tile)[SIDE][SIDE + 1], int lane)
+{
+    #pragma unroll
+    for (int j = 0; j < SIDE; ++j)
+        v[j] = tile[lane][j];
+    transform_back(v);
+    #pragma unroll
+    for (int j = 0; j < SIDE; ++j)
+        tile[lane][j] = v[j];
+    __syncthreads();  // the rows are complete before they are read as columns
+    #pragma unroll
+    for (int i = 0; i < SIDE; ++i)
+        v[i] = tile[i][lane];
+    transform_back(v);
+}
+
+// Load a column of a tile of two images as real and imaginary parts. Beyond the image and the last channel there are
+// zeros.
+__device__ __forceinline__ void load_tile(
+    float2 (&v)[SIDE], const float* __restrict__ input, int C, int H, int W, int channel, int top, int column,
+    bool has_second)
+{
+    #pragma unroll
+    for (int i = 0; i < SIDE; ++i) {
+        const bool inside = channel < C && top + i < H && column < W;
+        v[i].x = inside ? input[i * W] : 0.0f;
+        v[i].y = inside && has_second ? input[(size_t)C * H * W + i * W] : 0.0f;
+    }
+}
+
 // x (N, C, H, W), y (N, M, H-K+1, W-K+1); float32, row-major. A block computes one tile of two images in MAPS maps.
 extern "C" __global__ void __launch_bounds__(32 * MAPS, 3) conv_forward(
     const float* __restrict__ x, const float2* __restrict__ spectra,
@@ -163,12 +194,7 @@ extern "C" __global__ void __launch_bounds__(32 * MAPS, 3) conv_forward(
         // Each warp transforms a channel. Beyond the image and the last channel there are zeros.
         const int channel = first + warp;
         const float* input = x + (((size_t)image * C + channel) * H + top) * W + left + lane;
-        #pragma unroll
-        for (int i = 0; i < SIDE; ++i) {
-            const bool inside = channel < C && top + i < H && left + lane < W;
-            v[i].x = inside ? input[i * W] : 0.0f;
-            v[i].y = inside && has_second ? input[(size_t)C * H * W + i * W] : 0.0f;
-        }
+        load_tile(v, input, C, H, W, channel, top, left + lane, has_second);
         __syncthreads();  // everyone has read the channels before, which these overwrite
         spectrum(v, tiles[warp], lane);
         __syncthreads();  // the spectra are complete
@@ -198,18 +224,7 @@ extern "C" __global__ void __launch_bounds__(32 * MAPS, 3) conv_forward(
             tiles[m][warp * rows + i][lane] = sum[m][i];
     __syncthreads();  // the sums are complete
     // Each warp transforms a map back.
-    #pragma unroll
-    for (int j = 0; j < SIDE; ++j)
-        v[j] = tiles[warp][lane][j];
-    transform_back(v);
-    #pragma unroll
-    for (int j = 0; j < SIDE; ++j)
-        tiles[warp][lane][j] = v[j];
-    __syncthreads();  // the rows are complete before they are read as columns
-    #pragma unroll
-    for (int i = 0; i < SIDE; ++i)
-        v[i] = tiles[warp][i][lane];
-    transform_back(v);
+    spectrum_back(v, tiles[warp], lane);
 
     const int map = first_map + warp;
     if (map >= M || lane >= valid || left + lane >= W_out) return;

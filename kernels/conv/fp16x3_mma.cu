@@ -103,8 +103,8 @@ extern "C" __global__ void split_multi_channel_weights(
                 const int place = fragment * 4 + half * 2 + j;
                 const int q = place / C;
                 const int c = place % C;
-                const bool any = channel < M && p < K && place < K * C;
-                values[j] = any ? weights[(c * K + p) * K + q] * scale.x * scale.y : 0.0f;
+                const bool has_weight = channel < M && p < K && place < K * C;
+                values[j] = has_weight ? weights[(c * K + p) * K + q] * scale.x * scale.y : 0.0f;
             }
             parts[half] = split(values[0], values[1]);
         }
@@ -234,13 +234,14 @@ __device__ __forceinline__ void load_image(
             + pixel * Conv::PIXELS_PER_LOAD;
         #pragma unroll
         for (int c = 0; c < Conv::CHANNELS_PER_LOAD; ++c) {
-            const bool any = channels < Conv::C / Conv::CHANNELS_PER_LOAD;
+            const bool has_channels = channels < Conv::C / Conv::CHANNELS_PER_LOAD;
             if (Conv::PIXELS_PER_LOAD == 2) {
-                const float2 pair = any ? *(const float2*)(source + c * shape.H * shape.W) : make_float2(0.0f, 0.0f);
+                const float2 none = make_float2(0.0f, 0.0f);
+                const float2 pair = has_channels ? *(const float2*)(source + c * shape.H * shape.W) : none;
                 values[r][c][0] = pair.x;
                 values[r][c][Conv::PIXELS_PER_LOAD - 1] = pair.y;
             } else {
-                values[r][c][0] = any ? source[c * shape.H * shape.W] : 0.0f;
+                values[r][c][0] = has_channels ? source[c * shape.H * shape.W] : 0.0f;
             }
         }
     }
@@ -295,8 +296,7 @@ __device__ __forceinline__ void store_in_both_copies(
 template <class Conv>
 __device__ __forceinline__ void split_image(
     uint4* smem_image, const typename Conv::Values& values, const unsigned (&largest)[Conv::LOADS_PER_THREAD],
-    const MultiChannelImage<Conv>& shape, int loads, int thread, float scale, float least,
-    bool& out_of_range)
+    const MultiChannelImage<Conv>& shape, int loads, int thread, ImageScale image_scale, bool& out_of_range)
 {
     constexpr int PAIRS = Conv::CHANNELS_PER_LOAD / 2;
     #pragma unroll
@@ -304,13 +304,13 @@ __device__ __forceinline__ void split_image(
         int channels;
         const int pixel = shape.pixel_of_load(loads, thread, r, channels);
         if (channels >= Conv::C / Conv::CHANNELS_PER_LOAD) break;
-        out_of_range |= largest[r] != 0 && __uint_as_float(largest[r]) < least;
+        out_of_range |= largest[r] != 0 && __uint_as_float(largest[r]) < image_scale.least;
         uint2 parts[Conv::PIXELS_PER_LOAD][PAIRS];
         #pragma unroll
         for (int i = 0; i < Conv::PIXELS_PER_LOAD; ++i)
             #pragma unroll
             for (int c = 0; c < Conv::CHANNELS_PER_LOAD; c += 2)
-                parts[i][c / 2] = split(values[r][c][i] * scale, values[r][c + 1][i] * scale);
+                parts[i][c / 2] = split(values[r][c][i] * image_scale.scale, values[r][c + 1][i] * image_scale.scale);
         if (!Conv::TWO_COPIES) {
             const int padded = shape.pitch > shape.W
                                    ? pixel + (int)((pixel + 0.5f) * shape.inverse_W) * (shape.pitch - shape.W)
@@ -516,19 +516,18 @@ __device__ __forceinline__ void conv_multi_channel(
         unsigned largest_of_all = max_magnitudes<Conv>(largest, values);
         // Its barrier also keeps the image before from being overwritten while it is read.
         largest_of_all = block_max(largest_of_all, warp_max);
-        const int exponent = exponent_of(largest_of_all);
-        const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
-        const float least = min_magnitude(exponent);
+        const ImageScale image_scale = scale_of_image(largest_of_all);
+        const int exponent = image_scale.exponent;
         bool out_of_range = largest_of_all >= INFINITY_BITS
-                            || scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
-        split_image<Conv>(smem_image, values, largest, shape, loads, thread, scale, least, out_of_range);
+                            || scale_out_of_range(exponent, weight_exponents, M);
+        split_image<Conv>(smem_image, values, largest, shape, loads, thread, image_scale, out_of_range);
         if (image + gridDim.x < N)
             prefetch_l2(x + (size_t)(image + gridDim.x) * C * H * W, C * H * W, threadIdx.x, blockDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(out_of_range)) {
             const bool not_multiplied =
                 largest_of_all >= INFINITY_BITS
-                || __syncthreads_or(scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x));
+                || __syncthreads_or(scale_out_of_range(exponent, weight_exponents, M));
             epilogue.fall_back(not_multiplied ? OUT_OF_RANGE : exponent, x, image, C, H, W, K);
             if (not_multiplied) {
                 epilogue.end(image);
@@ -616,74 +615,85 @@ extern "C" __global__ void split_single_channel_weights(
     split_single_channel_weights_of(w, weight_fragments, exponents, fallback_list, (int)blockIdx.x < M, K);
 }
 
-// Undo the scales of a tile of columns and store it: two runs in each of M_TILES tiles, `large` and `small` added up.
-template <int SHIFTS, int M_TILES, int N_TILES, class RunOf>
-__device__ __forceinline__ void store_runs(
-    float* result, int tile_offset, const float (&large)[M_TILES][N_TILES][4],
-    const float (&small)[M_TILES][N_TILES][4],
-    int n, float unscale, bool has_channel, int runs, const RunOf& run_of)
+// Fetch the fragments of A for a warp's tiles of runs.
+template <class Conv>
+__device__ __forceinline__ void load_run_tiles(
+    typename Conv::RunFragments& hi, typename Conv::RunFragments& lo, const unsigned* smem_hi, const unsigned* smem_lo,
+    const RunIndex<Conv::SHIFTS>& run_of, int runs, int lane_in_group)
 {
     #pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
+    for (int m = 0; m < Conv::M_TILES; ++m) {
+        int place[2];
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int run = min(run_of(m, half), runs - 1);
+            place[half] = run / Conv::RUNS_PER_ROW * (Conv::W / 2)
+                          + run % Conv::RUNS_PER_ROW * (Conv::SHIFTS / 2) + lane_in_group;
+        }
+        load_run_fragments<Conv::K, Conv::W, true>(hi[m], lo[m], smem_hi, smem_lo, place);
+    }
+}
+
+// Undo the scales of a tile of columns and store it: two runs in each tile of runs, `large` and `small` added up.
+template <class Conv>
+__device__ __forceinline__ void store_runs(
+    float* result, int tile_offset, const typename Conv::Sums& large, const typename Conv::Sums& small, int n,
+    float unscale, bool has_channel, int runs, const RunIndex<Conv::SHIFTS>& run_of)
+{
+    #pragma unroll
+    for (int m = 0; m < Conv::M_TILES; ++m) {
         float sums[4];
         #pragma unroll
         for (int i = 0; i < 4; ++i) sums[i] = (large[m][n][i] + small[m][n][i]) * unscale;
         if (!has_channel) continue;
         float* const destination = result + tile_offset;
-        if (SHIFTS == 2) {
+        if (Conv::SHIFTS == 2) {
             if (run_of(m, 0) < runs)
                 *(float4*)(destination + run_of(m, 0) * 2) = make_float4(sums[0], sums[1], sums[2], sums[3]);
         } else {
             #pragma unroll
-            for (int h = 0; h < 2; ++h)
-                if (run_of(m, h) < runs)
-                    *(float2*)(destination + run_of(m, h) * 4) = make_float2(sums[2 * h], sums[2 * h + 1]);
+            for (int half = 0; half < 2; ++half)
+                if (run_of(m, half) < runs)
+                    *(float2*)(destination + run_of(m, half) * 4) = make_float2(sums[2 * half], sums[2 * half + 1]);
         }
     }
 }
 
-// C = 1. A block takes one image after another, the next waits in registers. A warp multiplies M_TILES_PER_WARP * 16
-// runs of 8 pixels by all columns of weights, N_TILES tiles that stay in registers or, where that is 0, any number.
-template <int K, int W, int N_TILES, int M_TILES_PER_WARP, int LOADS_PER_THREAD>
+// C = 1. A block takes one image after another, the next waits in registers.
+template <class Conv>
 __device__ __forceinline__ void conv_single_channel(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    constexpr int SHIFTS = 9 - K;
-    constexpr int CHANNELS_PER_TILE = 8 / SHIFTS;
-    constexpr bool WEIGHTS_IN_REGISTERS = N_TILES > 0;
-    constexpr int ILP = WEIGHTS_IN_REGISTERS ? N_TILES : 1;  // tiles of columns side by side
-    constexpr int W_OUT = W - K + 1;
-    constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
-    static_assert(W_OUT % SHIFTS == 0 && W % 2 == 0, "runs end at the ends of rows");
-
+    constexpr int K = Conv::K, W = Conv::W, ILP = Conv::ILP, M_TILES = Conv::M_TILES;
+    constexpr int SHIFTS = Conv::SHIFTS, CHANNELS_PER_TILE = Conv::CHANNELS_PER_TILE;
     extern __shared__ unsigned smem_hi[];
     __shared__ unsigned warp_max[32];
     const int pairs = H * W / 2;
     unsigned* const smem_lo = smem_hi + pairs;
     uint2* const smem_weights = (uint2*)(smem_lo + pairs);
     const int H_out = H - K + 1;
-    const int outputs = H_out * W_OUT;
-    const int runs = H_out * RUNS_PER_ROW;
+    const int outputs = H_out * Conv::W_OUT;
+    const int runs = H_out * Conv::RUNS_PER_ROW;
     const int lane = threadIdx.x % 32;
     const int group_id = lane / 4;
     const int lane_in_group = lane % 4;
-    const int n_tiles = WEIGHTS_IN_REGISTERS ? N_TILES : single_channel_n_tiles(M, K);
-    uint2 kept_weights[ILP][K];
-    int kept_exponent_bits[ILP];
-    if (WEIGHTS_IN_REGISTERS) {
+    const int lane_channel = lane_in_group * CHANNELS_PER_TILE / 4;  // of its sums in a tile of columns
+    const int n_tiles = Conv::WEIGHTS_IN_REGISTERS ? Conv::N_TILES : single_channel_n_tiles(M, K);
+    typename Conv::WeightFragments register_weights;
+    int register_exponent_bits[ILP];  // of the lane's channels, where FP32 has its exponent
+    if (Conv::WEIGHTS_IN_REGISTERS) {
         #pragma unroll
-        for (int n = 0; n < N_TILES; ++n) {
-            const int channel = n * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
-            kept_exponent_bits[n] = weight_exponents[channel] << 23;
+        for (int n = 0; n < Conv::N_TILES; ++n) {
+            register_exponent_bits[n] = weight_exponents[n * CHANNELS_PER_TILE + lane_channel] << 23;
             #pragma unroll
-            for (int p = 0; p < K; ++p) kept_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
+            for (int p = 0; p < K; ++p) register_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
         }
     } else {
         for (int i = threadIdx.x; i < n_tiles * K * 32; i += blockDim.x) smem_weights[i] = weight_fragments[i];
     }
 
-    float2 values[LOADS_PER_THREAD];
+    float2 values[Conv::LOADS_PER_THREAD];
     const auto load = [&](int image) {
         load_pairs(values, (const float2*)(x + (size_t)image * H * W), pairs, blockDim.x);
     };
@@ -692,100 +702,83 @@ __device__ __forceinline__ void conv_single_channel(
     for (int image = blockIdx.x; image < N; image += gridDim.x) {
         // Its barrier also keeps the image before from being overwritten while it is read.
         const unsigned largest = block_max(max_magnitude(values), warp_max);
-        const int exponent = exponent_of(largest);
-        const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
-        const float least = min_magnitude(exponent);
+        const ImageScale image_scale = scale_of_image(largest);
+        const int exponent = image_scale.exponent;
         const bool not_multiplied =
             largest >= INFINITY_BITS || scale_out_of_range_in_warp(exponent, weight_exponents, M);
         bool out_of_range = not_multiplied;
-        split_pairs(values, smem_hi, smem_lo, pairs, blockDim.x, scale, least, out_of_range);
+        split_pairs(values, smem_hi, smem_lo, pairs, blockDim.x, image_scale, out_of_range);
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
         if (__syncthreads_or(out_of_range) && threadIdx.x == 0)
             append_fallback(fallback_list, image, not_multiplied ? OUT_OF_RANGE : exponent);
         if (not_multiplied) continue;
 
-        for (int group = threadIdx.x / 32; group * M_TILES_PER_WARP * 16 < runs; group += blockDim.x / 32) {
-            // Two shifts: rows group_id and group_id + 8 are neighbouring runs, so that a lane's four outputs are one
-            // vector. Four: a lane holds half of run group_id, and of run group_id + 8.
-            const auto run_of = [&](int m, int h) {
-                return (group * M_TILES_PER_WARP + m) * 16 + (SHIFTS == 2 ? 2 * group_id + h : 8 * h + group_id);
-            };
-            uint4 hi[M_TILES_PER_WARP][(K + 1) / 2], lo[M_TILES_PER_WARP][(K + 1) / 2];
-            #pragma unroll
-            for (int m = 0; m < M_TILES_PER_WARP; ++m) {
-                int place[2];
-                #pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    const int run = min(run_of(m, h), runs - 1);
-                    place[h] = run / RUNS_PER_ROW * (W / 2) + run % RUNS_PER_ROW * (SHIFTS / 2) + lane_in_group;
-                }
-                load_run_fragments<K, W, true>(hi[m], lo[m], smem_hi, smem_lo, place);
-            }
-            float* const result = y + ((size_t)image * M + lane_in_group * CHANNELS_PER_TILE / 4) * outputs
+        for (int group = threadIdx.x / 32; group * M_TILES * 16 < runs; group += blockDim.x / 32) {
+            const RunIndex<SHIFTS> run_of = {group * M_TILES, group_id};
+            typename Conv::RunFragments hi, lo;
+            load_run_tiles<Conv>(hi, lo, smem_hi, smem_lo, run_of, runs, lane_in_group);
+            float* const result = y + ((size_t)image * M + lane_channel) * outputs
                                   + (SHIFTS == 2 ? 0 : lane_in_group % 2 * 2);
             #pragma unroll 1
             for (int first = 0; first < n_tiles; first += ILP) {
-                uint2 b[ILP][K];
-                #pragma unroll
-                for (int n = 0; n < ILP; ++n)
-                    #pragma unroll
-                    for (int p = 0; p < K; ++p)
-                        b[n][p] = WEIGHTS_IN_REGISTERS ? kept_weights[n][p] : smem_weights[(first * K + p) * 32 + lane];
-                float large[M_TILES_PER_WARP][ILP][4] = {}, small[M_TILES_PER_WARP][ILP][4] = {};
-                mma_runs<K, M_TILES_PER_WARP, ILP, true>(large, small, hi, lo, b);
+                typename Conv::WeightFragments b;
+                fetch_weight_fragments<Conv>(b, register_weights, smem_weights, first, lane);
+                typename Conv::Sums large = {}, small = {};
+                mma_runs<K, M_TILES, ILP, true>(large, small, hi, lo, b);
                 #pragma unroll
                 for (int n = 0; n < ILP; ++n) {
-                    const int channel = (first + n) * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
+                    const int channel = (first + n) * CHANNELS_PER_TILE + lane_channel;
                     const int exponent_bits =
-                        WEIGHTS_IN_REGISTERS ? kept_exponent_bits[n] : weight_exponents[channel] << 23;
+                        Conv::WEIGHTS_IN_REGISTERS ? register_exponent_bits[n] : weight_exponents[channel] << 23;
                     const float unscale = __int_as_float(exponent_bits + ((exponent - 2 * SCALE_EXPONENT + 127) << 23));
-                    store_runs<SHIFTS>(result, (first + n) * CHANNELS_PER_TILE * outputs, large, small, n, unscale,
-                                       channel < M, runs, run_of);
+                    store_runs<Conv>(result, (first + n) * CHANNELS_PER_TILE * outputs, large, small, n, unscale,
+                                     channel < M, runs, run_of);
                 }
             }
         }
     }
 }
 
+using Single28 = SingleChannelConv<5, 28, 0, SINGLE_28_M_TILES, loads_per_thread(28 * 28 / 2, SINGLE_28_THREADS)>;
+using Single48 = SingleChannelConv<5, 48, 3, 1, loads_per_thread(48 * 48 / 2, SINGLE_5_THREADS)>;
+using Single64 = SingleChannelConv<5, 64, 3, 1, loads_per_thread(64 * 64 / 2, SINGLE_5_THREADS)>;
+using Single72 = SingleChannelConv<7, 72, 3, 1, loads_per_thread(72 * 72 / 2, SINGLE_72_THREADS)>;
+using Single86 = SingleChannelConv<7, 86, 1, SINGLE_86_M_TILES, loads_per_thread(86 * 86 / 2, SINGLE_86_THREADS)>;
+
 extern "C" __global__ void __launch_bounds__(SINGLE_28_THREADS, SINGLE_28_BLOCKS) conv_single_channel_28_5(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<5, 28, 0, SINGLE_28_M_TILES, loads_per_thread(28 * 28 / 2, SINGLE_28_THREADS)>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single28>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_5_THREADS, SINGLE_5_BLOCKS) conv_single_channel_48_5(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<5, 48, 3, 1, loads_per_thread(48 * 48 / 2, SINGLE_5_THREADS)>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single48>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_5_THREADS, SINGLE_5_BLOCKS) conv_single_channel_64_5(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<5, 64, 3, 1, loads_per_thread(64 * 64 / 2, SINGLE_5_THREADS)>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single64>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_72_THREADS, SINGLE_72_BLOCKS) conv_single_channel_72_7(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<7, 72, 3, 1, loads_per_thread(72 * 72 / 2, SINGLE_72_THREADS)>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single72>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 extern "C" __global__ void __launch_bounds__(SINGLE_86_THREADS, SINGLE_86_BLOCKS) conv_single_channel_86_7(
     const float* __restrict__ x, const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,
     int* __restrict__ fallback_list, float* __restrict__ y, int N, int H, int M)
 {
-    conv_single_channel<7, 86, 1, SINGLE_86_M_TILES, loads_per_thread(86 * 86 / 2, SINGLE_86_THREADS)>(
-        x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
+    conv_single_channel<Single86>(x, weight_fragments, weight_exponents, fallback_list, y, N, H, M);
 }
 
 // ---- Every other layer --------------------------------------------------------------------------

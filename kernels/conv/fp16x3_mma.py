@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
+from fp16x3_launch import int32, layout_of, persistent_grid, split_and_launch
 
 
 class Compiled(NamedTuple):
@@ -29,14 +29,6 @@ SINGLE_CHANNEL = {  # by W, K
 }
 
 
-class Layout(NamedTuple):
-    """What the .cu file says of a kernel's memory. padded_channels: of outputs, with those of zeros."""
-
-    padded_channels: int
-    weight_bytes: int
-    shared_bytes: int
-
-
 def prepare(kernels, layer, images, launch):
     return (
         single_channel(kernels, layer, images)
@@ -50,17 +42,6 @@ def fits(compiled, layer):
     return compiled is not None and compiled.max_channels >= layer.M and compiled.max_pixels >= layer.H * layer.W
 
 
-def int32(*values):
-    return [np.int32(value) for value in values]
-
-
-def layout_of(kernels, name, *arguments):
-    """The layout that a kernel of the .cu file computes, so that it is written once."""
-    values = kernels.empty((len(Layout._fields),), np.int32)
-    kernels.function(name)((1,), (1,), (values, *int32(*arguments)))
-    return Layout(*map(int, values))
-
-
 def single_channel_layout(kernels, compiled, layer, has_lo_parts=True):
     arguments = (compiled.max_channels, layer.K, layer.H, layer.W, has_lo_parts, compiled.weights_in_smem)
     return layout_of(kernels, "single_channel_layout", *arguments)
@@ -72,9 +53,9 @@ def single_channel(kernels, layer, images):
     if not fits(compiled, layer) or layer.H_out * layer.W_out % 4:
         return None
     layout = single_channel_layout(kernels, compiled, layer)
-    split = kernels.function("split_single_channel_weights")
-    split_extents, extents = int32(layer.M, layer.K), int32(images, layer.H, layer.M)
-    return with_split_weights(kernels, compiled, layer, images, layout, split, split_extents, extents)
+    split, split_extents = "split_single_channel_weights", int32(layer.M, layer.K)
+    extents = int32(images, layer.H, layer.M)
+    return compiled_call(kernels, compiled, layer, images, layout, split, split_extents, extents)
 
 
 def multi_channel(kernels, layer, images):
@@ -86,44 +67,20 @@ def multi_channel(kernels, layer, images):
     if (layer.C != 12 and layer.H_out * layer.W_out % 4) or (layer.C == 6 and layer.W % 2):
         return None
     layout = layout_of(kernels, "multi_channel_layout", layer.C, layer.H, layer.W)
-    split = kernels.function("split_multi_channel_weights")
-    split_extents, extents = int32(layer.C, layer.M, layer.K), int32(images, layer.H, layer.W, layer.M)
-    return with_split_weights(kernels, compiled, layer, images, layout, split, split_extents, extents)
+    split, split_extents = "split_multi_channel_weights", int32(layer.C, layer.M, layer.K)
+    extents = int32(images, layer.H, layer.W, layer.M)
+    return compiled_call(kernels, compiled, layer, images, layout, split, split_extents, extents)
 
 
-def with_split_weights(kernels, compiled, layer, images, layout, split, split_extents, extents):
-    """A call that splits the weights before the launch; None where the device has too little shared memory."""
+def compiled_call(kernels, compiled, layer, images, layout, split, split_extents, extents):
+    """The call of a compiled kernel; None where the device has too little shared memory."""
     import cupy
 
-    device = cupy.cuda.Device().attributes
-    if layout.shared_bytes + 1024 > device["MaxSharedMemoryPerBlockOptin"]:
+    if layout.shared_bytes + 1024 > cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]:
         return None
-    function = kernels.function(compiled.name, shared_bytes=layout.shared_bytes)
-    weight_fragments = kernels.empty((layout.weight_bytes // 4,), np.uint32)
-    weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
-    fallback_list, fall_back = fp32_fallback(kernels, layer, images)
-    threads, blocks = (kernels.constants[f"{compiled.constants}_{extent}"] for extent in ("THREADS", "BLOCKS"))
-    grid = (min(images, blocks * device["MultiProcessorCount"]),)
-
-    def call(x, w, y):
-        split((layout.padded_channels,), (128,), (w, weight_fragments, weight_exponents, fallback_list, *split_extents))
-        function(grid, (threads,), (x, weight_fragments, weight_exponents, fallback_list, y, *extents))
-        fall_back(x, w, y)
-
-    return call
-
-
-def fp32_fallback(kernels, layer, images):
-    """(the list of images with values that FP16 parts cannot hold, a function of x, w and y that computes them)."""
-    import cupy
-
-    fallback_list = kernels.empty((2 + 2 * images,), np.int32)
-    outputs = layer.H_out * layer.W_out
-    function = kernels.function("fp32_fallback_kernel", shared_bytes=outputs * 4 + layer.H * layer.W)
-    grid = (min(images, 4 * cupy.cuda.Device().attributes["MultiProcessorCount"]),)
-    threads = (kernels.constants["FP32_THREADS"],)
-    extents = int32(layer.C, layer.H, layer.W, layer.M, layer.K)
-    return fallback_list, lambda x, w, y: function(grid, threads, (x, w, fallback_list, y, *extents))
+    name, constants = compiled.name, compiled.constants
+    grid, threads = persistent_grid(kernels, constants, images), kernels.constants[f"{constants}_THREADS"]
+    return split_and_launch(kernels, layer, images, layout, split, split_extents, name, grid, threads, extents)
 
 
 def general(kernels, layer, images):

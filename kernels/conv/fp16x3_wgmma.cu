@@ -236,6 +236,14 @@ template <class L> struct ImagePipeline {
         return (float*)(slots + slot * L::SLOT_WORDS + L::IMAGE_WORDS);
     }
 
+    // The pixels that a lane fetches for the outputs in a column.
+    __device__ __forceinline__ const unsigned* pixels(int slot, int column, int lane_in_group) const
+    {
+        column = min(column, L::COLUMNS - 1);
+        return slots + slot * L::SLOT_WORDS + column / L::W_OUT * L::BAND_WORDS
+               + column % L::W_OUT * 2 * L::WORDS_PER_PIXEL + lane_in_group * L::CHANNELS_PER_LOAD;
+    }
+
     __device__ __forceinline__ int state(int slot) const
     {
         const int* of_warps = warp_state[slot];
@@ -250,6 +258,36 @@ template <class L> struct ImagePipeline {
         mbarrier_wait(empty + slot, turn / 2);
         if (!L::RESULTS_IN_SMEM || threadIdx.x % 128 > 0 || state(slot) == OUT_OF_RANGE) return;
         bulk_store(y + (size_t)image * L::RESULT_FLOATS, results(slot), L::RESULT_FLOATS * 4);
+    }
+
+    // Split a thread's pixels to a slot. True where one of them is too small for FP16 parts.
+    __device__ __forceinline__ bool split_pixels(
+        int slot, const Pixels<L>& values, int thread, float scale, float least) const
+    {
+        bool too_small = false;
+        #pragma unroll
+        for (int r = 0; r < L::LOADS_PER_THREAD; ++r) {
+            const int pixel = thread + r * 128;
+            if (pixel >= L::H * L::W) break;
+            unsigned* const to = slots + slot * L::SLOT_WORDS
+                                 + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * (2 * L::WORDS_PER_PIXEL);
+            #pragma unroll
+            for (int c = 0; c < L::C; c += L::CHANNELS_PER_LOAD) {
+                unsigned larger = 0;
+                #pragma unroll
+                for (int each = c; each < c + L::CHANNELS_PER_LOAD; ++each)
+                    larger = max(larger, magnitude_bits(values[r][each]));
+                too_small |= larger != 0 && __uint_as_float(larger) < least;
+                const uint2 first = split(values[r][c] * scale, values[r][c + 1] * scale);
+                if constexpr (L::LOADS_TWO_WORDS) {
+                    const uint2 second = split(values[r][c + 2] * scale, values[r][c + 3] * scale);
+                    *(uint4*)(to + c) = make_uint4(first.x, second.x, first.y, second.y);
+                } else {
+                    *(uint2*)(to + c) = first;
+                }
+            }
+        }
+        return too_small;
     }
 
     // Split one image of the block after another.
@@ -280,31 +318,8 @@ template <class L> struct ImagePipeline {
             const float least = min_magnitude(exponent);
             const bool not_multiplied =
                 largest >= INFINITY_BITS || scale_out_of_range_in_warp(exponent, weight_exponents, L::M);
-            bool too_small = false;
-
             if (turn >= 2) store(y, turn - 2);
-            #pragma unroll
-            for (int r = 0; r < L::LOADS_PER_THREAD; ++r) {
-                const int pixel = thread + r * 128;
-                if (pixel >= L::H * L::W) break;
-                unsigned* const to = slots + slot * L::SLOT_WORDS
-                                     + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * (2 * L::WORDS_PER_PIXEL);
-                #pragma unroll
-                for (int c = 0; c < L::C; c += L::CHANNELS_PER_LOAD) {
-                    unsigned larger = 0;
-                    #pragma unroll
-                    for (int each = c; each < c + L::CHANNELS_PER_LOAD; ++each)
-                        larger = max(larger, magnitude_bits(values[r][each]));
-                    too_small |= larger != 0 && __uint_as_float(larger) < least;
-                    const uint2 first = split(values[r][c] * scale, values[r][c + 1] * scale);
-                    if constexpr (L::LOADS_TWO_WORDS) {
-                        const uint2 second = split(values[r][c + 2] * scale, values[r][c + 3] * scale);
-                        *(uint4*)(to + c) = make_uint4(first.x, second.x, first.y, second.y);
-                    } else {
-                        *(uint2*)(to + c) = first;
-                    }
-                }
-            }
+            bool too_small = split_pixels(slot, values, thread, scale, least);
             if (L::RESULTS_IN_SMEM) {
                 if (thread == 0) bulk_wait_read();
                 warpgroup_barrier(RESULTS_STORED);
@@ -320,36 +335,12 @@ template <class L> struct ImagePipeline {
     }
 };
 
-// A block takes one image after another.
+// Multiply one image of the block after another by all weights. Warpgroup `group` takes one tile after another.
 template <class L>
-__device__ __forceinline__ void conv_multi_channel(
-    const float* __restrict__ x, const uint4* __restrict__ weight_parts, const int* __restrict__ weight_exponents,
-    int* __restrict__ fallback_list, float* __restrict__ y, int N)
+__device__ __forceinline__ void multiply_images(
+    const ImagePipeline<L>& images, unsigned long long weights, const int* __restrict__ weight_exponents,
+    int* __restrict__ fallback_list, float* __restrict__ y, int N, int group)
 {
-    extern __shared__ __align__(128) uint4 shared[];
-    __shared__ unsigned warp_max[2][4];
-    __shared__ int warp_state[2][4];
-    unsigned* const slots = (unsigned*)(shared + L::WEIGHT_BYTES / 16);
-    unsigned long long* const barriers = (unsigned long long*)(slots + 2 * L::SLOT_WORDS);
-    const ImagePipeline<L> images = {slots, barriers, barriers + 2, warp_max, warp_state};
-    if (threadIdx.x < 2) mbarrier_init(images.full + threadIdx.x, 128);
-    if (threadIdx.x < 2) mbarrier_init(images.empty + threadIdx.x, 128 * L::GROUPS);
-
-    for (int i = threadIdx.x; i < L::WEIGHT_BYTES / 16; i += L::THREADS) shared[i] = weight_parts[i];
-    // What lies beside an image meets weights of zero, or gives outputs that are not there, but must be a number.
-    for (int i = threadIdx.x; i < 2 * L::SLOT_WORDS; i += L::THREADS) slots[i] = 0;
-    // Tensor cores read the weights through the asynchronous proxy.
-    fence_proxy_async_shared();
-    __syncthreads();
-
-    // The shuffle tells the compiler that `group` is the same for all lanes. It would otherwise serialize the wgmma.
-    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
-    if (group == L::GROUPS) {
-        images.produce(x, weight_exponents, y, N);
-        return;
-    }
-
-    const unsigned long long weights = wgmma_descriptor(smem_address(shared));
     const int lane = threadIdx.x % 32;
     const int group_id = lane / 4;
     const int lane_in_group = lane % 4;
@@ -383,13 +374,8 @@ __device__ __forceinline__ void conv_multi_channel(
 
         #pragma unroll 1
         for (; tile < L::TILES; tile += L::GROUPS) {
-            const auto source_of = [&](int half) {
-                const int column = min(tile * 64 + first_column + 2 * half, L::COLUMNS - 1);
-                return images.slots + slot * L::SLOT_WORDS + column / L::W_OUT * L::BAND_WORDS
-                     + column % L::W_OUT * 2 * L::WORDS_PER_PIXEL + lane_in_group * L::CHANNELS_PER_LOAD;
-            };
-            const unsigned* const first = source_of(0);
-            const unsigned* const second = source_of(1);
+            const unsigned* const first = images.pixels(slot, tile * 64 + first_column, lane_in_group);
+            const unsigned* const second = images.pixels(slot, tile * 64 + first_column + 2, lane_in_group);
             Sums<L> sums;
             Fragments<L> fragments;
             fetch<L, 0>(fragments, first, second);
@@ -422,6 +408,37 @@ __device__ __forceinline__ void conv_multi_channel(
         tile -= L::TILES;
         release();
     }
+}
+
+// A block takes one image after another. Its last warpgroup splits them, the others multiply.
+template <class L>
+__device__ __forceinline__ void conv_multi_channel(
+    const float* __restrict__ x, const uint4* __restrict__ weight_parts, const int* __restrict__ weight_exponents,
+    int* __restrict__ fallback_list, float* __restrict__ y, int N)
+{
+    extern __shared__ __align__(128) uint4 shared[];
+    __shared__ unsigned warp_max[2][4];
+    __shared__ int warp_state[2][4];
+    unsigned* const slots = (unsigned*)(shared + L::WEIGHT_BYTES / 16);
+    unsigned long long* const barriers = (unsigned long long*)(slots + 2 * L::SLOT_WORDS);
+    const ImagePipeline<L> images = {slots, barriers, barriers + 2, warp_max, warp_state};
+    if (threadIdx.x < 2) mbarrier_init(images.full + threadIdx.x, 128);
+    if (threadIdx.x < 2) mbarrier_init(images.empty + threadIdx.x, 128 * L::GROUPS);
+
+    for (int i = threadIdx.x; i < L::WEIGHT_BYTES / 16; i += L::THREADS) shared[i] = weight_parts[i];
+    // What lies beside an image meets weights of zero, or gives outputs that are not there, but must be a number.
+    for (int i = threadIdx.x; i < 2 * L::SLOT_WORDS; i += L::THREADS) slots[i] = 0;
+    // Tensor cores read the weights through the asynchronous proxy.
+    fence_proxy_async_shared();
+    __syncthreads();
+
+    // The shuffle tells the compiler that `group` is the same for all lanes. It would otherwise serialize the wgmma.
+    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+    if (group == L::GROUPS) {
+        images.produce(x, weight_exponents, y, N);
+        return;
+    }
+    multiply_images<L>(images, wgmma_descriptor(smem_address(shared)), weight_exponents, fallback_list, y, N, group);
 }
 
 using Layer12 = Layer<12, 33, 7, 24, MULTI_12_ROWS, MULTI_12_GROUPS>;
@@ -485,6 +502,15 @@ extern "C" __global__ void split_single_channel_weights(
     split_single_channel_weights_of(w, weight_fragments, exponents, fallback_list, true, K);
 }
 
+// Fetch the fragments of A for 16 runs in consecutive rows of pixels.
+template <int W, int ROWS>
+__device__ __forceinline__ void load_rows(uint2 (&rows)[ROWS], const unsigned* smem_pixels)
+{
+    #pragma unroll
+    for (int row = 0; row < ROWS; ++row)
+        rows[row] = make_uint2(smem_pixels[row * (W / 2)], smem_pixels[row * (W / 2) + 1]);
+}
+
 // Multiply 16 runs in ROWS rows of outputs by the weights: row r of the outputs meets row p of the kernel in row r + p
 // of the pixels. hi * hi goes to `large`, the smaller products to `small`, because tensor cores cut off digits that do
 // not fit beside a larger sum.
@@ -513,6 +539,19 @@ __device__ __forceinline__ void mma_rows(
             mma_m16n8k8(product == 0 ? large[r] : small[r], a.x, a.y,
                         product == 1 ? weights[K - 1].y : weights[K - 1].x);
         }
+}
+
+// Undo the scales of a lane's outputs and store them, four neighbours in each row.
+template <int W_OUT, int ROWS>
+__device__ __forceinline__ void store_rows(
+    float* destination, const float (&large)[ROWS][4], const float (&small)[ROWS][4], float unscale)
+{
+    #pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const float (&l)[4] = large[r], (&s)[4] = small[r];
+        *(float4*)(destination + r * W_OUT) = make_float4((l[0] + s[0]) * unscale, (l[1] + s[1]) * unscale,
+                                                          (l[2] + s[2]) * unscale, (l[3] + s[3]) * unscale);
+    }
 }
 
 // 1x86x86 * 4@7x7. A block takes one image after another, and the next waits in registers. A warp multiplies 16 runs of
@@ -552,13 +591,12 @@ extern "C" __global__ void __launch_bounds__(SINGLE_86_THREADS, SINGLE_86_BLOCKS
     for (int image = blockIdx.x; image < N; image += gridDim.x) {
         // Its barrier also keeps the image before from being overwritten while it is read.
         const unsigned largest = block_max(max_magnitude(values), warp_max);
-        const int exponent = exponent_of(largest);
-        const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
-        const float least = min_magnitude(exponent);
+        const ImageScale image_scale = scale_of_image(largest);
+        const int exponent = image_scale.exponent;
         const bool not_multiplied =
             largest >= INFINITY_BITS || scale_out_of_range_in_warp(exponent, weight_exponents, M);
         bool out_of_range = not_multiplied;
-        split_pairs(values, smem_hi, smem_lo, PAIRS, THREADS, scale, least, out_of_range);
+        split_pairs(values, smem_hi, smem_lo, PAIRS, THREADS, image_scale, out_of_range);
         if (image + gridDim.x < N) load(image + gridDim.x);
         float* const result = y + (size_t)image * (M * W_OUT * W_OUT);
         // The image is complete before anyone reads it.
@@ -573,20 +611,11 @@ extern "C" __global__ void __launch_bounds__(SINGLE_86_THREADS, SINGLE_86_BLOCKS
             const int top = run / RUNS_PER_ROW * ROWS;
             const int place = top * (W / 2) + run % RUNS_PER_ROW + lane_in_group;
             uint2 hi[ROWS + K - 1], lo[ROWS + K - 1];
-            #pragma unroll
-            for (int row = 0; row < ROWS + K - 1; ++row) {
-                hi[row] = make_uint2(smem_hi[place + row * (W / 2)], smem_hi[place + row * (W / 2) + 1]);
-                lo[row] = make_uint2(smem_lo[place + row * (W / 2)], smem_lo[place + row * (W / 2) + 1]);
-            }
+            load_rows<W>(hi, smem_hi + place);
+            load_rows<W>(lo, smem_lo + place);
             float large[ROWS][4] = {}, small[ROWS][4] = {};
             mma_rows(large, small, hi, lo, weights);
-            float* const destination = result + (channel * W_OUT + top) * W_OUT + run % RUNS_PER_ROW * 2;
-            #pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
-                const float (&l)[4] = large[r], (&s)[4] = small[r];
-                *(float4*)(destination + r * W_OUT) = make_float4((l[0] + s[0]) * unscale, (l[1] + s[1]) * unscale,
-                                                                  (l[2] + s[2]) * unscale, (l[3] + s[3]) * unscale);
-            }
+            store_rows<W_OUT>(result + (channel * W_OUT + top) * W_OUT + run % RUNS_PER_ROW * 2, large, small, unscale);
         }
     }
 }

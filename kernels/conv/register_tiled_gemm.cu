@@ -56,6 +56,71 @@ __device__ __forceinline__ void add_products(
     }
 }
 
+// The products of a staged channel.
+__device__ __forceinline__ void add_channel(
+    float (&sums)[MAPS][OUTPUTS], const float* const (&input)[OUTPUTS], const float4 (*taps)[MAPS / 4], int pitch,
+    int K)
+{
+    for (int p = 0; p < K; ++p) {
+        const int offset = p * pitch;
+        const float4(*row_of_taps)[MAPS / 4] = taps + p * K;
+        if (K == 5)
+            add_products<5>(sums, input, offset, row_of_taps);
+        else if (K == 7)
+            add_products<7>(sums, input, offset, row_of_taps);
+        else
+            for (int q = 0; q < K; ++q)
+                add_products<1>(sums, input, offset + q, row_of_taps + q);
+    }
+}
+
+// Load lines of input to shared memory, from row `first_row` of an image on and through the images that follow.
+__device__ __forceinline__ void load_lines(
+    float* patch, const float* source, int first_row, int lines, int pitch, int H, int W, size_t image_stride)
+{
+    for (int staged = 0, from = first_row; staged < lines; from = 0) {
+        const int count = min(H - from, lines - staged);  // to the end of this image at most
+        for (int j = threadIdx.x; j < W; j += 32)
+            #pragma unroll 4
+            for (int i = threadIdx.y; i < count; i += WARPS)
+                patch[(staged + i) * pitch + j] = source[(from + i) * W + j];
+        staged += count;
+        source += image_stride;
+    }
+}
+
+// Store a thread's outputs from `own` on, those up to the last.
+__device__ __forceinline__ void store_outputs(
+    float* __restrict__ y, const float (&sums)[MAPS][OUTPUTS], int own, int last, int first_map, int M, int outputs)
+{
+    const int threads = 32 * WARPS;
+    int image = (own) / outputs;
+    int output = (own) % outputs;
+    #pragma unroll
+    for (int i = 0; i < OUTPUTS; ++i) {
+        float* result = y + ((size_t)image * M + first_map) * outputs + output;
+        if (own + i * threads <= last)
+            #pragma unroll
+            for (int m = 0; m < MAPS; ++m)
+                if (first_map + m < M)
+                    result[(size_t)m * outputs] = sums[m][i];
+        for (output += threads; output >= outputs; output -= outputs)
+            ++image;
+    }
+}
+
+// Load a channel's weights for a block's output channels to shared memory, and zeros where there is no output channel.
+__device__ __forceinline__ void load_weights(
+    float4 (*taps)[MAPS / 4], const float* __restrict__ w, int first_map, int c, int thread, int C, int M, int K)
+{
+    const int threads = 32 * WARPS;
+    const int map = first_map + thread % MAPS;
+    const float* weights = w + ((size_t)map * C + c) * K * K;
+    #pragma unroll 2
+    for (int i = thread / MAPS; i < K * K; i += threads / MAPS)
+        (&taps[i][0].x)[thread % MAPS] = (map < M) ? weights[i] : 0.0f;
+}
+
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.
 // A block makes `tile` outputs, which follow each other through rows and images, in MAPS maps.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) conv_forward(
@@ -102,47 +167,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) conv_forward(
     float sums[MAPS][OUTPUTS] = {};
     for (int c = 0; c < C; ++c) {
         const float* source = x + ((size_t)first_image * C + c) * H * W;
-        for (int staged = 0, from = first_row; staged < lines; from = 0) {
-            const int count = min(H - from, lines - staged);  // to the end of this image at most
-            for (int j = threadIdx.x; j < W; j += 32)
-                #pragma unroll 4
-                for (int i = threadIdx.y; i < count; i += WARPS)
-                    patch[(staged + i) * pitch + j] = source[(from + i) * W + j];
-            staged += count;
-            source += (size_t)C * H * W;
-        }
-        const int map = first_map + thread % MAPS;
-        const float* weights = w + ((size_t)map * C + c) * K * K;
-        #pragma unroll 2
-        for (int i = thread / MAPS; i < K * K; i += threads / MAPS)
-            (&taps[i][0].x)[thread % MAPS] = (map < M) ? weights[i] : 0.0f;
+        load_lines(patch, source, first_row, lines, pitch, H, W, (size_t)C * H * W);
+        load_weights(taps, w, first_map, c, thread, C, M, K);
         __syncthreads();  // inputs and taps are complete before anyone reads them
 
-        for (int p = 0; p < K; ++p) {
-            const int offset = p * pitch;
-            const float4(*row_of_taps)[MAPS / 4] = taps + p * K;
-            if (K == 5)
-                add_products<5>(sums, input, offset, row_of_taps);
-            else if (K == 7)
-                add_products<7>(sums, input, offset, row_of_taps);
-            else
-                for (int q = 0; q < K; ++q)
-                    add_products<1>(sums, input, offset + q, row_of_taps + q);
-        }
+        add_channel(sums, input, taps, pitch, K);
         __syncthreads();  // everyone has read them before the next channel overwrites them
     }
 
-    int image = (first + thread) / outputs;
-    int output = (first + thread) % outputs;
-    #pragma unroll
-    for (int i = 0; i < OUTPUTS; ++i) {
-        float* result = y + ((size_t)image * M + first_map) * outputs + output;
-        if (first + thread + i * threads <= last)
-            #pragma unroll
-            for (int m = 0; m < MAPS; ++m)
-                if (first_map + m < M)
-                    result[(size_t)m * outputs] = sums[m][i];
-        for (output += threads; output >= outputs; output -= outputs)
-            ++image;
-    }
+    store_outputs(y, sums, first + thread, last, first_map, M, outputs);
 }

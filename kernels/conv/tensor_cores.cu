@@ -84,6 +84,73 @@ __device__ __forceinline__ void multiply_tiles(
     }
 }
 
+// Load lines of some channels to shared memory, rounded: from row `first_row` of an image on and through the images
+// that follow.
+__device__ __forceinline__ void load_lines(
+    float* patch, const float* source, int first_row, int lines, int channels, int thread, int C, int H, int W)
+{
+    const int threads = 32 * WARPS;
+    for (int staged = 0, from = first_row; staged < lines; from = 0) {
+        const int count = min(H - from, lines - staged);  // to the end of this image at most
+        const int words = count * W;
+        int channel = thread / words;
+        int word = thread % words;
+        #pragma unroll 4
+        for (int i = thread; i < channels * words; i += threads) {
+            patch[(channel * lines + staged) * W + word] = rounded(source[(channel * H + from) * W + word]);
+            channel += threads / words;
+            word += threads % words;
+            if (word >= words) {
+                word -= words;
+                ++channel;
+            }
+        }
+        staged += count;
+        source += (size_t)C * H * W;
+    }
+}
+
+// Load some channels' weights to shared memory, rounded, in the order in which the lanes take them.
+__device__ __forceinline__ void load_weights(
+    float2 (&taps)[MAP_TILES][STEPS][32], const float* __restrict__ w, int map_tiles, int first_map, int c, int thread,
+    int steps, int products, int C, int M, int K)
+{
+    const int threads = 32 * WARPS;
+    for (int t = 0; t < map_tiles; ++t)
+        #pragma unroll 2
+        for (int i = thread; i < steps * 64; i += threads) {
+            const int taker = i / 2 % 32;
+            const int map = first_map + 8 * t + taker / 4;
+            const int tap = i / 64 * 8 + taker % 4 + i % 2 * 4;
+            // Zeros fill up the last group of taps, and the last group of maps.
+            (&taps[t][0][0].x)[i] =
+                (map < M && tap < products) ? rounded(w[((size_t)map * C + c) * K * K + tap]) : 0.0f;
+        }
+}
+
+// Store a lane's outputs from `own` on, those up to the last.
+__device__ __forceinline__ void store_outputs(
+    float* __restrict__ y, const float (&sums)[MAP_TILES][OUTPUT_TILES][4], int own, int last, int first_map, int lane,
+    int M, int outputs)
+{
+    int image = own / outputs;
+    int output = own % outputs;
+    #pragma unroll
+    for (int i = 0; i < 2 * OUTPUT_TILES; ++i) {
+        if (own + 8 * i <= last)
+            #pragma unroll
+            for (int t = 0; t < MAP_TILES; ++t)
+                #pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const int map = first_map + 8 * t + 2 * (lane % 4) + e;
+                    if (map < M)
+                        y[((size_t)image * M + map) * outputs + output] = sums[t][i / 2][i % 2 * 2 + e];
+                }
+        for (output += 8; output >= outputs; output -= outputs)
+            ++image;
+    }
+}
+
 // x (N, C, H, W), w (M, C, K, K), y (N, M, H-K+1, W-K+1); float32, row-major.
 // A block makes `tile` outputs, which follow each other through rows and images, in 8 * MAP_TILES maps; it stages
 // `channels` at a time. Five blocks fill a multiprocessor: registers are kept to 96 for that.
@@ -137,34 +204,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 5) conv_forward(
         const int steps = (products + 7) / 8;
 
         const float* source = x + ((size_t)first_image * C + c) * H * W;
-        for (int staged = 0, from = first_row; staged < lines; from = 0) {
-            const int count = min(H - from, lines - staged);  // to the end of this image at most
-            const int words = count * W;
-            int channel = thread / words;
-            int word = thread % words;
-            #pragma unroll 4
-            for (int i = thread; i < staged_channels * words; i += threads) {
-                patch[(channel * lines + staged) * W + word] = rounded(source[(channel * H + from) * W + word]);
-                channel += threads / words;
-                word += threads % words;
-                if (word >= words) {
-                    word -= words;
-                    ++channel;
-                }
-            }
-            staged += count;
-            source += (size_t)C * H * W;
-        }
-        for (int t = 0; t < map_tiles; ++t)
-            #pragma unroll 2
-            for (int i = thread; i < steps * 64; i += threads) {
-                const int taker = i / 2 % 32;
-                const int map = first_map + 8 * t + taker / 4;
-                const int tap = i / 64 * 8 + taker % 4 + i % 2 * 4;
-                // Zeros fill up the last group of taps, and the last group of maps.
-                (&taps[t][0][0].x)[i] =
-                    (map < M && tap < products) ? rounded(w[((size_t)map * C + c) * K * K + tap]) : 0.0f;
-            }
+        load_lines(patch, source, first_row, lines, staged_channels, thread, C, H, W);
+        load_weights(taps, w, map_tiles, first_map, c, thread, steps, products, C, M, K);
         for (int tap = thread; tap < steps * 8; tap += threads)
             // A zero meets the output's first input, which takes part in its sum anyway.
             offsets[tap] = (tap < products) ? (tap / (K * K) * lines + tap / K % K) * W + tap % K : 0;
@@ -179,20 +220,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 5) conv_forward(
         __syncthreads();  // everyone has read them before the next channels overwrite them
     }
 
-    int image = own / outputs;
-    int output = own % outputs;
-    #pragma unroll
-    for (int i = 0; i < 2 * OUTPUT_TILES; ++i) {
-        if (own + 8 * i <= last)
-            #pragma unroll
-            for (int t = 0; t < MAP_TILES; ++t)
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    const int map = first_map + 8 * t + 2 * (lane % 4) + e;
-                    if (map < M)
-                        y[((size_t)image * M + map) * outputs + output] = sums[t][i / 2][i % 2 * 2 + e];
-                }
-        for (output += 8; output >= outputs; output -= outputs)
-            ++image;
-    }
+    store_outputs(y, sums, own, last, first_map, lane, M, outputs);
 }

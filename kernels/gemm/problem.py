@@ -13,6 +13,15 @@ ragged:
   - {m: 1, n: 127, k: 3}
   - {m: 70, n: 1, k: 130}
   - {m: 129, n: 31, k: 64}
+  - {m: 131, n: 132, k: 36}     # rows of whole vectors of four, and more than one tile of 128
+  - {m: 132, n: 260, k: 32}
+# One more than a tile of 128 and of 64. Sums grow longer.
+precision:
+  - {m: 129, n: 65, k: 64}
+  - {m: 129, n: 65, k: 256}
+  - {m: 129, n: 68, k: 1024}
+  - {m: 129, n: 68, k: 4096}
+  - {m: 129, n: 68, k: 16384}
 aliases:
   m: [M, rows]
   n: [N, cols, columns]

@@ -73,19 +73,63 @@ __device__ __forceinline__ unsigned max_magnitude(const float2 (&values)[LOADS_P
 // Split pairs of pixels to shared memory, and set out_of_range where one of them is too small for FP16 parts.
 template <int LOADS_PER_THREAD>
 __device__ __forceinline__ void split_pairs(
-    const float2 (&values)[LOADS_PER_THREAD], unsigned* smem_hi, unsigned* smem_lo, int pairs, int threads, float scale,
-    float least, bool& out_of_range)
+    const float2 (&values)[LOADS_PER_THREAD], unsigned* smem_hi, unsigned* smem_lo, int pairs, int threads,
+    ImageScale image_scale, bool& out_of_range)
 {
     #pragma unroll
     for (int r = 0; r < LOADS_PER_THREAD; ++r) {
         const int pair = threadIdx.x + r * threads;
         if (pair >= pairs) break;
         const unsigned larger = max(magnitude_bits(values[r].x), magnitude_bits(values[r].y));
-        out_of_range |= larger != 0 && __uint_as_float(larger) < least;
-        const uint2 parts = split(values[r].x * scale, values[r].y * scale);
+        out_of_range |= larger != 0 && __uint_as_float(larger) < image_scale.least;
+        const uint2 parts = split(values[r].x * image_scale.scale, values[r].y * image_scale.scale);
         smem_hi[pair] = parts.x;
         smem_lo[pair] = parts.y;
     }
+}
+
+// A layer of one channel as its kernel computes it. A warp multiplies M_TILES tiles of 16 runs by ILP tiles of columns
+// at a time. N_TILES: all tiles of columns, whose weights stay in registers; or 0 for any number, whose weights are in
+// shared memory. A thread splits LOADS_PER_THREAD pairs of pixels of an image.
+template <int K_, int W_, int N_TILES_, int M_TILES_, int LOADS_PER_THREAD_>
+struct SingleChannelConv {
+    static constexpr int K = K_, W = W_, N_TILES = N_TILES_, M_TILES = M_TILES_, LOADS_PER_THREAD = LOADS_PER_THREAD_;
+    static constexpr int SHIFTS = 9 - K;
+    static constexpr int CHANNELS_PER_TILE = 8 / SHIFTS;
+    static constexpr bool WEIGHTS_IN_REGISTERS = N_TILES > 0;
+    static constexpr int ILP = WEIGHTS_IN_REGISTERS ? N_TILES : 1;
+    static constexpr int W_OUT = W - K + 1;
+    static constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
+    static_assert(W_OUT % SHIFTS == 0 && W % 2 == 0, "runs end at the ends of rows");
+
+    using RunFragments = uint4[M_TILES][(K + 1) / 2];  // of A
+    using WeightFragments = uint2[ILP][K];             // of B
+    using Sums = float[M_TILES][ILP][4];
+};
+
+// The run in row group_id (half: 0) or group_id + 8 (half: 1) of a warp's tile. Two shifts: these are neighbouring
+// runs, so that a lane's four outputs are one vector. Four: a lane holds half of each run.
+template <int SHIFTS>
+struct RunIndex {
+    int first_tile, group_id;
+    __device__ __forceinline__ int operator()(int tile, int half) const
+    {
+        return (first_tile + tile) * 16 + (SHIFTS == 2 ? 2 * group_id + half : 8 * half + group_id);
+    }
+};
+
+// Fetch the fragments of B for ILP tiles of columns, the first of them `first`: from registers, or from shared memory.
+template <class Conv>
+__device__ __forceinline__ void fetch_weight_fragments(
+    typename Conv::WeightFragments& b, const typename Conv::WeightFragments& register_weights,
+    const uint2* smem_weights, int first, int lane)
+{
+    constexpr int K = Conv::K;
+    #pragma unroll
+    for (int n = 0; n < Conv::ILP; ++n)
+        #pragma unroll
+        for (int p = 0; p < K; ++p)
+            b[n][p] = Conv::WEIGHTS_IN_REGISTERS ? register_weights[n][p] : smem_weights[(first * K + p) * 32 + lane];
 }
 
 // Fetch the fragments of A for 16 runs, from the places of the lane's two runs: hi and lo parts of a.x ... a.w for two

@@ -69,12 +69,29 @@ __device__ __forceinline__ bool scale_out_of_range(
     return out_of_range;
 }
 
+// The same, where all threads of a block share the channels.
+__device__ __forceinline__ bool scale_out_of_range(int image_exponent, const int* __restrict__ weight_exponents, int M)
+{
+    return scale_out_of_range(image_exponent, weight_exponents, M, threadIdx.x, blockDim.x);
+}
+
 // The same for all lanes of a warp, which must all call it.
 __device__ __forceinline__ bool scale_out_of_range_in_warp(
     int image_exponent, const int* weight_exponents, int M)
 {
     return __any_sync(
         0xffffffffu, scale_out_of_range(image_exponent, weight_exponents, M, threadIdx.x % 32, 32));
+}
+
+// What brings an image's values into FP16's range, and the smallest magnitude that then keeps FP32's precision.
+struct ImageScale {
+    int exponent;  // of the largest
+    float scale, least;
+};
+__device__ __forceinline__ ImageScale scale_of_image(unsigned largest)
+{
+    const int exponent = exponent_of(largest);
+    return {exponent, power_of_two(min(SCALE_EXPONENT - exponent, 127)), min_magnitude(exponent)};
 }
 
 // The largest `mine` of a block's threads. Ends with a barrier, before which `warp_max` must not be in use.

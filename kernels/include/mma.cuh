@@ -7,6 +7,16 @@
 
 #pragma once
 
+// ldmatrix: a.x ... a.w of a 16 x 16 fragment of A. Lanes 0 to 15 give the addresses of the first 8 values of its rows,
+// lanes 16 to 31 those of the last 8.
+__device__ __forceinline__ uint4 ldmatrix_x4(unsigned smem_address)
+{
+    uint4 a;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w) : "r"(smem_address));
+    return a;
+}
+
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], uint4 a, unsigned b0, unsigned b1)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "

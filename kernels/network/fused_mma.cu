@@ -113,54 +113,117 @@ __device__ __noinline__ void conv_pool_image_fp32(
     }
 }
 
+// Fetch the fragments of A for pairs of tiles: the upper and the lower row of the same runs.
+template <class Conv, bool HAS_LO_PARTS>
+__device__ __forceinline__ void load_run_tile_pairs(
+    typename Conv::RunFragments& hi, typename Conv::RunFragments& lo, const unsigned* smem_hi, const unsigned* smem_lo,
+    const RunIndex<Conv::SHIFTS>& run_of, int lane_in_group)
+{
+    #pragma unroll
+    for (int m = 0; m < Conv::M_TILES; ++m) {
+        int place[2];
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int run = min(run_of(m / 2, half), Conv::RUNS - 1);
+            const int row = run / Conv::RUNS_PER_ROW * 2 + m % 2;
+            place[half] = row * (Conv::W / 2) + run % Conv::RUNS_PER_ROW * (Conv::SHIFTS / 2) + lane_in_group;
+        }
+        load_run_fragments<Conv::K, Conv::W, HAS_LO_PARTS>(hi[m], lo[m], smem_hi, smem_lo, place);
+    }
+}
+
+// Load bytes to shared memory as FP16 values.
+template <int LOADS_PER_THREAD>
+__device__ __forceinline__ void store_byte_pairs(const uchar2 (&values)[LOADS_PER_THREAD], unsigned* smem_hi, int pairs)
+{
+    #pragma unroll
+    for (int r = 0; r < LOADS_PER_THREAD; ++r) {
+        const int pair = threadIdx.x + r * blockDim.x;
+        if (pair >= pairs) break;
+        const __half2 both = __floats2half2_rn(values[r].x, values[r].y);
+        smem_hi[pair] = *(const unsigned*)&both;
+    }
+}
+
+// A first layer whose outputs are pooled 2 x 2. Two tiles of A are two rows of the same runs, so that a lane holds all
+// four outputs of a window. A warp multiplies ROW_PAIRS such pairs of tiles at a time.
+template <int K, int W, int N_TILES, int ROW_PAIRS_, int LOADS_PER_THREAD>
+struct PooledConv : SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS_, LOADS_PER_THREAD> {
+    using Base = SingleChannelConv<K, W, N_TILES, 2 * ROW_PAIRS_, LOADS_PER_THREAD>;
+    static constexpr int ROW_PAIRS = ROW_PAIRS_;
+    static constexpr int RUNS = Base::W_OUT / 2 * Base::RUNS_PER_ROW;  // pairs of runs, one below the other
+    static constexpr int WINDOWS = Base::W_OUT / 2 * (Base::W_OUT / 2);
+    static_assert(Base::W_OUT % 2 == 0, "rows of outputs in pairs");
+};
+
+// Keep the largest of each 2 x 2 outputs in a tile of columns, activate it and store it.
+template <class Conv, int ACTIVATION, typename Input, typename Store>
+__device__ __forceinline__ void store_pooled_runs(
+    const Input& input, const Store& epilogue, int image, const typename Conv::Sums& large,
+    const typename Conv::Sums& small, int n, float unscale, int channel, int M, const RunIndex<Conv::SHIFTS>& run_of,
+    int lane_in_group)
+{
+    constexpr int SHIFTS = Conv::SHIFTS, RUNS = Conv::RUNS;
+    if (SHIFTS != 4 && channel >= M) return;  // with 4, neighbours wait for it
+    const int count = M * Conv::WINDOWS;
+    const int result = channel * Conv::WINDOWS + (SHIFTS == 4 ? lane_in_group % 2 : 0);
+    #pragma unroll
+    for (int pair = 0; pair < Conv::ROW_PAIRS; ++pair) {
+        float largest[4];
+        #pragma unroll
+        for (int i = 0; i < 4; ++i)
+            largest[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
+                            large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
+        float2 pooled;
+        pooled.x = activated(input.scaled(fmaxf(largest[0], largest[1]) * unscale), ACTIVATION);
+        pooled.y = activated(input.scaled(fmaxf(largest[2], largest[3]) * unscale), ACTIVATION);
+        const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
+        const int place = result + first_run * (SHIFTS / 2);
+        const int distance = (second_run - first_run) * (SHIFTS / 2);
+        if (SHIFTS == 4) {
+            const bool has_first = channel < M && first_run < RUNS, has_second = channel < M && second_run < RUNS;
+            epilogue.store_pair(image, count, place, distance, pooled, has_first, has_second);
+        } else {
+            if (first_run < RUNS) epilogue.store(image, count, place, pooled.x);
+            if (second_run < RUNS) epilogue.store(image, count, place + distance, pooled.y);
+        }
+    }
+}
+
 // C = 1: conv_single_channel with the largest of each 2 x 2 outputs taken before anything is stored, then activated:
-// tanh and ReLU are monotonic, so that order makes no difference. Two tiles of A are two rows of the same runs, so that
-// a lane holds all four outputs of a window. A warp multiplies ROW_PAIRS_PER_WARP such pairs of tiles at a time.
-template <int K, int W, int N_TILES, int ROW_PAIRS_PER_WARP, int LOADS_PER_THREAD, int ACTIVATION, typename Input,
-          typename Store>
+// tanh and ReLU are monotonic, so that order makes no difference. The next image waits in registers.
+template <class Conv, int ACTIVATION, typename Input, typename Store>
 __device__ __forceinline__ void conv_pool_single_channel(
     Input input, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,
     const int* __restrict__ weight_exponents, Store epilogue, int N, int M)
 {
-    constexpr int H = W;
-    constexpr int SHIFTS = 9 - K;
-    constexpr int CHANNELS_PER_TILE = 8 / SHIFTS;
-    constexpr bool WEIGHTS_IN_REGISTERS = N_TILES > 0;
-    constexpr int ILP = WEIGHTS_IN_REGISTERS ? N_TILES : 1;  // tiles of columns side by side
-    constexpr int W_OUT = W - K + 1;
-    constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
-    constexpr int RUNS = W_OUT / 2 * RUNS_PER_ROW;  // pairs of runs, one below the other
-    constexpr int WINDOWS = W_OUT / 2 * (W_OUT / 2);
-    static_assert(W_OUT % SHIFTS == 0 && W_OUT % 2 == 0 && W % 2 == 0, "runs end at the ends of rows");
-
+    constexpr int K = Conv::K, W = Conv::W, H = W, ILP = Conv::ILP;
+    constexpr int CHANNELS_PER_TILE = Conv::CHANNELS_PER_TILE, ROW_PAIRS = Conv::ROW_PAIRS, RUNS = Conv::RUNS;
     extern __shared__ unsigned smem_hi[];
     __shared__ unsigned warp_max[32];
     unsigned* const smem_lo = smem_hi + (Input::HAS_LO_PARTS ? H * W / 2 : 0);
     const int lane = threadIdx.x % 32;
     const int group_id = lane / 4;
     const int lane_in_group = lane % 4;
-    const int n_tiles = WEIGHTS_IN_REGISTERS ? N_TILES : single_channel_n_tiles(M, K);
+    const int lane_channel = lane_in_group * CHANNELS_PER_TILE / 4;  // of its sums in a tile of columns
+    const int n_tiles = Conv::WEIGHTS_IN_REGISTERS ? Conv::N_TILES : single_channel_n_tiles(M, K);
     uint2* const smem_weights = (uint2*)(smem_lo + H * W / 2);
-
-    uint2 kept_weights[ILP][K];
-    int kept_exponent_bits[ILP];  // of the lane's channels, where FP32 has its exponent
-    if (WEIGHTS_IN_REGISTERS) {
+    typename Conv::WeightFragments register_weights;
+    int register_exponent_bits[ILP];  // of the lane's channels, where FP32 has its exponent
+    if (Conv::WEIGHTS_IN_REGISTERS) {
         #pragma unroll
-        for (int n = 0; n < N_TILES; ++n) {
-            const int channel = n * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
-            kept_exponent_bits[n] = weight_exponents[channel] << 23;
+        for (int n = 0; n < Conv::N_TILES; ++n) {
+            register_exponent_bits[n] = weight_exponents[n * CHANNELS_PER_TILE + lane_channel] << 23;
             #pragma unroll
-            for (int p = 0; p < K; ++p) kept_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
+            for (int p = 0; p < K; ++p) register_weights[n][p] = weight_fragments[(n * K + p) * 32 + lane];
         }
     } else {
         for (int i = threadIdx.x; i < n_tiles * K * 32; i += blockDim.x) smem_weights[i] = weight_fragments[i];
     }
 
-    // The next image waits in registers.
-    typename Input::Pair values[LOADS_PER_THREAD];
+    typename Input::Pair values[Conv::LOADS_PER_THREAD];
     const auto load = [&](int image) {
-        const auto* source = (const typename Input::Pair*)input.from((size_t)image * H * W).x;
-        load_pairs(values, source, H * W / 2, blockDim.x);
+        load_pairs(values, (const typename Input::Pair*)input.from((size_t)image * H * W).x, H * W / 2, blockDim.x);
     };
     load(blockIdx.x);
 
@@ -168,24 +231,16 @@ __device__ __forceinline__ void conv_pool_single_channel(
         int exponent = SCALE_EXPONENT;
         bool out_of_range;
         if constexpr (!Input::HAS_LO_PARTS) {
-            out_of_range = scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
+            out_of_range = scale_out_of_range(exponent, weight_exponents, M);
             __syncthreads();  // the image before is read no more
-            #pragma unroll
-            for (int r = 0; r < LOADS_PER_THREAD; ++r) {
-                const int pair = threadIdx.x + r * blockDim.x;
-                if (pair >= H * W / 2) break;
-                const __half2 both = __floats2half2_rn(values[r].x, values[r].y);
-                smem_hi[pair] = *(const unsigned*)&both;
-            }
+            store_byte_pairs(values, smem_hi, H * W / 2);
         } else {
             // Its barrier also keeps the image before from being overwritten while it is read.
             const unsigned largest = block_max(max_magnitude(values), warp_max);
-            exponent = exponent_of(largest);
-            const float scale = power_of_two(min(SCALE_EXPONENT - exponent, 127));
-            const float least = min_magnitude(exponent);
-            out_of_range = largest >= INFINITY_BITS
-                           || scale_out_of_range(exponent, weight_exponents, M, threadIdx.x, blockDim.x);
-            split_pairs(values, smem_hi, smem_lo, H * W / 2, blockDim.x, scale, least, out_of_range);
+            const ImageScale image_scale = scale_of_image(largest);
+            exponent = image_scale.exponent;
+            out_of_range = largest >= INFINITY_BITS || scale_out_of_range(exponent, weight_exponents, M);
+            split_pairs(values, smem_hi, smem_lo, H * W / 2, blockDim.x, image_scale, out_of_range);
         }
         if (image + gridDim.x < N) load(image + gridDim.x);
         // The image is complete before anyone reads it.
@@ -194,61 +249,24 @@ __device__ __forceinline__ void conv_pool_single_channel(
             continue;
         }
 
-        for (int group = threadIdx.x / 32; group * ROW_PAIRS_PER_WARP * 16 < RUNS; group += blockDim.x / 32) {
-            const auto run_of = [&](int pair, int h) {
-                return (group * ROW_PAIRS_PER_WARP + pair) * 16 + (SHIFTS == 2 ? 2 * group_id + h : 8 * h + group_id);
-            };
-            uint4 hi[2 * ROW_PAIRS_PER_WARP][(K + 1) / 2], lo[2 * ROW_PAIRS_PER_WARP][(K + 1) / 2];
-            #pragma unroll
-            for (int m = 0; m < 2 * ROW_PAIRS_PER_WARP; ++m) {
-                int place[2];
-                #pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    const int run = min(run_of(m / 2, h), RUNS - 1);
-                    const int row = run / RUNS_PER_ROW * 2 + m % 2;
-                    place[h] = row * (W / 2) + run % RUNS_PER_ROW * (SHIFTS / 2) + lane_in_group;
-                }
-                load_run_fragments<K, W, Input::HAS_LO_PARTS>(hi[m], lo[m], smem_hi, smem_lo, place);
-            }
+        for (int group = threadIdx.x / 32; group * ROW_PAIRS * 16 < RUNS; group += blockDim.x / 32) {
+            const RunIndex<Conv::SHIFTS> run_of = {group * ROW_PAIRS, group_id};
+            typename Conv::RunFragments hi, lo;
+            load_run_tile_pairs<Conv, Input::HAS_LO_PARTS>(hi, lo, smem_hi, smem_lo, run_of, lane_in_group);
             #pragma unroll 1
             for (int first = 0; first < n_tiles; first += ILP) {
-                uint2 b[ILP][K];
-                #pragma unroll
-                for (int n = 0; n < ILP; ++n)
-                    #pragma unroll
-                    for (int p = 0; p < K; ++p)
-                        b[n][p] = WEIGHTS_IN_REGISTERS ? kept_weights[n][p] : smem_weights[(first * K + p) * 32 + lane];
-                float large[2 * ROW_PAIRS_PER_WARP][ILP][4] = {}, small[2 * ROW_PAIRS_PER_WARP][ILP][4] = {};
-                mma_runs<K, 2 * ROW_PAIRS_PER_WARP, ILP, Input::HAS_LO_PARTS>(large, small, hi, lo, b);
+                typename Conv::WeightFragments b;
+                fetch_weight_fragments<Conv>(b, register_weights, smem_weights, first, lane);
+                typename Conv::Sums large = {}, small = {};
+                mma_runs<K, Conv::M_TILES, ILP, Input::HAS_LO_PARTS>(large, small, hi, lo, b);
                 #pragma unroll
                 for (int n = 0; n < ILP; ++n) {
-                    const int channel = (first + n) * CHANNELS_PER_TILE + lane_in_group * CHANNELS_PER_TILE / 4;
-                    if (SHIFTS != 4 && channel >= M) continue;  // with 4, neighbours wait for it
+                    const int channel = (first + n) * CHANNELS_PER_TILE + lane_channel;
                     const int exponent_bits =
-                        WEIGHTS_IN_REGISTERS ? kept_exponent_bits[n] : weight_exponents[channel] << 23;
+                        Conv::WEIGHTS_IN_REGISTERS ? register_exponent_bits[n] : weight_exponents[channel] << 23;
                     const float unscale = __int_as_float(exponent_bits + ((exponent - 2 * SCALE_EXPONENT + 127) << 23));
-                    const int result = channel * WINDOWS + (SHIFTS == 4 ? lane_in_group % 2 : 0);
-                    #pragma unroll
-                    for (int pair = 0; pair < ROW_PAIRS_PER_WARP; ++pair) {
-                        float most[4];
-                        #pragma unroll
-                        for (int i = 0; i < 4; ++i)
-                            most[i] = fmaxf(large[2 * pair][n][i] + small[2 * pair][n][i],
-                                            large[2 * pair + 1][n][i] + small[2 * pair + 1][n][i]);
-                        float2 pooled;
-                        pooled.x = activated(input.scaled(fmaxf(most[0], most[1]) * unscale), ACTIVATION);
-                        pooled.y = activated(input.scaled(fmaxf(most[2], most[3]) * unscale), ACTIVATION);
-                        const int first_run = run_of(pair, 0), second_run = run_of(pair, 1);
-                        const int place = result + first_run * (SHIFTS / 2);
-                        const int distance = (second_run - first_run) * (SHIFTS / 2);
-                        if (SHIFTS == 4) {
-                            const bool one = channel < M && first_run < RUNS, two = channel < M && second_run < RUNS;
-                            epilogue.store_pair(image, M * WINDOWS, place, distance, pooled, one, two);
-                        } else {
-                            if (first_run < RUNS) epilogue.store(image, M * WINDOWS, place, pooled.x);
-                            if (second_run < RUNS) epilogue.store(image, M * WINDOWS, place + distance, pooled.y);
-                        }
-                    }
+                    store_pooled_runs<Conv, ACTIVATION>(input, epilogue, image, large, small, n, unscale, channel, M,
+                                                        run_of, lane_in_group);
                 }
             }
         }
@@ -261,7 +279,8 @@ __device__ __forceinline__ void conv_pool_single_channel(
         const float* __restrict__ x, const float* __restrict__ w, const uint2* __restrict__ weight_fragments,     \
         const int* __restrict__ weight_exponents, TYPE* __restrict__ y, int N, int M)                             \
     {                                                                                                             \
-        conv_pool_single_channel<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS), ACTIVATION>(     \
+        using Conv = PooledConv<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;                  \
+        conv_pool_single_channel<Conv, ACTIVATION>(                                                               \
             FloatInput{x}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                                \
     }                                                                                                             \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME##_uint8(                                   \
@@ -269,7 +288,8 @@ __device__ __forceinline__ void conv_pool_single_channel(
         const uint2* __restrict__ weight_fragments, const int* __restrict__ weight_exponents,                     \
         TYPE* __restrict__ y, int N, int M, float scale)                                                          \
     {                                                                                                             \
-        conv_pool_single_channel<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS), ACTIVATION>(     \
+        using Conv = PooledConv<K, W, N_TILES, ROW_PAIRS, loads_per_thread(W * W / 2, THREADS)>;                  \
+        conv_pool_single_channel<Conv, ACTIVATION>(                                                               \
             ByteInput{x, scale}, w, weight_fragments, weight_exponents, STORE{y}, N, M);                          \
     }
 
@@ -370,30 +390,150 @@ extern "C" __global__ void dense_layout(int* __restrict__ layout, int n_tiles)
     layout[2] = 2 * dense_stage_bytes(n_tiles);
 }
 
+// The fully connected layer as its kernel computes it: N_TILES tiles of 8 outputs for each of a block's two groups of
+// four warps, ILP tiles side by side.
+template <int N_TILES_>
+struct DenseLayer {
+    static constexpr int N_TILES = N_TILES_;
+    static constexpr int A_BYTES = DENSE_A_BYTES, B_BYTES = dense_b_bytes(N_TILES), STAGE = dense_stage_bytes(N_TILES);
+    static constexpr int ILP = N_TILES % 3 == 0 ? 3 : N_TILES % 4 == 0 ? 4 : N_TILES % 5 == 0 ? 5 : N_TILES;
+    using Sums = float[2][N_TILES][4];  // of 16 images each
+};
+
+// Load a tile of 32 inputs (k_tile) of the thread's four images, zeros behind the last input.
+__device__ __forceinline__ void load_inputs(
+    float4 (&inputs)[4], const float* const (&rows)[4], int k_tile, int column, int K)
+{
+    #pragma unroll
+    for (int r = 0; r < 4; ++r)
+        inputs[r] = k_tile * 32 + column < K ? __ldcs((const float4*)(rows[r] + k_tile * 32))
+                                            : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+// Split the inputs of a tile to a stage of shared memory.
+template <class Layer>
+__device__ __forceinline__ void split_inputs(
+    char* stages, int stage, const float4 (&inputs)[4], const float (&scales)[4], int column)
+{
+    #pragma unroll
+    for (int r = 0; r < 4; ++r) {
+        const uint2 left = split(inputs[r].x * scales[r], inputs[r].y * scales[r]);
+        const uint2 right = split(inputs[r].z * scales[r], inputs[r].w * scales[r]);
+        char* place = stages + stage * Layer::STAGE + (threadIdx.x / 8 + 32 * r) * DENSE_PITCH + column * 2;
+        *(uint2*)place = make_uint2(left.x, right.x);
+        *(uint2*)(place + Layer::A_BYTES) = make_uint2(left.y, right.y);
+    }
+}
+
+// Start the copy of a tile's weights to a stage of shared memory.
+template <class Layer>
+__device__ __forceinline__ void copy_weights(char* stages, int stage, const uint4* block_weights, int k_tile)
+{
+    const uint4* source = block_weights + (size_t)k_tile * (Layer::B_BYTES / 16);
+    const unsigned to = smem_address(stages + stage * Layer::STAGE + 2 * Layer::A_BYTES);
+    for (int i = threadIdx.x; i < Layer::B_BYTES / 16; i += 256) cp_async_16(to + i * 16, source + i);
+    cp_async_commit_group();
+}
+
+// Fetch the fragments of A for a step of 16 inputs: hi and lo parts, of 16 images each.
+template <class Layer>
+__device__ __forceinline__ void load_input_fragments(
+    uint4 (&parts)[2][2], const char* stage, int step, int warp, int lane)
+{
+    #pragma unroll
+    for (int part = 0; part < 2; ++part)
+        #pragma unroll
+        for (int m = 0; m < 2; ++m) {
+            const char* place = stage + part * Layer::A_BYTES + (warp % 4 * 32 + m * 16 + lane % 16) * DENSE_PITCH
+                                + step * 32 + lane / 16 * 16;
+            parts[part][m] = ldmatrix_x4(smem_address(place));
+        }
+}
+
+// Multiply a step's inputs by its weights.
+template <class Layer>
+__device__ __forceinline__ void mma_inputs(
+    typename Layer::Sums& products, const uint4 (&parts)[2][2], const uint4* b, int step)
+{
+    constexpr int ILP = Layer::ILP, N_TILES = Layer::N_TILES;
+    #pragma unroll
+    for (int start = 0; start < N_TILES; start += ILP) {
+        uint4 fragments[ILP];
+        #pragma unroll
+        for (int n = 0; n < ILP; ++n) fragments[n] = b[(step * 2 * N_TILES + start + n) * 32];
+        #pragma unroll
+        for (int product = 0; product < 3; ++product)  // hi * lo, lo * hi, hi * hi
+            #pragma unroll
+            for (int n = 0; n < ILP; ++n)
+                #pragma unroll
+                for (int m = 0; m < 2; ++m)
+                    mma_m16n8k16(products[m][start + n], parts[product == 1][m],
+                                 product == 0 ? fragments[n].z : fragments[n].x,
+                                 product == 0 ? fragments[n].w : fragments[n].y);
+    }
+}
+
+template <class Layer>
+__device__ __forceinline__ void clear_sums(typename Layer::Sums& sums)
+{
+    #pragma unroll
+    for (int m = 0; m < 2; ++m)
+        #pragma unroll
+        for (int n = 0; n < Layer::N_TILES; ++n)
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
+}
+
+template <class Layer>
+__device__ __forceinline__ void add_sums(typename Layer::Sums& sums, const typename Layer::Sums& products)
+{
+    #pragma unroll
+    for (int m = 0; m < 2; ++m)
+        #pragma unroll
+        for (int n = 0; n < Layer::N_TILES; ++n)
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) sums[m][n][i] += products[m][n][i];
+}
+
+// Store a warp's sums over one share of the inputs, for each image that there is.
+template <class Layer>
+__device__ __forceinline__ void store_partial_sums(
+    float* __restrict__ partial, const typename Layer::Sums& sums, int N, int outputs, int top, int warp, int lane)
+{
+    constexpr int N_TILES = Layer::N_TILES;
+    #pragma unroll
+    for (int m = 0; m < 2; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int image = top + warp % 4 * 32 + m * 16 + half * 8 + lane / 4;
+            if (image >= N) continue;
+            float* place = partial + ((size_t)blockIdx.z * N + image) * outputs + blockIdx.x * 16 * N_TILES
+                           + warp / 4 * N_TILES * 8 + lane % 4 * 2;
+            #pragma unroll
+            for (int n = 0; n < N_TILES; ++n)
+                *(float2*)(place + n * 8) = make_float2(sums[m][n][2 * half], sums[m][n][2 * half + 1]);
+        }
+}
+
 // The fully connected layer, K inputs an image: sums over one of gridDim.z shares of the inputs, of 128 images
 // (blockIdx.y) and 16 * N_TILES outputs (blockIdx.x) a block. Four warps take 32 images each and half of the outputs,
 // four the other half. weights (blockIdx.x, K / 16, tile, lane): b0 and b1 of an mma, hi parts and then lo parts.
 // exponents (image): of a bound on the image's inputs. Products of a few steps are added up by themselves and then to
 // the others, because tensor cores cut off digits that do not fit beside a larger sum.
-template <int N_TILES>
+template <class Layer>
 __device__ __forceinline__ void dense(
     const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
     float* __restrict__ partial, int N, int K, int outputs)
 {
-    constexpr int PITCH = DENSE_PITCH;
-    constexpr int A_BYTES = DENSE_A_BYTES;
-    constexpr int B_BYTES = dense_b_bytes(N_TILES);
-    constexpr int STAGE = dense_stage_bytes(N_TILES);
-    constexpr int ILP = N_TILES % 3 == 0 ? 3 : N_TILES % 4 == 0 ? 4 : N_TILES % 5 == 0 ? 5 : N_TILES;
     extern __shared__ __align__(16) char stages[];
 
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
-    const int chunks = (K + 31) / 32;
-    const int first = (int)((long long)chunks * blockIdx.z / gridDim.z);
-    const int last = (int)((long long)chunks * (blockIdx.z + 1) / gridDim.z);
+    const int k_tiles = (K + 31) / 32;
+    const int first = (int)((long long)k_tiles * blockIdx.z / gridDim.z);
+    const int last = (int)((long long)k_tiles * (blockIdx.z + 1) / gridDim.z);
     const int top = blockIdx.y * 128;
-    const uint4* const block_weights = weights + (size_t)blockIdx.x * chunks * (B_BYTES / 16);
+    const uint4* const block_weights = weights + (size_t)blockIdx.x * k_tiles * (Layer::B_BYTES / 16);
 
     const int column = threadIdx.x % 8 * 4;
     const float* rows[4];
@@ -406,112 +546,43 @@ __device__ __forceinline__ void dense(
     }
 
     float4 next[4];
-    auto load = [&](int chunk) {
-        #pragma unroll
-        for (int r = 0; r < 4; ++r)
-            next[r] = chunk * 32 + column < K ? __ldcs((const float4*)(rows[r] + chunk * 32))
-                                              : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    };
-    auto fetch_weights = [&](int chunk, int stage) {
-        const uint4* source = block_weights + (size_t)chunk * (B_BYTES / 16);
-        const unsigned to = (unsigned)__cvta_generic_to_shared(stages + stage * STAGE + 2 * A_BYTES);
-        for (int i = threadIdx.x; i < B_BYTES / 16; i += 256)
-            cp_async_16(to + i * 16, source + i);
-        cp_async_commit_group();
-    };
-    auto keep = [&](int stage) {
-        #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-            const uint2 left = split(next[r].x * scales[r], next[r].y * scales[r]);
-            const uint2 right = split(next[r].z * scales[r], next[r].w * scales[r]);
-            char* place = stages + stage * STAGE + (threadIdx.x / 8 + 32 * r) * PITCH + column * 2;
-            *(uint2*)place = make_uint2(left.x, right.x);
-            *(uint2*)(place + A_BYTES) = make_uint2(left.y, right.y);
-        }
-    };
-
-    float sums[2][N_TILES][4] = {};
+    typename Layer::Sums sums = {};
     if (first < last) {
-        load(first);
-        fetch_weights(first, 0);
-        keep(0);
+        load_inputs(next, rows, first, column, K);
+        copy_weights<Layer>(stages, 0, block_weights, first);
+        split_inputs<Layer>(stages, 0, next, scales, column);
     }
-    for (int chunk = first; chunk < last; ++chunk) {
-        const int stage = (chunk - first) % 2;
+    for (int k_tile = first; k_tile < last; ++k_tile) {
+        const int stage = (k_tile - first) % 2;
         cp_async_wait_all_groups();
         __syncthreads();
-        if (chunk + 1 < last) {
-            load(chunk + 1);
-            fetch_weights(chunk + 1, stage ^ 1);
+        if (k_tile + 1 < last) {
+            load_inputs(next, rows, k_tile + 1, column, K);
+            copy_weights<Layer>(stages, stage ^ 1, block_weights, k_tile + 1);
         }
-        const char* const a = stages + stage * STAGE;
-        const uint4* const b = (const uint4*)(a + 2 * A_BYTES) + warp / 4 * N_TILES * 32 + lane;
-        float products[2][N_TILES][4];
-        #pragma unroll
-        for (int m = 0; m < 2; ++m)
-            #pragma unroll
-            for (int n = 0; n < N_TILES; ++n)
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) products[m][n][i] = 0.0f;
+        const char* const a = stages + stage * Layer::STAGE;
+        const uint4* const b = (const uint4*)(a + 2 * Layer::A_BYTES) + warp / 4 * Layer::N_TILES * 32 + lane;
+        typename Layer::Sums products;
+        clear_sums<Layer>(products);
         #pragma unroll
         for (int step = 0; step < 2; ++step) {
-            uint4 parts[2][2];  // hi and lo, of 16 rows each
-            #pragma unroll
-            for (int part = 0; part < 2; ++part)
-                #pragma unroll
-                for (int m = 0; m < 2; ++m) {
-                    const char* place = a + part * A_BYTES + (warp % 4 * 32 + m * 16 + lane % 16) * PITCH
-                                        + step * 32 + lane / 16 * 16;
-                    uint4& it = parts[part][m];
-                    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                                 : "=r"(it.x), "=r"(it.y), "=r"(it.z), "=r"(it.w)
-                                 : "r"((unsigned)__cvta_generic_to_shared(place)));
-                }
-            #pragma unroll
-            for (int start = 0; start < N_TILES; start += ILP) {
-                uint4 fragments[ILP];
-                #pragma unroll
-                for (int n = 0; n < ILP; ++n) fragments[n] = b[(step * 2 * N_TILES + start + n) * 32];
-                #pragma unroll
-                for (int product = 0; product < 3; ++product)  // hi * lo, lo * hi, hi * hi
-                    #pragma unroll
-                    for (int n = 0; n < ILP; ++n)
-                        #pragma unroll
-                        for (int m = 0; m < 2; ++m)
-                            mma_m16n8k16(products[m][start + n], parts[product == 1][m],
-                                         product == 0 ? fragments[n].z : fragments[n].x,
-                                         product == 0 ? fragments[n].w : fragments[n].y);
-            }
-            if (step == 0 && chunk + 1 < last) keep(stage ^ 1);
+            uint4 parts[2][2];
+            load_input_fragments<Layer>(parts, a, step, warp, lane);
+            mma_inputs<Layer>(products, parts, b, step);
+            if (step == 0 && k_tile + 1 < last)
+                split_inputs<Layer>(stages, stage ^ 1, next, scales, column);
         }
-        #pragma unroll
-        for (int m = 0; m < 2; ++m)
-            #pragma unroll
-            for (int n = 0; n < N_TILES; ++n)
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) sums[m][n][i] += products[m][n][i];
+        add_sums<Layer>(sums, products);
     }
-
-    #pragma unroll
-    for (int m = 0; m < 2; ++m)
-        #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const int image = top + warp % 4 * 32 + m * 16 + h * 8 + lane / 4;
-            if (image >= N) continue;
-            float* place = partial + ((size_t)blockIdx.z * N + image) * outputs + blockIdx.x * 16 * N_TILES
-                           + warp / 4 * N_TILES * 8 + lane % 4 * 2;
-            #pragma unroll
-            for (int n = 0; n < N_TILES; ++n)
-                *(float2*)(place + n * 8) = make_float2(sums[m][n][2 * h], sums[m][n][2 * h + 1]);
-        }
+    store_partial_sums<Layer>(partial, sums, N, outputs, top, warp, lane);
 }
 
-#define DENSE(N_TILES)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, 1) dense_##N_TILES(                               \
+#define DENSE(N_TILES)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256, 1) dense_##N_TILES(                                  \
         const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents, \
-        float* __restrict__ partial, int N, int K, int outputs)                                           \
-    {                                                                                                     \
-        dense<N_TILES>(x, weights, exponents, partial, N, K, outputs);                                  \
+        float* __restrict__ partial, int N, int K, int outputs)                                            \
+    {                                                                                                      \
+        dense<DenseLayer<N_TILES>>(x, weights, exponents, partial, N, K, outputs);                         \
     }
 
 DENSE(2)
@@ -542,24 +613,24 @@ extern "C" __global__ void __launch_bounds__(256) classify(
     float* __restrict__ scores, int* __restrict__ labels, int N, int shares, int padded, int hidden, int classes,
     int activation, int warps)
 {
-    constexpr int AT_ONCE = 4;
-    __shared__ float of_warp[8][16];
+    constexpr int ILP = 4;  // hidden values that a lane adds up side by side
+    __shared__ float warp_results[8][16];
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     const int image = blockIdx.x * (8 / warps) + warp / warps;
     const int step = warps * 32;
-    const float* const of_image = partial + (size_t)min(image, N - 1) * padded;
+    const float* const image_sums = partial + (size_t)min(image, N - 1) * padded;
     const int exponent = max(exponents[min(image, N - 1)] - SCALE_EXPONENT, -127);
     float results[16] = {};
-    for (int start = warp % warps * 32 + lane; start < hidden; start += AT_ONCE * step) {
-        float sums[AT_ONCE] = {};
+    for (int start = warp % warps * 32 + lane; start < hidden; start += ILP * step) {
+        float sums[ILP] = {};
         #pragma unroll 4
         for (int share = 0; share < shares; ++share)
             #pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j)
-                if (start + j * step < hidden) sums[j] += of_image[(size_t)share * N * padded + start + j * step];
+            for (int j = 0; j < ILP; ++j)
+                if (start + j * step < hidden) sums[j] += image_sums[(size_t)share * N * padded + start + j * step];
         #pragma unroll
-        for (int j = 0; j < AT_ONCE; ++j) {
+        for (int j = 0; j < ILP; ++j) {
             const int unit = start + j * step;
             if (unit >= hidden) break;
             const float2 unscale = scale_factors(exponent + weight_exponents[unit] - SCALE_EXPONENT);
@@ -574,14 +645,14 @@ extern "C" __global__ void __launch_bounds__(256) classify(
         if (i >= classes) break;
         #pragma unroll
         for (int offset = 16; offset > 0; offset /= 2) results[i] += __shfl_xor_sync(0xffffffffu, results[i], offset);
-        if (lane == i) of_warp[warp][i] = results[i];
+        if (lane == i) warp_results[warp][i] = results[i];
     }
     __syncthreads();
     if (warp % warps > 0 || image >= N) return;
     float score = __int_as_float(0xff800000);
     if (lane < classes) {
         score = b_last[lane];
-        for (int other = warp; other < warp + warps; ++other) score += of_warp[other][lane];
+        for (int other = warp; other < warp + warps; ++other) score += warp_results[other][lane];
         scores[(size_t)image * classes + lane] = score;
     }
     const int label = label_of(score, lane);

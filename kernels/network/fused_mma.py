@@ -6,6 +6,7 @@ from typing import NamedTuple
 import cupy
 import fp16x3_mma
 import numpy as np
+from fp16x3_launch import fp32_fallback, int32, layout_of, persistent_grid
 
 SCALE_EXPONENT = 14  # as in fp16_split.cuh
 ACTIVATIONS = ("none", "tanh", "relu")
@@ -86,16 +87,6 @@ def unsupported(network):
     return ""
 
 
-def int32(*values):
-    return [np.int32(value) for value in values]
-
-
-def persistent(kernels, constants, images):
-    """Grid and block of a kernel whose blocks take one image after another."""
-    threads, blocks = (kernels.constants[f"{constants}_{extent}"] for extent in ("THREADS", "BLOCKS"))
-    return (min(images, blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),), (threads,)
-
-
 def single_channel(kernels, conv, images, w, split=False, scale=None):
     """(a function of x that launches the first layer and its pooling, their result).
 
@@ -112,7 +103,8 @@ def single_channel(kernels, conv, images, w, split=False, scale=None):
     kernels.function("split_single_channel_weights")((layout.padded_channels,), (128,), arguments)
     name = compiled.split if split else compiled.name
     function = kernels.function(name if scale is None else f"{name}_uint8", shared_bytes=layout.shared_bytes)
-    grid, threads = persistent(kernels, compiled.constants, images)
+    grid = persistent_grid(kernels, compiled.constants, images)
+    threads = (kernels.constants[f"{compiled.constants}_THREADS"],)
     pooled = (conv.M, conv.H_out // 2, conv.W_out // 2)
     y = kernels.empty((images, 2, math.prod(pooled)), np.float16) if split else kernels.empty((images, *pooled))
     numbers = [*int32(images, conv.M), *([] if scale is None else [np.float32(scale)])]
@@ -123,14 +115,14 @@ def multi_channel(kernels, conv, images, w, x, pool):
     """(a function that launches a layer of several channels and the pooling behind it, where there is one; their
     result; exponents of each image's largest result, None where nothing finds them)."""
     name, constants = (MULTI_CHANNEL_POOLED if pool else MULTI_CHANNEL)[conv.C, conv.H, conv.K, conv.M]
-    layout = fp16x3_mma.layout_of(kernels, "multi_channel_layout", conv.C, conv.H, conv.W)
+    layout = layout_of(kernels, "multi_channel_layout", conv.C, conv.H, conv.W)
     weight_fragments = kernels.empty((layout.weight_bytes // 4,), np.uint32)
     weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
-    fallback_list, fall_back = fp16x3_mma.fp32_fallback(kernels, conv, images)
+    fallback_list, fall_back = fp32_fallback(kernels, conv, images)
     arguments = (w, weight_fragments, weight_exponents, fallback_list, *int32(conv.C, conv.M, conv.K))
     kernels.function("split_multi_channel_weights")((layout.padded_channels,), (128,), arguments)
     function = kernels.function(name, shared_bytes=layout.shared_bytes)
-    grid, threads = persistent(kernels, constants, images)
+    grid, threads = persistent_grid(kernels, constants, images), (kernels.constants[f"{constants}_THREADS"],)
     extents = int32(images, conv.H, conv.W, conv.M)
     if pool:
         y, found = kernels.empty((images, *pool.gives)), kernels.empty((images,), np.int32)
@@ -194,7 +186,7 @@ def fully_connected(kernels, images, x, exponents, w, classifier):
     shares = shares_of(inputs, rows * blocks)
     padded = blocks * tiles * 16
     partial = kernels.empty((shares, images, padded))
-    shared_bytes = fp16x3_mma.layout_of(kernels, "dense_layout", tiles).shared_bytes
+    shared_bytes = layout_of(kernels, "dense_layout", tiles).shared_bytes
     dense = kernels.function(f"dense_{tiles}", shared_bytes=shared_bytes)
     classify = classifier(partial, weight_exponents)
     extents = int32(images, inputs, padded)

@@ -80,6 +80,9 @@ struct PoolWindows28 {
     static constexpr int LINE = 20, LO_STAGE = CHANNELS * LINE + 16, STAGE = LO_STAGE + CHANNELS * LINE;
     // Shared memory: the weights; for two images, hi and lo parts of two copies; two stages of results.
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + 8 * WORDS * 4 + 2 * STAGE * 4;
+    static constexpr int LOADS_PER_THREAD = (WORDS + 63) / 64;  // two warps load an image
+    static constexpr int TILES = 2 * WINDOWS / 32;
+    static_assert(2 * WINDOWS % 32 == 0 && WINDOWS % 8 == 0, "a warp's windows are of one image");
 };
 
 // Where the launcher reads what it must know: output channels with those of zeros, bytes of their weights' parts, and
@@ -91,170 +94,240 @@ extern "C" __global__ void pool_windows_layout(int* __restrict__ layout)
     layout[2] = PoolWindows28::SHARED_BYTES;
 }
 
+// A thread's words of an image, and the number following each. Behind a row that meets a weight of zero, and a thread
+// that has no word has that of another.
+struct ImageWords {
+    float2 values[PoolWindows28::LOADS_PER_THREAD];
+    float following[PoolWindows28::LOADS_PER_THREAD];
+};
+
+// Load an image, the last one where there is no such image, to the registers of two warps.
+__device__ __forceinline__ void load_words(ImageWords& words, const float* x, int image, int N)
+{
+    constexpr int W = PoolWindows28::W;
+    const float* source = x + (size_t)min(image, N - 1) * W * W;
+    #pragma unroll
+    for (int r = 0; r < PoolWindows28::LOADS_PER_THREAD; ++r) {
+        const int word = min(threadIdx.x % 64 + r * 64, PoolWindows28::WORDS - 1);
+        words.values[r] = ((const float2*)source)[word];
+        words.following[r] = source[min(2 * word + 2, W * W - 1)];
+    }
+}
+
+__device__ __forceinline__ void store_warp_max(unsigned (&warp_max)[4], const ImageWords& words, int warp, int lane)
+{
+    const unsigned largest = __reduce_max_sync(0xffffffffu, max_magnitude(words.values));
+    if (lane == 0) warp_max[warp] = largest;
+}
+
+// Split an image to shared memory: hi parts of two copies, in which a word begins with an even column or with an odd
+// one, and then their lo parts.
+__device__ __forceinline__ void split_words(unsigned* smem_image, const ImageWords& words, float scale)
+{
+    constexpr int WORDS = PoolWindows28::WORDS;
+    #pragma unroll
+    for (int r = 0; r < PoolWindows28::LOADS_PER_THREAD; ++r) {
+        const int word = threadIdx.x % 64 + r * 64;
+        if (word >= WORDS) break;
+        unsigned* const place = smem_image + word;
+        const uint2 even = split(words.values[r].x * scale, words.values[r].y * scale);
+        const uint2 last = split(words.following[r] * scale, 0.0f);
+        place[0] = even.x;
+        place[WORDS] = __byte_perm(even.x, last.x, 0x5432);
+        place[2 * WORDS] = even.y;
+        place[3 * WORDS] = __byte_perm(even.y, last.y, 0x5432);
+    }
+}
+
+// Copy all weights to shared memory. Tensor cores read them through the asynchronous proxy.
+__device__ __forceinline__ void copy_weights(uint4* smem_weights, const uint4* weight_parts)
+{
+    for (int i = threadIdx.x; i < PoolWindows28::WEIGHT_BYTES / 16; i += 128) smem_weights[i] = weight_parts[i];
+    fence_proxy_async();
+}
+
+// What undoes the weights' scales, where FP32 has its exponent. A channel that is not there has an exponent of zero.
+__device__ __forceinline__ void load_unscale_bits(
+    int2 (&unscale_bits)[PoolWindows28::CHANNELS / 2], const int* weight_exponents)
+{
+    if (threadIdx.x < PoolWindows28::CHANNELS)
+        ((int*)unscale_bits)[threadIdx.x] = (weight_exponents[threadIdx.x] - 2 * SCALE_EXPONENT + 127) << 23;
+}
+
+// The words of the kernel window that a lane fetches: three a row, and a last one that meets weights of zero.
+__device__ __forceinline__ void find_window_words(int (&word_offsets)[4], int lane_in_group)
+{
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int word = min(4 * i + lane_in_group, 14);
+        word_offsets[i] = word / 3 * (PoolWindows28::W / 2) + word % 3;
+    }
+}
+
+__device__ __forceinline__ const unsigned* corner_of(const unsigned* smem_image, int window)
+{
+    using L = PoolWindows28;
+    return smem_image + window / L::WINDOWS_PER_ROW * 2 * (L::W / 2) + window % L::WINDOWS_PER_ROW;
+}
+
+// Fetch the fragments of A for the top and the bottom row of pooling windows, two steps each.
+__device__ __forceinline__ void load_window_fragments(
+    unsigned (&hi)[2][2][4], unsigned (&lo)[2][2][4], const unsigned* corner, const int (&word_offsets)[4])
+{
+    using L = PoolWindows28;
+    #pragma unroll
+    for (int row = 0; row < 2; ++row)
+        #pragma unroll
+        for (int step = 0; step < 2; ++step)
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const unsigned* place = corner + row * (L::W / 2) + word_offsets[2 * step + i / 2] + i % 2 * L::WORDS;
+                hi[row][step][i] = place[0];
+                lo[row][step][i] = place[2 * L::WORDS];
+            }
+}
+
+// Multiply 64 outputs in each of two rows by all weights. hi * hi comes last, because tensor cores cut off digits that
+// do not fit beside a larger sum.
+__device__ __forceinline__ void wgmma_windows(
+    float (&sums)[2][28], const unsigned (&hi)[2][2][4], const unsigned (&lo)[2][2][4], unsigned long long weights)
+{
+    constexpr int CHANNELS = PoolWindows28::CHANNELS, STEP_OFFSET = CHANNELS * 32 / 16, LO_OFFSET = 2 * STEP_OFFSET;
+    wgmma_fence();
+    #pragma unroll
+    for (int row = 0; row < 2; ++row) {
+        wgmma_m64k16<CHANNELS, false>(sums[row], lo[row][0], weights);
+        wgmma_m64k16<CHANNELS, true>(sums[row], lo[row][1], weights + STEP_OFFSET);
+        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][0], weights + LO_OFFSET);
+        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][1], weights + LO_OFFSET + STEP_OFFSET);
+        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][0], weights);
+        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][1], weights + STEP_OFFSET);
+    }
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+}
+
+__device__ __forceinline__ void multiply_windows(
+    float (&sums)[2][28], const unsigned* corner, const int (&word_offsets)[4], unsigned long long weights)
+{
+    unsigned hi[2][2][4], lo[2][2][4];
+    load_window_fragments(hi, lo, corner, word_offsets);
+    wgmma_windows(sums, hi, lo, weights);
+}
+
+// The largest of a window in two output channels, activated and split. `i`: the first of the channels' sums.
+__device__ __forceinline__ uint2 pool_channels(const float (&sums)[2][28], int i, int2 unscale_bits, int exponent)
+{
+    float values[2];
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        const float unscale = __int_as_float((e ? unscale_bits.y : unscale_bits.x) + (exponent << 23));
+        const float largest = fmaxf(fmaxf(sums[0][i + e], sums[0][i + e + 2]),
+                                    fmaxf(sums[1][i + e], sums[1][i + e + 2]));
+        values[e] = tanh_of(largest * unscale) * power_of_two(SCALE_EXPONENT);
+    }
+    return split(values[0], values[1]);
+}
+
+// The parts that the lane of the neighbouring window has.
+__device__ __forceinline__ uint2 shuffle_parts(uint2 parts)
+{
+    const unsigned hi = __shfl_xor_sync(0xffffffffu, parts.x, 4);
+    const unsigned lo = __shfl_xor_sync(0xffffffffu, parts.y, 4);
+    return make_uint2(hi, lo);
+}
+
+// Store 8 windows of every 16th channel, 16 bytes each, from a stage of results.
+__device__ __forceinline__ void store_windows(uint4* to, const unsigned* staged, int M)
+{
+    using L = PoolWindows28;
+    for (int channel = threadIdx.x / 8; channel < M;
+         channel += 16, to += 16 * (L::WINDOWS / 8), staged += 16 * L::LINE)
+        *to = *(const uint4*)staged;
+}
+
+__device__ __forceinline__ void pool_images_fp32(
+    const float* x, const float* w, __half* y, int first, int N, int M)
+{
+    constexpr int W = PoolWindows28::W, K = PoolWindows28::K;
+    for (int image = first; image < min(first + 2, N); ++image)
+        conv_pool_image_fp32(FloatInput{x + (size_t)image * W * W}, w, StoreSplit{y}, image, W, W, M, K, TANH);
+}
+
+// Two warps split an image each for all four.
 extern "C" __global__ void __launch_bounds__(128, POOL_SPLIT_28_BLOCKS) conv_pool_split_wgmma_28_5(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, __half* __restrict__ y, int N, int M)
 {
     using L = PoolWindows28;
-    constexpr int W = L::W, K = L::K, CHANNELS = L::CHANNELS, WINDOWS_PER_ROW = L::WINDOWS_PER_ROW, WINDOWS = L::WINDOWS;
-    constexpr int WORDS = L::WORDS, WEIGHT_BYTES = L::WEIGHT_BYTES, LINE = L::LINE, LO_STAGE = L::LO_STAGE;
-    constexpr int STAGE = L::STAGE;
-    constexpr int LOADS_PER_THREAD = (WORDS + 63) / 64;
-    constexpr int TILES = 2 * WINDOWS / 32;
-    static_assert(2 * WINDOWS % 32 == 0 && WINDOWS % 8 == 0, "a warp's windows are of one image");
-
     extern __shared__ __align__(128) unsigned smem_hi[];  // the name that conv_pool_single_channel gives it
     __shared__ unsigned warp_max[4];
-    __shared__ int2 unscale_bits[CHANNELS / 2];  // what undoes the weights' scales, where FP32 has its exponent
-    if (threadIdx.x < CHANNELS)
-        ((int*)unscale_bits)[threadIdx.x] = (weight_exponents[threadIdx.x] - 2 * SCALE_EXPONENT + 127) << 23;
-    // (image, hi and lo, copy, word): two copies, in which a word begins with an even column or with an odd one.
-    unsigned* const images = smem_hi + WEIGHT_BYTES / 4;
-    unsigned* const staged_results = images + 8 * WORDS;  // two stages: one is written while the other is stored
-    for (int i = threadIdx.x; i < WEIGHT_BYTES / 16; i += 128) ((uint4*)smem_hi)[i] = weight_parts[i];
-    // Tensor cores read the weights through the asynchronous proxy.
-    fence_proxy_async();
+    __shared__ int2 unscale_bits[L::CHANNELS / 2];
+    load_unscale_bits(unscale_bits, weight_exponents);
+    unsigned* const smem_images = smem_hi + L::WEIGHT_BYTES / 4;
+    unsigned* const stages = smem_images + 8 * L::WORDS;  // two: one is written while the other is stored
+    copy_weights((uint4*)smem_hi, weight_parts);
 
     // Not wgmma_descriptor, with which the compiler schedules this kernel otherwise.
     const unsigned long long weights = ((unsigned)__cvta_generic_to_shared(smem_hi) & 0x3ffff) >> 4 | WGMMA_STRIDES;
-    constexpr int STEP_OFFSET = CHANNELS * 32 / 16, LO_OFFSET = 2 * STEP_OFFSET;
-    const int lane = threadIdx.x % 32;
-    const int warp = threadIdx.x / 32;
-    const int group_id = lane / 4;
-    const int lane_in_group = lane % 4;
-    const int count = M * WINDOWS;
-    // The words of the kernel window that the lane fetches: three a row, and a last one that meets weights of zero.
-    int place_of[4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int word = min(4 * i + lane_in_group, 14);
-        place_of[i] = word / 3 * (W / 2) + word % 3;
-    }
-
-    // Two warps have an image each: its words, and the number following each. Behind a row that meets a weight of zero,
-    // and who has no word or no image has that of another.
-    float2 values[LOADS_PER_THREAD];
-    float following[LOADS_PER_THREAD];
-    const int mine = threadIdx.x / 64;
-    const auto load = [&](int first) {
-        const float* source = x + (size_t)min(first + mine, N - 1) * W * W;
-        #pragma unroll
-        for (int r = 0; r < LOADS_PER_THREAD; ++r) {
-            const int word = min(threadIdx.x % 64 + r * 64, WORDS - 1);
-            values[r] = ((const float2*)source)[word];
-            following[r] = source[min(2 * word + 2, W * W - 1)];
-        }
-    };
-    load(2 * blockIdx.x);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int group_id = lane / 4, lane_in_group = lane % 4;
+    const int count = M * L::WINDOWS;
+    int word_offsets[4];
+    find_window_words(word_offsets, lane_in_group);
+    ImageWords words;
+    const int image_of_warp = threadIdx.x / 64;
+    load_words(words, x, 2 * blockIdx.x + image_of_warp, N);
 
     for (int first = 2 * blockIdx.x; first < N; first += 2 * gridDim.x) {
-        unsigned largest = 0;
-        #pragma unroll
-        for (int r = 0; r < LOADS_PER_THREAD; ++r)
-            largest = max(largest, max(magnitude_bits(values[r].x), magnitude_bits(values[r].y)));
-        largest = __reduce_max_sync(0xffffffffu, largest);
-        if (lane == 0) warp_max[warp] = largest;
+        store_warp_max(warp_max, words, warp, lane);
         // Also keeps the images before from being overwritten while they are read.
         __syncthreads();
-        const unsigned largest_first = max(warp_max[0], warp_max[1]);
-        const unsigned largest_second = max(warp_max[2], warp_max[3]);
-        const int exponent_first = exponent_of(largest_first);
-        const int exponent_second = exponent_of(largest_second);
-        const float scale = power_of_two(min(SCALE_EXPONENT - (mine ? exponent_second : exponent_first), 127));
+        const unsigned largest_first = max(warp_max[0], warp_max[1]), largest_second = max(warp_max[2], warp_max[3]);
+        const int exponent_first = exponent_of(largest_first), exponent_second = exponent_of(largest_second);
+        const float scale = power_of_two(min(SCALE_EXPONENT - (image_of_warp ? exponent_second : exponent_first), 127));
         const bool out_of_range = max(largest_first, largest_second) >= INFINITY_BITS
-                            || scale_out_of_range(exponent_first, weight_exponents, M, threadIdx.x, blockDim.x)
-                            || scale_out_of_range(exponent_second, weight_exponents, M, threadIdx.x, blockDim.x);
-        #pragma unroll
-        for (int r = 0; r < LOADS_PER_THREAD; ++r) {
-            const int word = threadIdx.x % 64 + r * 64;
-            if (word >= WORDS) break;
-            unsigned* const place = images + mine * 4 * WORDS + word;
-            const uint2 even = split(values[r].x * scale, values[r].y * scale);
-            const uint2 last = split(following[r] * scale, 0.0f);
-            place[0] = even.x;
-            place[WORDS] = __byte_perm(even.x, last.x, 0x5432);
-            place[2 * WORDS] = even.y;
-            place[3 * WORDS] = __byte_perm(even.y, last.y, 0x5432);
-        }
-        if (first + 2 * gridDim.x < N) load(first + 2 * gridDim.x);
+                                  || scale_out_of_range(exponent_first, weight_exponents, M)
+                                  || scale_out_of_range(exponent_second, weight_exponents, M);
+        split_words(smem_images + image_of_warp * 4 * L::WORDS, words, scale);
+        if (first + 2 * gridDim.x < N) load_words(words, x, first + 2 * gridDim.x + image_of_warp, N);
         // The images are complete before anyone reads them.
         if (__syncthreads_or(out_of_range)) {
-            for (int image = first; image < min(first + 2, N); ++image)
-                conv_pool_image_fp32(FloatInput{x + (size_t)image * W * W}, w, StoreSplit{y}, image, W, W, M, K, TANH);
+            pool_images_fp32(x, w, y, first, N, M);
             continue;
         }
 
         #pragma unroll 1
-        for (int tile = 0; tile < TILES; ++tile) {
-            const int eight = tile * 32 + warp * 8;  // windows of both images, the warp's first
-            const int second = eight >= WINDOWS;
+        for (int tile = 0; tile < L::TILES; ++tile) {
+            const int first_window = tile * 32 + warp * 8;  // of the warp's eight, among those of both images
+            const int second = first_window >= L::WINDOWS;
             const int exponent = second ? exponent_second : exponent_first;
-            const int window = eight - second * WINDOWS + group_id;
-            const unsigned* const source =
-                images + second * 4 * WORDS + window / WINDOWS_PER_ROW * 2 * (W / 2) + window % WINDOWS_PER_ROW;
-            unsigned hi[2][2][4], lo[2][2][4];  // of the windows' top and bottom rows, and of two steps
-            #pragma unroll
-            for (int row = 0; row < 2; ++row)
-                #pragma unroll
-                for (int step = 0; step < 2; ++step)
-                    #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const unsigned* place = source + row * (W / 2) + place_of[2 * step + i / 2] + i % 2 * WORDS;
-                        hi[row][step][i] = place[0];
-                        lo[row][step][i] = place[2 * WORDS];
-                    }
-            // hi * hi comes last, because tensor cores cut off digits that do not fit beside a larger sum.
+            const int window = first_window - second * L::WINDOWS + group_id;
             float sums[2][28];
-            wgmma_fence();
-            #pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                wgmma_m64k16<CHANNELS, false>(sums[row], lo[row][0], weights);
-                wgmma_m64k16<CHANNELS, true>(sums[row], lo[row][1], weights + STEP_OFFSET);
-                wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][0], weights + LO_OFFSET);
-                wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][1], weights + LO_OFFSET + STEP_OFFSET);
-                wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][0], weights);
-                wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][1], weights + STEP_OFFSET);
-            }
-            wgmma_commit_group();
-            wgmma_wait_group<0>();
+            multiply_windows(sums, corner_of(smem_images + second * 4 * L::WORDS, window), word_offsets, weights);
 
-            unsigned* const stage = staged_results + tile % 2 * STAGE;
+            unsigned* const stage = stages + tile % 2 * L::STAGE;
             const int odd = group_id % 2;
-            const unsigned bytes = odd ? 0x3276 : 0x5410;
+            const unsigned selector = odd ? 0x3276 : 0x5410;
             #pragma unroll
             for (int i = 0; i < 28; i += 4) {
                 const int channel = i * 2 + 2 * lane_in_group;
-                // A channel that is not there has an exponent of zero.
-                const int2 scales = unscale_bits[channel / 2];
-                float values[2];
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    const float unscale = __int_as_float((e ? scales.y : scales.x) + (exponent << 23));
-                    const float most = fmaxf(fmaxf(sums[0][i + e], sums[0][i + e + 2]),
-                                             fmaxf(sums[1][i + e], sums[1][i + e + 2]));
-                    values[e] = tanh_of(most * unscale) * power_of_two(SCALE_EXPONENT);
-                }
                 // Of two neighbouring windows one lane writes the first channel, the other the second.
-                const uint2 parts = split(values[0], values[1]);
-                const unsigned other_high = __shfl_xor_sync(0xffffffffu, parts.x, 4);
-                const unsigned other_low = __shfl_xor_sync(0xffffffffu, parts.y, 4);
-                unsigned* const to = stage + (channel + odd) * LINE + warp * 4 + group_id / 2;
-                to[0] = __byte_perm(parts.x, other_high, bytes);
-                to[LO_STAGE] = __byte_perm(parts.y, other_low, bytes);
+                const uint2 parts = pool_channels(sums, i, unscale_bits[channel / 2], exponent);
+                const uint2 other = shuffle_parts(parts);
+                unsigned* const to = stage + (channel + odd) * L::LINE + warp * 4 + group_id / 2;
+                to[0] = __byte_perm(parts.x, other.x, selector);
+                to[L::LO_STAGE] = __byte_perm(parts.y, other.y, selector);
             }
             // Also keeps the other stage, which everyone has read before coming here, for the next tile.
             __syncthreads();
-            const int part = threadIdx.x % 4;  // 8 windows
-            const int lo_part = threadIdx.x / 4 % 2;
-            const int from = tile * 32 + part * 8;
-            const int image = first + (from >= WINDOWS);
+            const int eighth = threadIdx.x % 4, lo_part = threadIdx.x / 4 % 2;
+            const int from = tile * 32 + eighth * 8;
+            const int image = first + (from >= L::WINDOWS);
             if (image >= N) continue;
-            __half* const lo_parts = y + (size_t)image * 2 * count;
-            uint4* to = (uint4*)(lo_parts + (lo_part ? 0 : count) + from % WINDOWS) + threadIdx.x / 8 * (WINDOWS / 8);
-            const unsigned* staged = stage + lo_part * LO_STAGE + threadIdx.x / 8 * LINE + part * 4;
-            for (int channel = threadIdx.x / 8; channel < M;
-                 channel += 16, to += 16 * (WINDOWS / 8), staged += 16 * LINE)
-                *to = *(const uint4*)staged;
+            uint4* to = (uint4*)(y + (size_t)image * 2 * count + (lo_part ? 0 : count) + from % L::WINDOWS)
+                        + threadIdx.x / 8 * (L::WINDOWS / 8);
+            store_windows(to, stage + lo_part * L::LO_STAGE + threadIdx.x / 8 * L::LINE + eighth * 4, M);
         }
     }
 }
@@ -266,7 +339,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
     const float* __restrict__ w_last, const float* __restrict__ b_last, float* __restrict__ scores,
     int* __restrict__ labels, int N, int padded, int hidden, int classes)
 {
-    constexpr int IMAGES = 5, CLASSES = 10, AT_ONCE = 4;
+    constexpr int IMAGES = 5, CLASSES = 10;
+    constexpr int ILP = 4;  // hidden values that a lane adds up side by side
     extern __shared__ __align__(128) unsigned smem_hi[];
     float* const weights = (float*)smem_hi;
     for (int i = threadIdx.x; i < CLASSES * hidden; i += blockDim.x)
@@ -277,15 +351,15 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
     if (first >= N) return;
 
     float results[IMAGES][CLASSES] = {};
-    for (int start = lane; start < hidden; start += AT_ONCE * 32) {
-        float sums[AT_ONCE][IMAGES];
+    for (int start = lane; start < hidden; start += ILP * 32) {
+        float sums[ILP][IMAGES];
         #pragma unroll
-        for (int j = 0; j < AT_ONCE; ++j)
+        for (int j = 0; j < ILP; ++j)
             #pragma unroll
             for (int i = 0; i < IMAGES; ++i)
                 sums[j][i] = partial[(size_t)min(first + i, N - 1) * padded + min(start + j * 32, padded - 1)];
         #pragma unroll
-        for (int j = 0; j < AT_ONCE; ++j) {
+        for (int j = 0; j < ILP; ++j) {
             const int unit = start + j * 32;
             if (unit >= hidden) break;
             const float2 unscale = scale_factors(weight_exponents[unit] - 2 * SCALE_EXPONENT);
@@ -360,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(512) classify_few(
     const float* __restrict__ w_last, const float* __restrict__ b_last, float* __restrict__ scores,
     int* __restrict__ labels, int N, int shares, int padded, int hidden, int classes)
 {
-    __shared__ float of_warp[16][16];
+    __shared__ float warp_results[16][16];
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     float results[16] = {};
@@ -378,14 +452,14 @@ extern "C" __global__ void __launch_bounds__(512) classify_few(
     for (int c = 0; c < 16; ++c) {
         #pragma unroll
         for (int offset = 16; offset > 0; offset /= 2) results[c] += __shfl_xor_sync(0xffffffffu, results[c], offset);
-        if (lane == c) of_warp[warp][c] = results[c];
+        if (lane == c) warp_results[warp][c] = results[c];
     }
     __syncthreads();
     if (warp > 0) return;
     float score = __int_as_float(0xff800000);
     if (lane < classes) {
         score = b_last[lane];
-        for (int other = 0; other < 16; ++other) score += of_warp[other][lane];
+        for (int other = 0; other < 16; ++other) score += warp_results[other][lane];
         scores[(size_t)blockIdx.x * classes + lane] = score;
     }
     const int label = label_of(score, lane);

@@ -1,10 +1,10 @@
 """Plans a network of one convolution: its first layer by wgmma, the rest as fused_cublas has it."""
 
 import cupy
-import fp16x3_mma
 import fused_cublas
 import fused_mma
 import numpy as np
+from fp16x3_launch import int32, layout_of, persistent_grid
 
 MAX_CHANNELS = 56  # of outputs
 CLASSES = 10  # at most
@@ -26,16 +26,15 @@ def unsupported(network):
 
 def single_channel(kernels, conv, images, w):
     """(a function of x that launches the first layer and its pooling, their result, split as fused_mma's)."""
-    layout = fp16x3_mma.layout_of(kernels, "pool_windows_layout")
+    layout = layout_of(kernels, "pool_windows_layout")
     weight_parts = kernels.empty((layout.weight_bytes // 4,), np.uint32)
     weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
-    arguments = (w, weight_parts, weight_exponents, *fused_mma.int32(conv.M))
+    arguments = (w, weight_parts, weight_exponents, *int32(conv.M))
     kernels.function("split_window_weights")((layout.padded_channels,), (128,), arguments)
     function = kernels.function("conv_pool_split_wgmma_28_5", shared_bytes=layout.shared_bytes)
-    blocks = kernels.constants["POOL_SPLIT_28_BLOCKS"] * cupy.cuda.Device().attributes["MultiProcessorCount"]
-    grid = (min(-(-images // 2), blocks),)
+    grid = persistent_grid(kernels, "POOL_SPLIT_28", -(-images // 2))  # a block takes two images at a time
     y = kernels.empty((images, 2, conv.M * conv.H_out * conv.W_out // 4), np.float16)
-    extents = fused_mma.int32(images, conv.M)
+    extents = int32(images, conv.M)
     return lambda x: function(grid, (128,), (x, w, weight_parts, weight_exponents, y, *extents)), y
 
 
@@ -56,7 +55,7 @@ def classifier_of(kernels, network, parameters):
                 -(-images // 40),
                 256,
             )
-        counts = fused_mma.int32(*counts, padded, hidden.outputs, last.outputs)
+        counts = int32(*counts, padded, hidden.outputs, last.outputs)
         return lambda scores, labels: function((grid,), (threads,), (*fixed, scores, labels, *counts))
 
     return classifier

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,6 +134,26 @@ def read_python(path: Path) -> Source:
     if docstring is None:
         return Source("", text, problem)
     return Source(docstring, "\n".join(text.splitlines()[tree.body[0].end_lineno :]), problem)
+
+
+def with_imports(launcher: Path, folders: Sequence[Path] = (INCLUDE,)) -> Iterator[Path]:
+    """A launcher, and the files of some folders that it imports, directly or not."""
+    found: dict[Path, None] = {}
+    ahead = [launcher]
+    while ahead:
+        path = ahead.pop(0)
+        if path in found:
+            continue
+        found[path] = None
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8-sig"))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue  # which whoever reads it says
+        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        places = (next((p for folder in folders if (p := folder / f"{name}.py").is_file()), None) for name in names)
+        ahead += filter(None, places)
+    yield from found
 
 
 def without_comments(code: str) -> str:

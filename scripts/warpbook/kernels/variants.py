@@ -68,12 +68,13 @@ class Variant:
     """Keys of the facts that stand in the YAML file."""
     code: str
     launcher_code: str
-    """The launcher's code without its docstring: prose does not change what runs."""
+    """The launcher's code, and that of what it imports of the project, without docstrings: prose does not change what
+    runs."""
     read_error: str = ""
     inferred_launch: launch_reader.InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
     included: tuple[Path, ...] = ()
-    """Files of the project that its CUDA C++ includes; their code is part of `code`."""
+    """Files of the project that its CUDA C++ includes or its launcher imports; their code is part of what identifies it."""
 
     @property
     def device(self) -> str:
@@ -196,6 +197,8 @@ class Variant:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # Numba's cache looks modules up by name
+        before = list(sys.path)
+        sys.path.append(str(sources.INCLUDE))  # behind libraries, and for this import alone
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:  # a variant's code runs here: any exception is the variant's failure
@@ -203,6 +206,8 @@ class Variant:
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
             where = f"{self.launcher.name}, line {lines[-1]}" if lines else self.launcher.name
             raise UserError(f"{where}: the launcher does not import: {type(error).__name__}: {error}") from error
+        finally:
+            sys.path[:] = before
         return module
 
     def prepare(self, case: Case, kernels: Any = None) -> Operation:
@@ -291,6 +296,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
     name = name.rpartition("/")[2]
     cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".cpp", ".py", ".yaml"))
     host = sources.read_python(python) if python else sources.Source("", "")
+    imported = list(sources.with_imports(python))[1:] if python else []
     compiled = cuda or cpp
     described = sources.read_cuda(compiled) if compiled else host
     inlined = sources.inlined(cuda) if cuda else sources.Inlined("", described.code, (), "")
@@ -352,10 +358,10 @@ def read(name: str, folder: Path | None = None) -> Variant:
         header.model_copy(update=in_full),
         keys,
         described.code if compiled else "",
-        host.code,
+        "\n".join([host.code, *(sources.read_python(path).code for path in imported)]),
         described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
         written,
-        inlined.files,
+        (*inlined.files, *imported),
     )
 
 

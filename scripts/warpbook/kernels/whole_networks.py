@@ -13,12 +13,11 @@ Constants of a variant whose .cu is included are known, the implementation's own
 has the kernels of the implementation that it imports.
 """
 
-import ast
 import hashlib
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +36,7 @@ PROBLEM = "network"
 
 FOLDER = PROJECT / "kernels" / PROBLEM
 INCLUDED_FROM = (FOLDER, variants.FOLDER, PROJECT / "scripts/warpbook/harness")
-IMPORTED_FROM = (FOLDER, variants.FOLDER)
+IMPORTED_FROM = (FOLDER, variants.FOLDER, sources.INCLUDE)
 
 Call = Callable[[Any, Any, Any], None]
 
@@ -63,7 +62,7 @@ class Implementation:
     @cached_property
     def files(self) -> list[Path]:
         """Its own files, those that they include, and launchers that they import."""
-        found = list(_with_imports(self.launcher))
+        found = list(sources.with_imports(self.launcher, IMPORTED_FROM))
         kernels = [
             path.with_suffix(".cu") for path in found if path.parent == FOLDER and path.with_suffix(".cu").exists()
         ]
@@ -178,17 +177,3 @@ def _inlined(path: Path) -> sources.Inlined:
 def _read_header(path: Path) -> Header:
     content = sources.read_cuda(path).header
     return Header.model_validate(headers.parse_facts(content) if content.strip() else {})
-
-
-def _with_imports(launcher: Path) -> Iterator[Path]:
-    yield launcher
-    try:
-        tree = ast.parse(launcher.read_text())
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        for name in imported:
-            found = next((path for folder in IMPORTED_FROM if (path := folder / f"{name}.py").exists()), None)
-            if found:
-                yield from _with_imports(found)

@@ -1,0 +1,35 @@
+"""
+title: Sum of n values
+
+extents: {n: values}
+inputs:  {x: [n]}
+outputs: {y: [1]}
+flops:   n
+sums:    n
+exact:   true
+baseline: interleaved
+cpu_baseline: loop
+ragged:
+  - {n: 1}
+  - {n: 3}
+  - {n: 31}
+  - {n: 257}
+  - {n: 1000}
+  - {n: 4098}
+  - {n: 70001}
+  - {n: 262148}
+precision:     # the order of the sum decides its error
+  - {n: 256}
+  - {n: 4096}
+  - {n: 65536}
+  - {n: 1048576}
+  - {n: 16777216}
+aliases:
+  n: [N, size, len, length, count]
+  x: [input, in, g_idata, d_in, a]
+  y: [output, out, g_odata, d_out, result]
+"""
+
+
+def reference(x):
+    return x.sum(keepdims=True)

@@ -2,10 +2,11 @@
 
 
 rule prepare_data:
-    """Fashion-MNIST's test images, resized for one network."""
+    """Fashion-MNIST's test images, resized for one network, or the network's own."""
     input:
         program="scripts/prepare_data.py",
         modules=code_dependencies.inputs_for("prepare_data.py"),
+        files=lambda wildcards: TARGETS.image_files(wildcards.network),
     output:
         images="results/data/{network}.npz",
     log:
@@ -15,7 +16,7 @@ rule prepare_data:
     params:
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
     message:
-        "Fashion-MNIST for {wildcards.network}"
+        "Images for {wildcards.network}"
     shell:
         logged("python3 {input.program:q} --network {wildcards.network:q} --out {output.images:q}")
 

@@ -45,10 +45,10 @@ def check_in_sandbox(arguments: argparse.Namespace, shared: Row) -> Iterator[lis
 
     Raises VariantFailure where the process inside dies or says what no check does.
     """
-    readable = [arguments.kernels, problem.FOLDER, arguments.labels, weights.FOLDER]
+    readable = [arguments.kernels, problem.FOLDER, arguments.labels]
     cases = case_sets.find(arguments.cases)
     if isinstance(cases, Network):
-        readable.append(fashion_mnist.cache_path(cases))
+        readable += [fashion_mnist.cache_path(cases), *weights.readable(cases)]
     readable += [building.FOLDER, building.PROJECT_CUBINS]
     for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
         with sandbox.untrusted("check"):

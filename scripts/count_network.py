@@ -42,7 +42,7 @@ def call_network(implementation: Implementation, network: Network, weight_set: s
     kernels = network_bench.load_kernels(implementation, arch)
     parameters = {name: cupy.asarray(array) for name, array in loaded.items()}
     x = cupy.asarray(entering)
-    scores = cupy.empty((images, networks.CLASSES), np.float32)
+    scores = cupy.empty((images, network.classes), np.float32)
     labels = cupy.empty(images, np.int32)
     call = implementation.prepare(kernels, network, images, parameters)
     call(x, scores, labels)

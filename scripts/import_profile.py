@@ -48,8 +48,9 @@ def main() -> None:
         raise UserError(f"no study is called {arguments.study!r}: {nearest_name(arguments.study, list(studies))}")
     variant = variants.find(arguments.variant, known)
     network = networks.find(arguments.network or studies[arguments.study].network)
-    if not 1 <= arguments.size <= fashion_mnist.IMAGES:
-        raise UserError(f"--size {arguments.size} is outside 1 to {fashion_mnist.IMAGES}, the images that there are")
+    there = fashion_mnist.count(network)
+    if not 1 <= arguments.size <= there:
+        raise UserError(f"--size {arguments.size} is outside 1 to {there}, the images that there are")
     layers = [conv.name for conv in network.convs]
     if arguments.layer and arguments.layer not in layers:
         raise UserError(f"{network.name} has no layer {arguments.layer!r}: {nearest_name(arguments.layer, layers)}")

@@ -1,6 +1,6 @@
 """Import trained parameters as weights/<model>.npz, and say how well they predict.
 
-MXNet's .params, NumPy's .npz, and the .bin that the course hands out since 2020.
+ONNX, NumPy's .npz, .safetensors, PyTorch's .pt, MXNet's .params, and the .bin that the course hands out since 2020.
 
     python scripts/import_weights.py ece408-0002.params --network sp19
     python scripts/import_weights.py weights-86.bin --network ece408
@@ -33,12 +33,12 @@ def main() -> None:
     parameters, form = weights.read(arguments.file, network)
     images, labels = fashion_mnist.load(network)
     variant = variants.read("simd")
-    if any(variant.unsupported(conv.at(fashion_mnist.IMAGES)) for conv in network.convs):
+    if any(variant.unsupported(conv.at(len(images))) for conv in network.convs):
         predicted = reference.labels(network, parameters, images)
     else:
         predicted, _ = inference.load(variant, network, parameters)(images)
     right = predicted == labels
-    accuracy = {str(size): float(right[:size].mean()) for size in SIZES}
+    accuracy = {str(size): float(right[:size].mean()) for size in (*SIZES, len(images)) if size <= len(images)}
     story = {
         "imported_from": f"imported from {form} of SHA-256 {sha256(arguments.file)[:16]}",
         "accuracy": accuracy,

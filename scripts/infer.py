@@ -28,16 +28,18 @@ def main() -> None:
     parser.add_argument("--variant", required=True, help="stem of a file in kernels/")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where the variant runs, checked against the variant")
     parser.add_argument("--predictions", type=Path, help="write the predicted labels to this .npy file")
-    parser.add_argument("size", nargs="?", default="10000", help="images to infer, 1 to 10000")
+    parser.add_argument("size", nargs="?", help="images to infer; all by default")
     arguments = parser.parse_args()
 
     network = networks.find(arguments.network)
     variant = variants.read(arguments.variant)  # alone: reading the others takes a tenth of a program's time
     if not variant.files:
         variant = variants.find(arguments.variant, variants.discover())
-    if not arguments.size.isdigit() or not 1 <= int(arguments.size) <= fashion_mnist.IMAGES:
-        raise UserError(f"size {arguments.size!r} is no whole number from 1 to {fashion_mnist.IMAGES}")
-    size = int(arguments.size)
+    there = fashion_mnist.count(network)
+    given = str(there) if arguments.size is None else arguments.size
+    if not given.isdigit() or not 1 <= int(given) <= there:
+        raise UserError(f"size {given!r} is no whole number from 1 to {there}, the images that there are")
+    size = int(given)
     if arguments.device not in (None, variant.device):
         others = [name for name, other in variants.discover().items() if other.device == arguments.device]
         raise UserError(

@@ -49,9 +49,9 @@ def least_ms(network: Network, images: int, machine: dict[str, Any]) -> float:
 def compilable_network(
     network: str, weight_set: str, scores: Path
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """The weights by name, the images (count, height, width) and their scores."""
+    """The weights by name, the images as they come to a device, and their scores."""
     one = networks.find(network)
-    images = np.ascontiguousarray(fashion_mnist.load(one)[0][:, 0])  # every channel is the same
+    images = fashion_mnist.as_kept(fashion_mnist.load(one)[0], one)
     return weights.load(one, weight_set), images, np.load(scores)
 
 
@@ -106,11 +106,11 @@ def compile_all(every: list[Implementation], machine: dict[str, Any]) -> None:
             network_bench.compile_cubin(one, machine["gpu"]["arch"])
 
 
-def measure_in_sandbox(arguments: argparse.Namespace, sizes: list[int]) -> Iterator[SizeResult]:
+def measure_in_sandbox(arguments: argparse.Namespace, network: Network, sizes: list[int]) -> Iterator[SizeResult]:
     """What `measure` yields in the sandbox. A stranger may have said it: what does not fit is refused."""
     readable = [
         whole_networks.FOLDER.parent,
-        weights.FOLDER,
+        *weights.readable(network),
         fashion_mnist.CACHE,
         arguments.machine,
         building.PROJECT_CUBINS,
@@ -150,7 +150,7 @@ def main() -> None:
 
     def produce() -> Iterator[SizeResult]:
         if sandboxed:
-            return measure_in_sandbox(arguments, sizes)
+            return measure_in_sandbox(arguments, network, sizes)
         given = (network, arguments.weights, arguments.scores)
         return measure(implementation, baseline, *given, sizes, measuring, machine)
 

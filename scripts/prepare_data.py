@@ -1,4 +1,4 @@
-"""Find or download Fashion-MNIST's test images, check them, and resize them for one network."""
+"""Find or download Fashion-MNIST's test images, check them, and resize them for one network, or read its own."""
 
 import argparse
 import sys

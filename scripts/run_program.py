@@ -119,7 +119,7 @@ def run_in_sandbox(arguments: argparse.Namespace, variant: Variant, network: Net
         with checking.fault_context(variant, "compiled"):
             cpp_compiler.library(variant, sandboxed=True)
     places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
-    readable = [variants.FOLDER, weights.FOLDER, fashion_mnist.cache_path(network), arguments.correctness]
+    readable = [variants.FOLDER, *weights.readable(network), fashion_mnist.cache_path(network), arguments.correctness]
     readable += [building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
     said = sandbox.results([*sys.argv, "--in-sandbox"], readable, variant.device == "gpu")
     for row in said:

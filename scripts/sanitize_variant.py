@@ -115,7 +115,7 @@ def call_networks(implementation: Implementation, tool: str) -> None:
                 continue
             x = cupy.empty((images, network.input.channels, *network.image), "f4")
             cupy.cuda.runtime.memset(x.data.ptr, 0, x.nbytes)
-            scores, labels = cupy.empty((images, networks.CLASSES), "f4"), cupy.empty(images, "i4")
+            scores, labels = cupy.empty((images, network.classes), "f4"), cupy.empty(images, "i4")
             implementation.prepare(kernels, network, images, parameters)(x, scores, labels)
             if implementation.takes_bytes:
                 call = implementation.prepare(kernels, network, images, parameters, of_bytes=True)

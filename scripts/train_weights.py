@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from warpbook.common import version
-from warpbook.common.errors import exit_status
-from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.common.errors import UserError, exit_status
+from warpbook.problems import fashion_mnist, networks, onnx_models, weights
 from warpbook.problems.layers import ConvLayer
 
 # Stored weights keep 6 of float16's 10 mantissa bits, so that all sets together stay under 20 MB compressed.
@@ -28,16 +28,26 @@ LOW_ACCURACY = 0.63
 
 
 class TrainableNetwork(nn.Module):
-    """A network fed 0 to 255: training divides by 255, which is folded into its first weights when they are written."""
+    """A network fed 0 to 255: training divides by 255, which is folded into its first weights when they are written.
 
-    def __init__(self, network: networks.Network):
+    Batch normalisation is a layer of its own while it is trained, and no more once it is `folded`.
+    """
+
+    def __init__(self, network: networks.Network, folded: bool = False):
         super().__init__()
         self.network = network
-        self.named = nn.ModuleDict()
+        self.named, self.normalized = nn.ModuleDict(), nn.ModuleDict()
         for step in network.steps:
             layer = step.layer
             if isinstance(layer, ConvLayer):
-                self.named[layer.name] = nn.Conv2d(layer.C, layer.M, layer.K, layer.S, layer.P, bias=False)
+                sizes = (layer.C, layer.M, (layer.K, layer.KW), (layer.S, layer.SW))
+                normalized = layer.name in network.batch_norms and not folded
+                bias = network.batch_norms[layer.name] if normalized else bool(layer.optional)
+                self.named[layer.name] = nn.Conv2d(
+                    *sizes, dilation=(layer.D, layer.DW), groups=layer.G, bias=bias
+                )  # forward pads
+                if normalized:
+                    self.normalized[layer.name] = nn.BatchNorm2d(layer.M)
             elif isinstance(layer, networks.DenseLayer):
                 self.named[layer.name] = nn.Linear(layer.inputs, layer.outputs)
         first = next(iter(network.parameters))
@@ -48,15 +58,23 @@ class TrainableNetwork(nn.Module):
         for step in self.network.steps:
             layer = step.layer
             if isinstance(layer, networks.PoolLayer):
-                pool = nn.functional.max_pool2d if layer.kind == "max" else nn.functional.avg_pool2d
-                x = pool(x, layer.size, ceil_mode=layer.ceil)
+                x = pooled(x, layer)
+            elif isinstance(layer, networks.DenseLayer):
+                x = self.named[layer.name](x.flatten(1))
             else:
-                x = self.named[layer.name](x.flatten(1) if isinstance(layer, networks.DenseLayer) else x)
-            x = {"tanh": torch.tanh, "relu": torch.relu, "none": nn.Identity()}[step.activation](x)
+                x = nn.functional.pad(x, (layer.PW, layer.PW_end, layer.P, layer.P_end))
+                x = self.named[layer.name](x)
+                if layer.name in self.normalized:
+                    x = self.normalized[layer.name](x)
+            x = activated(x, step)
         return x
 
     def parameters_by_name(self) -> dict[str, np.ndarray]:
         arrays = {name: tensor.detach().numpy() for name, tensor in self.named.named_parameters()}
+        for layer, norm in self.normalized.items():
+            mean, var = (tensor.numpy().astype(np.float64) for tensor in (norm.running_mean, norm.running_var))
+            scale = norm.weight.detach().numpy() / np.sqrt(var + norm.eps)
+            onnx_models.fold_into(arrays, layer, scale, norm.bias.detach().numpy() - mean * scale)
         return {name: arrays[name] / folded for name, folded in self.folded.items()}
 
     def take(self, parameters: dict[str, np.ndarray]) -> None:
@@ -65,6 +83,25 @@ class TrainableNetwork(nn.Module):
         with torch.no_grad():
             for name, folded in self.folded.items():
                 into[name].copy_(torch.from_numpy(parameters[name].astype(np.float32)) * folded)
+
+
+def pooled(x: torch.Tensor, layer: networks.PoolLayer) -> torch.Tensor:
+    """What lies beyond the image does not count."""
+    top, left, bottom, right = layer.padding
+    if layer.kind == "max":
+        x = nn.functional.pad(x, (left, right, top, bottom), value=-float("inf"))
+        return nn.functional.max_pool2d(x, layer.window, layer.strides, ceil_mode=layer.ceil)
+    if (top, left) != (bottom, right):
+        raise UserError(
+            f"PyTorch averages no windows padded by {list(layer.padding)}; train it elsewhere, and import it"
+        )
+    return nn.functional.avg_pool2d(x, layer.window, layer.strides, (top, left), layer.ceil, count_include_pad=False)
+
+
+def activated(x: torch.Tensor, step: networks.Step) -> torch.Tensor:
+    if step.activation == "leaky_relu":
+        return nn.functional.leaky_relu(x, step.slope)
+    return {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid, "none": nn.Identity()}[step.activation](x)
 
 
 def accuracy(model: TrainableNetwork, images: np.ndarray, labels: np.ndarray) -> float:
@@ -148,6 +185,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
+    if network.input.data or network.description.onnx:
+        raise UserError(
+            f"{network.name} has {'images' if network.input.data else 'weights'} of its own, and this program trains on "
+            "Fashion-MNIST; train it elsewhere, and import its weights with scripts/import_weights.py"
+        )
     weight_set = weights.choose_set(network, arguments.weights)
     path = weights.weights_path(network, weight_set)
     torch.set_num_threads(arguments.threads)
@@ -156,6 +198,7 @@ def main() -> None:
     parameters = {
         name: weights.round_mantissa(array, MANTISSA_BITS) for name, array in model.parameters_by_name().items()
     }
+    model = TrainableNetwork(network, folded=True)
     model.take(parameters)  # the stored weights are judged, which are rounded
     images, labels = fashion_mnist.load(network)
     story["accuracy"] = {str(size): accuracy(model, images[:size], labels[:size]) for size in (10, 100, 1000, 10000)}

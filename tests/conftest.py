@@ -171,15 +171,26 @@ def course_weights(shared_folder) -> Path:
 def cpu_variant(tmp_path):
     """Make a CPU variant of the body of its call, which gets x, w, y and `convolve`, a right convolution."""
 
-    def make(body: str, before: str = "", header: str = "") -> Variant:
+    def make(body: str, before: str = "", header: str = "", arrays: str = "x, w, y") -> Variant:
         source = f'"""\n{HEADER}device: cpu\n{header}"""\n'
         source += "import numpy as np\nfrom warpbook.harness.reference import convolve\n\n"
         source += "def prepare(layer, images):\n" + _indented(before or "pass", 1)
-        source += "    def call(x, w, y):\n" + _indented(body, 2) + "    return call\n"
+        source += f"    def call({arrays}):\n" + _indented(body, 2) + "    return call\n"
         (tmp_path / "mine.py").write_text(source)
         return variants.read("mine", tmp_path)
 
     return make
+
+
+@pytest.fixture
+def general_cpu_variant(cpu_variant):
+    """A CPU variant of every convolution: with bias, strides, padding, dilation and groups."""
+    body = """\
+        arrays = dict(zip(layer.inputs, (x, w, *rest), strict=False))
+        rest[-1][...] = problem.compute(layer, arrays, np)["y"]
+    """
+    told = "arguments: [x, w, bias, y, N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G]\n"
+    return cpu_variant(body, before="from warpbook.problems import problem", header=told, arrays="x, w, *rest")
 
 
 @pytest.fixture

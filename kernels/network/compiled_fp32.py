@@ -17,6 +17,8 @@ reference: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 import eager_fp32
 import torch
 
+unsupported = eager_fp32.unsupported
+
 
 def compiled(network, parameters):
     # Inductor pads strides, and one reader of such an array does not know: scores were wrong.

@@ -17,6 +17,8 @@ reference: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 import compiled_fp32
 import eager_fp32
 
+unsupported = eager_fp32.unsupported
+
 
 def prepare(kernels, network, images, parameters):
     return eager_fp32.called(compiled_fp32.compiled(network, parameters), tf32=True)

@@ -13,6 +13,8 @@ reference: https://docs.pytorch.org/docs/stable/backends.html
 
 import eager_fp32
 
+unsupported = eager_fp32.unsupported
+
 
 def prepare(kernels, network, images, parameters):
     return eager_fp32.called(eager_fp32.model(network, parameters), tf32=True)

@@ -48,30 +48,40 @@ def form(network):
     return "".join(letters[type(step.layer).__name__] for step in network.steps)
 
 
+def is_plain(conv):
+    """Whether a convolution is of squares, without bias, stride, padding, dilation and groups."""
+    return conv.H == conv.W and not conv.unusual and not conv.optional
+
+
+def is_plain_max(pool, size):
+    """Whether a pooling takes the largest of each `size` x `size`, windows side by side."""
+    return (pool.kind, pool.size) == ("max", size) and pool.has_plain_windows
+
+
 def unsupported(network):
     """Why the kernels here do not compute a network; empty where they do."""
     steps = [(type(step.layer).__name__, step.activation) for step in network.steps]
     conv, pool = network.steps[0].layer, network.steps[1].layer if len(steps) > 1 else None
     first = SINGLE_CHANNEL.get((conv.W, conv.K)) if steps[0][0] == "ConvLayer" else None
-    usual = first and (conv.C, conv.H, conv.S, conv.P) == (1, conv.W, 1, 0) and first.max_channels >= conv.M
+    usual = first and is_plain(conv) and conv.C == 1 and first.max_channels >= conv.M
     if not usual or steps[0][1] != first.activation:
         return f"no kernel here is for a first layer {conv}, {steps[0][1]}"
-    if form(network) not in ("cpdd", "cpcdd", "cpcpdd") or (pool.kind, pool.size) != ("max", 2):
+    if form(network) not in ("cpdd", "cpcdd", "cpcpdd") or not is_plain_max(pool, 2):
         return "these kernels are for one or two convolutions, the first pooled 2 x 2, and two fully connected layers"
     if form(network) != "cpdd":
         later, activation = network.steps[2].layer, network.steps[2].activation
         shape = (later.C, later.H, later.K, later.M)
         pooled = form(network) == "cpcpdd"
         pool = network.steps[3].layer if pooled else None
-        if (later.H, later.S, later.P) != (later.W, 1, 0) or shape not in (
-            MULTI_CHANNEL_POOLED if pooled else MULTI_CHANNEL
-        ):
+        if not is_plain(later) or shape not in (MULTI_CHANNEL_POOLED if pooled else MULTI_CHANNEL):
             return f"no kernel here is for a later layer {later}"
-        if pooled and (activation, pool.kind, pool.size, pool.ceil) != ("relu", "max", 4, True):
+        if pooled and not (activation == "relu" and is_plain_max(pool, 4) and pool.ceil):
             return "the later layer's kernel is for ReLU and the largest of each 4 x 4, windows cut at the end"
         if not pooled and activation != "none":
             return f"the later layer is followed by {activation}, and its kernel activates nothing"
     hidden, last = (step.layer for step in network.steps[-2:])
+    if steps[-2][1] not in ACTIVATIONS:
+        return f"the hidden layer is followed by {steps[-2][1]}, and the last kernel knows {', '.join(ACTIVATIONS)}"
     if hidden.inputs % 4 or last.outputs > MOST_CLASSES or steps[-1][1] != "none":
         return "the fully connected kernels take inputs in fours, and give at most 16 scores, not activated"
     return ""

@@ -5,7 +5,14 @@ import fp16x3_mma
 import numpy as np
 
 from warpbook.harness import inference
+from warpbook.kernels import variants
 from warpbook.problems.layers import DenseLayer, PoolLayer
+
+
+def unsupported(network):
+    """Why the convolutions' kernel does not compute a network; empty where it does."""
+    variant = variants.read("fp16x3_mma")
+    return next(filter(None, (variant.unsupported(conv.at(1)) for conv in network.convs)), "")
 
 
 def prepare(kernels, network, images, parameters):
@@ -18,15 +25,15 @@ def prepare(kernels, network, images, parameters):
         for step in steps:
             layer = step.layer
             if isinstance(layer, PoolLayer):
-                x = around.pool(x, layer, step.activation)
+                x = around.pool(x, layer, step.activation, step.slope)
             elif isinstance(layer, DenseLayer):
                 w, b = parameters[f"{layer.name}.weight"], parameters[f"{layer.name}.bias"]
-                x = around.dense(x.reshape(images, -1), w, b, step.activation)
+                x = around.dense(x.reshape(images, -1), w, b, step.activation, step.slope)
             else:
-                operations[layer](x, parameters[f"{layer.name}.weight"], outputs[layer])
+                operations[layer](x, *inference.conv_parameters(layer, parameters), outputs[layer])
                 x = outputs[layer]
                 if step.activation != "none":
-                    x = around.pool(x, PoolLayer("max", 1, False, *layer.gives), step.activation)
+                    x = around.activate(x, step.activation, step.slope)
         scores[...] = x
         labels[...] = x.argmax(axis=1).astype(np.int32)
 

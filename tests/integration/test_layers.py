@@ -25,11 +25,24 @@ POOLS = [
     for kind, size, ceil in itertools.product(("max", "average"), (1, 2, 3, 4), (False, True))
     for activation in ("none", "tanh", "relu")
 ]
+POOLS += [
+    (PoolLayer(kind, (3, 2), ceil, 2, 7, 10, stride, padding), activation)
+    for kind, ceil in itertools.product(("max", "average"), (False, True))
+    for stride, padding in ((1, (2, 1, 0, 1)), ((2, 3), (1, 0, 2, 1)), (None, (0, 0, 0, 1)))
+    for activation in ("sigmoid", "leaky_relu")
+]
+SLOPE = 0.25
 SCALED = {
     "input": {"channels": 3, "size": [7, 9], "scale": 1 / 255},
     "layers": [{"conv": {"out_channels": 1, "kernel_size": 3}}],
 }
-DENSE = [(5, 70, 19, "tanh"), (17, 3, 1, "relu"), (1, 64, 16, "none")]  # images, inputs, outputs
+DENSE = [
+    (5, 70, 19, "tanh"),
+    (17, 3, 1, "relu"),
+    (1, 64, 16, "none"),
+    (3, 9, 5, "sigmoid"),
+    (3, 9, 5, "leaky_relu"),
+]  # images, inputs, outputs
 IMAGES = np.random.default_rng(5).integers(0, 256, (5, 7, 9), dtype=np.uint8)
 ENTERING = [IMAGES, np.random.default_rng(6).integers(0, 256, (5, 6, 10), dtype=np.uint8)]
 SCALE = 1 / 255
@@ -56,10 +69,10 @@ kernels = emulation.EmulatedKernels(library, {})
 around = inference.Around(kernels.function, lambda shape, kind: emulation.allocate(shape, kind))
 results = {}
 for number, (layer, activation) in enumerate(tests.POOLS):
-    results[f"pool{number}"] = around.pool(on_device(tests.drawn(3, layer.C, layer.H, layer.W)), layer, activation)
+    results[f"pool{number}"] = around.pool(on_device(tests.drawn(3, layer.C, layer.H, layer.W)), layer, activation, tests.SLOPE)
 for number, (images, inputs, outputs, activation) in enumerate(tests.DENSE):
     arrays = [on_device(tests.drawn(*shape)) for shape in ((images, inputs), (outputs, inputs), (outputs,))]
-    results[f"dense{number}"] = around.dense(*arrays, activation)
+    results[f"dense{number}"] = around.dense(*arrays, activation, tests.SLOPE)
 images, scores = emulation.allocate(tests.IMAGES.shape, np.uint8), on_device(tests.SCORES)
 images[...] = tests.IMAGES
 results["entering"] = around.network_input(images, 3, tests.SCALE)
@@ -110,7 +123,7 @@ def emulated(tmp_path_factory):
 def test_pooling_on_a_gpu_is_the_reference_s(emulated):
     for number, (layer, activation) in enumerate(POOLS):
         x = drawn(3, layer.C, layer.H, layer.W).astype(np.float64)
-        expected, found = reference.pool(reference.activate(x, activation), layer), emulated[f"pool{number}"]
+        expected, found = reference.pool(reference.activate(x, activation, SLOPE), layer), emulated[f"pool{number}"]
         assert found.dtype == np.float32
         assert found.shape == (3, *layer.gives), (layer, activation)
         assert np.allclose(found, expected, rtol=1e-6, atol=1e-6), (layer, activation)
@@ -136,7 +149,7 @@ def test_the_label_on_a_gpu_is_numpy_s_where_scores_are_equal_or_no_numbers_too(
 def test_a_fully_connected_layer_on_a_gpu_is_the_reference_s(emulated):
     for number, (images, inputs, outputs, activation) in enumerate(DENSE):
         x, w, b = (drawn(*shape).astype(np.float64) for shape in ((images, inputs), (outputs, inputs), (outputs,)))
-        expected = reference.activate(x @ w.T + b, activation)
+        expected = reference.activate(x @ w.T + b, activation, SLOPE)
         assert np.allclose(emulated[f"dense{number}"], expected, rtol=1e-4, atol=1e-5), DENSE[number]
 
 

@@ -1,11 +1,12 @@
 import gzip
+import os
 
 import numpy as np
 import pytest
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.problems import fashion_mnist, networks
+from warpbook.problems import fashion_mnist, image_files, networks
 
 LABELS = "t10k-labels-idx1-ubyte.gz"
 
@@ -52,6 +53,70 @@ def test_cached_images_have_the_network_s_shape(tmp_path, monkeypatch):
         assert labels[:5].tolist() == [9, 2, 1, 1, 6]
         assert len(labels) == 10_000
         assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
+
+
+def own_images(tmp_path, images, labels, **given):
+    """A network of three classes on images and labels of files of its own."""
+    np.save(tmp_path / "images.npy", images)
+    np.save(tmp_path / "labels.npy", labels)
+    described = {
+        "input": {"data": str(tmp_path / "images.npy"), "labels": str(tmp_path / "labels.npy"), **given},
+        "layers": [{"conv": {"out_channels": 1, "kernel_size": 3}}, {"fc": {"out_features": 3}}],
+    }
+    return networks.Network("own", networks.Description.model_validate(described))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+@pytest.mark.parametrize("order", ["channels first", "channels last", "grey"])
+def test_own_images_come_as_they_are_channels_first(tmp_path, monkeypatch, kind, order):
+    monkeypatch.setattr(fashion_mnist, "CACHE", tmp_path / "cache")
+    expected = np.random.default_rng(3).integers(0, 256, (4, 1 if order == "grey" else 3, 5, 7)).astype(kind)
+    given = {"channels first": expected, "channels last": expected.transpose(0, 2, 3, 1), "grey": expected[:, 0]}
+    network = own_images(tmp_path, given[order], np.array([0, 2, 1, 1]), size=[5, 7], channels=expected.shape[1])
+    for _ in ("made", "cached"):
+        images, labels = fashion_mnist.load(network)
+        assert images.dtype == kind
+        assert np.array_equal(images, expected)
+        assert labels.tolist() == [0, 2, 1, 1]
+    assert fashion_mnist.count(network) == 4
+    assert fashion_mnist.as_kept(images, network).flags.c_contiguous
+    assert fashion_mnist.normalize(images, network, np.float32).dtype == np.float32
+
+
+def test_own_images_that_changed_are_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(fashion_mnist, "CACHE", tmp_path / "cache")
+    network = own_images(tmp_path, np.zeros((2, 5, 5), np.uint8), np.array([0, 1]), size=5)
+    assert fashion_mnist.load(network)[0].max() == 0
+    own_images(tmp_path, np.ones((3, 5, 5), np.uint8), np.array([0, 1, 2]), size=5)
+    os.utime(tmp_path / "images.npy", ns=(2**62, 2**62))
+    assert fashion_mnist.load(network)[0].shape == (3, 1, 5, 5)
+
+
+def test_own_images_that_do_not_fit_are_named_with_the_remedy(tmp_path):
+    images, labels = np.zeros((2, 5, 5), np.uint8), np.array([0, 1])
+    for bad_images, bad_labels, words in (
+        (images.astype(float), labels, "images.npy holds float64, and images are uint8 or float32; convert them by"),
+        (
+            np.zeros((2, 5, 6), np.uint8),
+            labels,
+            "images.npy holds images of shape (1, 5, 6), and own takes 1 channels of 5 x 5",
+        ),
+        (images, np.array([0, 1, 2]), "labels.npy holds int64 of shape (3,), and images.npy has 2 images; give each a"),
+        (images, np.array([0.0, 1.0]), "labels.npy holds float64 of shape (2,), and images.npy has 2 images"),
+        (images, np.array([0, 3]), "labels.npy holds the label 3, outside 0 to 2, the classes that own gives; set"),
+        (images, np.array([-1, 0]), "labels.npy holds the label -1, outside 0 to 2"),
+    ):
+        with pytest.raises(UserError) as raised:
+            image_files.read(own_images(tmp_path, bad_images, bad_labels, size=5))
+        assert words in str(raised.value)
+    network = own_images(tmp_path, images, labels, size=5)
+    (tmp_path / "labels.npy").unlink()
+    with pytest.raises(UserError, match=r"labels\.npy cannot be read: .*No such file"):
+        image_files.read(network)
+    np.savez(tmp_path / "several.npz", images=images)
+    (tmp_path / "several.npz").rename(tmp_path / "labels.npy")
+    with pytest.raises(UserError, match=r"labels\.npy holds several arrays; write one by np\.save"):
+        image_files.read(network)
 
 
 @pytest.mark.parametrize(

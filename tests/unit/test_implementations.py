@@ -106,6 +106,53 @@ def test_another_network_is_unsupported_with_the_reason():
         assert reason in whole_networks.read("fused_mma").unsupported(networks.Network("mine", described), 10)
 
 
+FC = [{"fc": {"out_features": 140, "activation": "tanh"}}, {"fc": {"out_features": 10}}]
+LATER = {"out_channels": 16, "kernel_size": 5}
+UNLIKE = {
+    "bias": [{"conv": {**CONV, "bias": True}}, {"pool": {"size": 2}}, *FC],
+    "batch norm": [{"conv": {**CONV, "batch_norm": True}}, {"pool": {"size": 2}}, *FC],
+    "sigmoid": [{"conv": {**CONV, "activation": "sigmoid"}}, {"pool": {"size": 2}}, *FC],
+    "padding": [{"conv": {**CONV, "padding": "same"}}, {"pool": {"size": 2}}, *FC],
+    "columns": [{"conv": {**CONV, "kernel_size": [5, 3]}}, {"pool": {"size": 2}}, *FC],
+    "stride of a row": [{"conv": {**CONV, "stride": [1, 2]}}, {"pool": {"size": 2}}, *FC],
+    "dilation": [{"conv": {**CONV, "dilation": 2}}, {"pool": {"size": 2}}, *FC],
+    "overlapping windows": [{"conv": CONV}, {"pool": {"size": 2, "stride": 1}}, *FC],
+    "padded windows": [{"conv": CONV}, {"pool": {"size": 2, "padding": [1, 0]}}, *FC],
+    "leaky hidden layer": [
+        {"conv": CONV}, {"pool": {"size": 2}}, {"fc": {"out_features": 140, "activation": "leaky_relu"}}, FC[1]
+    ],
+    "later bias": [{"conv": CONV}, {"pool": {"size": 2}}, {"conv": {**LATER, "bias": True}}, *FC],
+    "later groups": [{"conv": CONV}, {"pool": {"size": 2}}, {"conv": {**LATER, "groups": 2}}, *FC],
+    "later leaky": [{"conv": CONV}, {"pool": {"size": 2}}, {"conv": {**LATER, "activation": "leaky_relu"}}, *FC],
+}  # fmt: skip
+FUSED = ("fused_mma", "fused_cublas", "fused_wgmma", "fused_conv_fc_algebra")
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_what_a_fused_kernel_does_not_compute_does_not_slip_through(name):
+    plain = [{"conv": CONV}, {"pool": {"size": 2}}, *([{"conv": LATER}] if "later" in name else []), *FC]
+
+    def reasons(layers):
+        described = networks.Description.model_validate({"input": {"size": 64}, "layers": layers})
+        network = networks.Network("mine", described)
+        return {one: whole_networks.read(one).unsupported(network, 10) for one in FUSED}
+
+    assert not reasons(plain)["fused_mma"]
+    assert all(reasons(UNLIKE[name]).values()), reasons(UNLIKE[name])
+
+
+def test_layer_by_layer_is_for_what_its_convolution_computes():
+    def reason(**more):
+        conv = {"out_channels": 5, "kernel_size": 3, "activation": "sigmoid", **more}
+        layers = [{"conv": conv}, {"pool": {"kind": "global_average"}}, {"fc": {"out_features": 10}}]
+        described = networks.Description.model_validate({"input": {"size": 20}, "layers": layers})
+        return whole_networks.read("unfused").unsupported(networks.Network("mine", described), 10)
+
+    assert not reason()
+    assert "fp16x3_mma: unsupported: the optional input bias" in reason(bias=True)
+    assert "fp16x3_mma: unsupported: stride 2" in reason(stride=2)
+
+
 def test_folding_wants_nothing_but_sums_between_convolution_and_matrix():
     folded = whole_networks.read("fused_conv_fc_algebra")
     assert [folded.unsupported(networks.find(name), 10) == "" for name in BUILT_IN] == [False, True, True, True, False]

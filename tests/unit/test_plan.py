@@ -2,9 +2,11 @@
 
 import copy
 
+import numpy as np
 import pytest
 import yaml
 
+import onnx_networks
 from warpbook.common.errors import UserError
 from warpbook.config import settings
 from warpbook.kernels import variants
@@ -133,3 +135,39 @@ def test_more_gpus_than_are_here_are_refused_and_those_of_a_target_have_to_be_co
     assert plan.build(load(gpus=4, target=target), KNOWN).gpus == 4
     with pytest.raises(UserError, match=r"say how many \(gpus: 4\)"):
         _ = plan.build(load(gpus="all", target=target), KNOWN).gpus
+
+
+def values_of(network, sizes):
+    """The configuration's values with a study of a network that is described so."""
+    values = copy.deepcopy(VALUES)
+    values["networks"]["mine"] = network
+    values["studies"]["mine"] = {"title": "Mine", "network": "mine", "sizes": sizes, "sections": ["analysis"]}
+    return {**values, "study": "mine"}
+
+
+def test_a_study_of_own_images_takes_no_more_than_there_are_and_streams_none(tmp_path):
+    np.save(tmp_path / "images.npy", np.zeros((20, 9, 9), np.uint8))
+    np.save(tmp_path / "labels.npy", np.arange(20) % 3)
+    network = {
+        "input": {"size": 9, "data": str(tmp_path / "images.npy"), "labels": str(tmp_path / "labels.npy")},
+        "layers": [{"conv": {"out_channels": 2, "kernel_size": 3}}, {"fc": {"out_features": 3}}],
+    }
+    assert plan.from_config(values_of(network, [5, 20])).config.networks["mine"].input.data
+    with pytest.raises(UserError, match=r"studies.mine.sizes.1: 21 is outside 1 to 20, the images of mine"):
+        plan.from_config(values_of(network, [5, 21]))
+    found = Plan(settings.load(values_of(network, [5, 20]), list(KNOWN)), KNOWN, "no GPU in this test")
+    assert (
+        found.stream.problem == "mine has images of its own, and a stream repeats Fashion-MNIST's; choose another study"
+    )
+    assert Targets(found).image_files("mine") == [str(tmp_path / name) for name in ("images.npy", "labels.npy")]
+    (tmp_path / "labels.npy").unlink()
+    with pytest.raises(UserError, match=r"labels\.npy cannot be read"):
+        plan.from_config(values_of(network, [5]))
+
+
+def test_weights_of_a_network_from_a_file_are_that_file(tmp_path):
+    path = onnx_networks.lenet(tmp_path / "lenet.onnx")
+    found = Plan(settings.load(values_of({"onnx": str(path)}, [5]), list(KNOWN)), KNOWN, "no GPU in this test")
+    assert found.weight_sets("mine") == ["trained"]
+    assert Targets(found).weights("mine", "trained") == str(path)
+    assert Targets(found).weights("fa17", "low") == "weights/fa17-low.npz"

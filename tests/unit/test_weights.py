@@ -1,8 +1,11 @@
+import json
 import struct
+import sys
 
 import numpy as np
 import pytest
 
+import onnx_networks
 from warpbook.common.errors import UserError
 from warpbook.problems import networks, weights
 from warpbook.problems.networks import Description, Network
@@ -34,8 +37,10 @@ def test_shipped_weights_take_less_than_twenty_megabytes():
 
 
 def test_parameters_of_another_network_are_refused_with_what_was_offered(reference_model):
-    with pytest.raises(UserError, match=r"fc1.weight \(140, 10816\) fits 0 of the arrays offered .*fullyconnected0"):
-        weights.match(weights.read_mxnet(reference_model), networks.find("fa18"))
+    with pytest.raises(
+        UserError, match=r"fa18's fc1.weight \(140, 10816\) fits 0 of the arrays left, .*fullyconnected0"
+    ):
+        weights.read(reference_model, networks.find("fa18"))
 
 
 def test_the_course_s_weights_are_refused_for_another_network(course_weights):
@@ -86,14 +91,152 @@ def test_what_is_no_file_of_the_course_is_refused(tmp_path):
 def test_a_numpy_file_is_imported_by_names_and_else_by_shapes(tmp_path):
     arrays = {name: np.full(shape, 0.5) for name, shape in small().parameters.items()}
     foreign = {"first": arrays["conv1.weight"], "w": arrays["fc1.weight"], "b": arrays["fc1.bias"]}
-    for offered in (arrays, foreign, {**arrays, "more": arrays["fc1.bias"]}):
+    shuffled = dict(reversed(foreign.items()))
+    for offered in (arrays, foreign, shuffled, {**arrays, "steps": np.array(3)}):
         np.savez(tmp_path / "small.npz", **offered)
         parameters, form = weights.read(tmp_path / "small.npz", small())
         assert form == "a NumPy file"
         assert {name: array.shape for name, array in parameters.items()} == small().parameters
     np.savez(tmp_path / "small.npz", **foreign, more=arrays["fc1.bias"])
-    with pytest.raises(UserError, match=r"fc1.bias \(10,\) fits 2 of the arrays offered"):
+    with pytest.raises(UserError, match=r"fc1.bias \(10,\) fits 2 of the arrays left, b \(10,\), more \(10,\)"):
         weights.read(tmp_path / "small.npz", small())
+
+
+def npz(path, **arrays):
+    np.savez(path, **{name.replace("__", "."): np.asarray(array, np.float64) for name, array in arrays.items()})
+    return path
+
+
+def test_what_does_not_fit_is_named_with_the_nearest(tmp_path):
+    own = {name: np.full(shape, 0.5) for name, shape in small().parameters.items()}
+    for change, words in (
+        ({"fc1.bias": None}, "small's fc1.bias (10,) fits 0 of the arrays left, none; is this small?"),
+        ({"fc1.bias": None, "fc1.bis": np.ones(9)}, "fc1.bias (10,) fits 0 of the arrays left, fc1.bis (9,)"),
+        (
+            {"fc1.bias": None, "fc1.bis": np.ones(9), "zz": np.ones((2, 2))},
+            "fc1.bias (10,) fits 0 of the arrays left, the nearest fc1.bis (9,); is this small?",
+        ),
+        (
+            {"conv1.weight": np.ones((2, 1, 5, 5))},
+            "conv1.weight has the shape (2, 1, 5, 5), and small needs (2, 1, 3, 3)",
+        ),
+        ({"conv2.weigt": np.ones((3, 3))}, "conv2.weigt (3, 3) is no parameter of small: did you mean 'conv1.weight'?"),
+    ):
+        arrays = {name: array for name, array in {**own, **change}.items() if array is not None}
+        with pytest.raises(UserError) as raised:
+            weights.read(npz(tmp_path / "small.npz", **arrays), small())
+        assert words in str(raised.value)
+
+
+def test_a_bias_that_the_network_does_not_have_is_refused_from_whatever_file(tmp_path, monkeypatch):
+    own = {name: np.full(shape, 0.5) for name, shape in small().parameters.items()}
+    words = r"conv1.bias \(2,\) may be a bias, and small's conv1 has none; set `bias: true` there, or take it out"
+    with pytest.raises(UserError, match=words):
+        weights.read(npz(tmp_path / "small.npz", **own, **{"conv1.bias": np.ones(2)}), small())
+    with pytest.raises(UserError, match=r"b0 \(2,\) may be a bias, and small's conv1 has none"):
+        weights.read(npz(tmp_path / "small.npz", **own, b0=np.ones(2)), small())
+    monkeypatch.setattr(weights, "FOLDER", tmp_path)
+    weights.save({**own, "conv1.bias": np.ones(2)}, {}, tmp_path / "small.npz")
+    with pytest.raises(UserError, match=words):
+        weights.load(small(), "trained")
+
+
+def test_an_onnx_file_gives_the_weights_of_a_network_described_here(tmp_path):
+    path = onnx_networks.lenet(tmp_path / "lenet.onnx")
+    from_file = Network("lenet", Description.model_validate({"onnx": str(path)}))
+    here = {"input": {"size": 28}, "layers": json.loads(from_file.description.model_dump_json())["layers"]}
+    network = Network("lenet", Description.model_validate(here))
+    parameters, form = weights.read(path, network)
+    assert form == "an ONNX file"
+    loaded = weights.load(from_file, "trained")
+    assert all(np.array_equal(parameters[name], loaded[name]) for name in loaded)
+    with pytest.raises(UserError, match=r"lenet.onnx: conv1.weight has the shape \(6, 1, 5, 5\), and small needs"):
+        weights.read(path, small())
+
+
+def normalized(bias: bool = False) -> Network:
+    conv = {"out_channels": 2, "kernel_size": 3, "batch_norm": True, "bias": bias}
+    layers = [{"conv": conv}, {"conv": {**conv, "bias": False}}, {"fc": {"out_features": 10}}]
+    return Network("normal", Description.model_validate({"input": {"size": 6}, "layers": layers}))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("eps", [None, 0.125])
+def test_batch_normalisation_is_folded_when_weights_are_read(tmp_path, bias, eps):
+    network, drawn = normalized(bias), np.random.default_rng(4)
+    arrays = {name: 1 + drawn.random(shape) for name, shape in network.unfolded_parameters.items()}
+    found, _ = weights.read(
+        npz(tmp_path / "normal.npz", **arrays, **({} if eps is None else {"conv1.eps": eps, "conv2.eps": eps})), network
+    )
+    assert {name: array.shape for name, array in found.items()} == network.parameters
+    for name in ("conv1", "conv2"):
+        gamma, beta, mean, var = (arrays[f"{name}.{part}"] for part in ("gamma", "beta", "mean", "var"))
+        scale = gamma / np.sqrt(var + (1e-5 if eps is None else eps))
+        shift = beta + (arrays.get(f"{name}.bias", 0) - mean) * scale
+        assert np.allclose(found[f"{name}.weight"], arrays[f"{name}.weight"] * scale[:, None, None, None], rtol=1e-6)
+        assert np.allclose(found[f"{name}.bias"], shift, rtol=1e-6, atol=1e-6)
+    folded, _ = weights.read(npz(tmp_path / "folded.npz", **found), network)
+    assert all(np.array_equal(folded[name], found[name]) for name in found)
+
+
+def test_batch_normalisation_of_a_framework_is_read_in_its_order_and_by_its_words(tmp_path):
+    network, drawn = normalized(), np.random.default_rng(4)
+    ours = {name: 1 + drawn.random(shape) for name, shape in network.unfolded_parameters.items()}
+    expected, _ = weights.read(npz(tmp_path / "ours.npz", **ours), network)
+    torch = {
+        "conv1": "conv1", "gamma": "weight", "beta": "bias", "mean": "running_mean", "var": "running_var"
+    }  # fmt: skip
+    theirs = {}
+    for name, array in ours.items():
+        layer, part = name.split(".")
+        place = layer if part not in torch else f"bn{layer[-1]}"
+        theirs[f"{place}.{torch.get(part, part)}"] = array
+    by_words = {
+        name.replace("gamma", "scale").replace("mean", "running_mean").replace("var", "running_var"): array
+        for name, array in reversed(ours.items())
+    }
+    for arrays in (theirs, by_words):
+        found, _ = weights.read(npz(tmp_path / "theirs.npz", **arrays), network)
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_batch_normalisation_that_the_network_does_not_have_is_refused(tmp_path):
+    own = {name: np.full(shape, 0.5) for name, shape in small().parameters.items()}
+    for more, words in (
+        (
+            {"conv1.gamma": np.ones(2)},
+            "conv1.gamma (2,) is of batch normalisation, and small's conv1 has none; set `batch_",
+        ),
+        (
+            {"conv1.eps": 0.1},
+            "conv1.eps is of batch normalisation, and small has none to fold there; set `batch_norm: true`",
+        ),
+    ):
+        with pytest.raises(UserError) as raised:
+            weights.read(npz(tmp_path / "small.npz", **own, **more), small())
+        assert f"small.npz: {words}" in str(raised.value)
+
+
+@pytest.mark.parametrize(("ending", "package"), [("safetensors", "safetensors"), ("pt", "torch"), ("pth", "torch")])
+def test_a_file_whose_package_is_missing_says_what_to_install(tmp_path, monkeypatch, ending, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    path = tmp_path / f"small.{ending}"
+    path.write_bytes(b"anything")
+    with pytest.raises(UserError, match=f"needs the Python package {package}: pip install {package}"):
+        weights.read(path, small())
+
+
+def test_a_safetensors_file_is_imported(tmp_path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    own = {name: np.full(shape, 0.5, np.float32) for name, shape in small().parameters.items()}
+    path = tmp_path / "small.safetensors"
+    numpy.save_file(own, path)
+    parameters, form = weights.read(path, small())
+    assert form == "a safetensors file"
+    assert {name: array.shape for name, array in parameters.items()} == small().parameters
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match="is no safetensors file of float arrays"):
+        weights.read(path, small())
 
 
 def test_a_numpy_file_of_objects_or_half_of_one_is_refused(tmp_path):

@@ -78,13 +78,6 @@ class Report(_Model):
     contributions: dict[str, str] = Field(default_factory=dict, description="what each author did")
 
 
-def _in_dataset(size: int, info: ValidationInfo) -> int:
-    """A size of a study; of a network's, no larger than its dataset."""
-    if info.data.get("network") and not 1 <= size <= fashion_mnist.IMAGES:
-        raise ValueError(f"{size} is outside 1 to {fashion_mnist.IMAGES}, the images that Fashion-MNIST's t10k holds")
-    return size
-
-
 def _network(name: str, info: ValidationInfo) -> str:
     described = info.context or ()
     if name and name not in described:
@@ -149,9 +142,7 @@ class Study(_Model):
         exclude=True,  # a recorded study lists what was in it
         description="a CSV file of cases in place of `cases`: a column for each extent, a row for each case",
     )
-    sizes: Annotated[
-        list[Annotated[PositiveInt, AfterValidator(_in_dataset)]], Field(min_length=1), AfterValidator(_ascending)
-    ]
+    sizes: Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(_ascending)]
     sections: list[Annotated[str, AfterValidator(_section)]] = Field(min_length=1)
     deliverables: dict[str, str] = Field(
         default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
@@ -341,6 +332,7 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         for name in named_studies(config.study, config.studies)
         if name not in config.studies
     ]
+    problems += [mistake for name in config.studies for mistake in _size_mistakes(config, name)]
     problems += [mistake for name in config.studies for mistake in _case_mistake(config, name)]
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
@@ -368,6 +360,19 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
+
+
+def _size_mistakes(config: Config, name: str) -> list[str]:
+    """Sizes of a study that Fashion-MNIST does not hold; `plan` knows whether a network's own images are that many."""
+    study = config.studies[name]
+    if not study.network or config.networks[study.network].input.data:
+        return []
+    return [
+        f"studies.{name}.sizes.{place}: {size} is outside 1 to {fashion_mnist.IMAGES}, the images that Fashion-MNIST's "
+        "t10k holds"
+        for place, size in enumerate(study.sizes)
+        if size > fashion_mnist.IMAGES
+    ]
 
 
 def _case_mistake(config: Config, name: str) -> list[str]:

@@ -315,8 +315,13 @@ class GpuBench:
         )
 
     def make_input(self, images: cupy.ndarray, x: cupy.ndarray, scale: float) -> None:
-        """Make numbers x (n, channels, H, W) of images (n, H, W) uint8, on CuPy's current stream."""
-        arguments = (images, x, np.uint64(images.size), np.int32(x.shape[1]), np.uint64(math.prod(images.shape[1:])))
+        """Make numbers x (n, channels, H, W) of images, on CuPy's current stream: (n, H, W) uint8, of which each channel
+        gets the same, or (n, channels, H, W), uint8 or float32."""
+        if images.dtype == np.float32:
+            cupy.multiply(images, np.float32(scale), out=x)
+            return
+        channels = x.shape[1] if images.ndim == 3 else 1
+        arguments = (images, x, np.uint64(images.size), np.int32(channels), np.uint64(math.prod(images.shape[1:])))
         # Few threads, of many pixels each, leave most of the device to what runs beside them.
         self._kernels["enter"]((2 * self.multiprocessors,), (512,), (*arguments, np.float32(scale)))
 

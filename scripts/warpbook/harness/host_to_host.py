@@ -68,7 +68,7 @@ class Chunk:
 
 
 class HostToHost:
-    """Images (n, H, W) uint8 through a network, whose call is prepared for each chunk: `call(x, scores, labels)`, x
+    """Images through a network, (n, H, W) uint8 or as `GpuBench.make_input` takes them, whose call is prepared for each chunk: `call(x, scores, labels)`, x
     being float32, or the images as they are where it `takes_bytes`.
 
     How the images are shared among chunks is tried here, and the fastest way kept.
@@ -85,9 +85,9 @@ class HostToHost:
     ):
         self._bench, self._network, self._prepare, self._takes_bytes = bench, network, prepare, takes_bytes
         count = len(images)
-        self.images, self.labels = pinned_zeros(images.shape), pinned_zeros((count,), np.int32)
+        self.images, self.labels = pinned_zeros(images.shape, images.dtype.type), pinned_zeros((count,), np.int32)
         self.images[...] = images
-        self._images, self._found = cupy.empty(images.shape, np.uint8), cupy.empty(count, np.int32)
+        self._images, self._found = cupy.empty(images.shape, images.dtype), cupy.empty(count, np.int32)
         x_shape = (count, network.input.channels, *network.image)
         self._x = self._images if takes_bytes else cupy.empty(x_shape, np.float32)
         self._scores = cupy.empty((count, classes), np.float32)

@@ -6,13 +6,14 @@ grow with the dataset; on the GPU a layer takes all images at once, as the cours
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from warpbook.common.errors import UserError
 from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import CPU_CHUNK
 from warpbook.kernels.variants import Operation, Variant
@@ -49,55 +50,71 @@ def runs_whole_network(variant: Variant, network: Network) -> bool:
 def fused_steps(network: Network) -> Iterator[Step]:
     """The network's steps where pooling does the activation before it, in one pass over the data.
 
-    After the largest values there are fewer to activate, and as tanh and ReLU grow, they come to the same.
+    After the largest values there are fewer to activate, and as no activation falls, they come to the same.
     """
     steps = network.steps
     for previous, step, following in zip((None, *steps[:-1]), steps, (*steps[1:], None), strict=True):
         if isinstance(step.layer, PoolLayer):
-            yield Step(step.layer, previous.activation if previous else "none")
+            yield Step(step.layer, previous.activation, previous.slope) if previous else step
         elif following and isinstance(following.layer, PoolLayer):
             yield Step(step.layer)
         else:
             yield step
 
 
-def activate(x: np.ndarray, activation: Activation) -> np.ndarray:
-    """An activation of every value, float32."""
-    if activation == "none":
-        return x
-    active: np.ndarray = np.tanh(x) if activation == "tanh" else np.maximum(x, 0)
-    return active
+def conv_parameters(conv: Case, parameters: Mapping[str, Any]) -> list[Any]:
+    """The weights of a convolution, and its bias where it has one, as its variants take them."""
+    return [parameters[f"{conv.name}.{name}"] for name in ("weight", *sorted(conv.optional))]
 
 
-def pool(x: np.ndarray, layer: PoolLayer, activation: Activation) -> np.ndarray:
+def activate(x: np.ndarray, activation: Activation, slope: float = 0.0) -> np.ndarray:
+    """An activation of every value, float32; `slope` is leaky_relu's."""
+    functions: dict[Activation, Callable[[], np.ndarray]] = {
+        "none": lambda: x,
+        "tanh": lambda: np.tanh(x),
+        "relu": lambda: np.maximum(x, 0),
+        "sigmoid": lambda: np.float32(0.5) * (1 + np.tanh(np.float32(0.5) * x)),
+        "leaky_relu": lambda: np.where(x < 0, np.float32(slope) * x, x),
+    }
+    return functions[activation]()
+
+
+def pool(x: np.ndarray, layer: PoolLayer, activation: Activation, slope: float = 0.0) -> np.ndarray:
     """The pooled maps of x (n, C, H, W), float32, activated: the largest after pooling, averages before."""
-    _, height, width = layer.gives
     if layer.kind == "max":
-        return activate(_reduce_windows(_reduce_windows(x, layer, height, 2), layer, width, 3), activation)
-    sums = _reduce_windows(_reduce_windows(activate(x, activation), layer, height, 2), layer, width, 3)
-    rows, columns = (
-        np.minimum(layer.size, extent - layer.size * np.arange(count))
-        for extent, count in ((layer.H, height), (layer.W, width))
-    )
+        return activate(_reduce_windows(_reduce_windows(x, layer, 0), layer, 1), activation, slope)
+    sums = _reduce_windows(_reduce_windows(activate(x, activation, slope), layer, 0), layer, 1)
+    rows, columns = ([end - begin for begin, end in layer.spans(axis)] for axis in (0, 1))
     averages: np.ndarray = sums / np.outer(rows, columns).astype(np.float32)
     return averages
 
 
-def _reduce_windows(x: np.ndarray, layer: PoolLayer, count: int, axis: int) -> np.ndarray:
-    """Sums or largest values of `count` windows along one axis."""
+def _reduce_windows(x: np.ndarray, layer: PoolLayer, axis: int) -> np.ndarray:
+    """Sums or largest values of windows along the rows, or the columns where `axis` is 1."""
     combine, nothing = (np.maximum, -np.inf) if layer.kind == "max" else (np.add, 0)
-    end = count * layer.size
-    if (left_over := end - x.shape[axis]) > 0:
-        x = np.pad(x, [(0, left_over * (each == axis)) for each in range(x.ndim)], constant_values=nothing)
-    ahead = (slice(None),) * axis
-    return functools.reduce(combine, (x[(*ahead, slice(place, end, layer.size))] for place in range(layer.size)))
+    of, count, step, size = axis + 2, layer.gives[1 + axis], layer.strides[axis], layer.window[axis]
+    before = layer.padding[axis]
+    after = max(0, (count - 1) * step + size - before - x.shape[of])
+    if before or after:
+        widths = [(before, after) if each == of else (0, 0) for each in range(x.ndim)]
+        x = np.pad(x, widths, constant_values=nothing)
+    ahead, end = (slice(None),) * of, (count - 1) * step + 1
+    return functools.reduce(combine, (x[(*ahead, slice(place, place + end, step))] for place in range(size)))
+
+
+def _reject_unless_told(variant: Variant, case: Case) -> None:
+    """Raises UserError where a variant would compute another convolution, without the bias for example."""
+    if variant.missing_arguments(case):
+        raise UserError(variant.unsupported(case))
 
 
 def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None) -> Predict:
     steps = list(fused_steps(network))
+    arguments = {conv: conv_parameters(conv, parameters) for conv in network.convs}
 
     @functools.cache
     def prepared(n: int, conv: Case) -> Operation:
+        _reject_unless_told(variant, conv.at(n))
         return cpp_compiler.prepare(variant, conv.at(n), library)
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
@@ -108,13 +125,13 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
             for step in steps:
                 layer = step.layer
                 if isinstance(layer, PoolLayer):
-                    x = pool(x, layer, step.activation)
+                    x = pool(x, layer, step.activation, step.slope)
                     continue
                 if not isinstance(layer, DenseLayer):
                     y = np.empty((len(x), *layer.gives), np.float32)
                     operation = prepared(len(x), layer)  # the last chunk may be shorter
                     began = perf_counter()
-                    returned = operation(x, parameters[f"{layer.name}.weight"], y)
+                    returned = operation(x, *arguments[layer], y)
                     op_s[layer] += perf_counter() - began
                     x = y if returned is None else returned
                 else:
@@ -179,24 +196,25 @@ class GpuNetwork:
             layer = step.layer
             if isinstance(layer, PoolLayer):
                 with self._marked("pool" if step.activation == "none" else f"{step.activation}, pool"):
-                    x = self.around.pool(x, layer, step.activation)
+                    x = self.around.pool(x, layer, step.activation, step.slope)
             elif isinstance(layer, DenseLayer):
                 with self._marked("fully connected"):
                     w, b = self._parameters[f"{layer.name}.weight"], self._parameters[f"{layer.name}.bias"]
-                    x = self.around.dense(x.reshape(len(x), -1), w, b, step.activation)
+                    x = self.around.dense(x.reshape(len(x), -1), w, b, step.activation, step.slope)
             else:
                 operation = self._prepare(layer, len(x))
                 y = self._empty((len(x), *layer.gives), np.float32)
-                w = self._parameters[f"{layer.name}.weight"]
-                returned = (call or self._call)(f"{layer.name} {self._variant.name}", operation, x, w, y)
+                arrays = (x, *conv_parameters(layer, self._parameters), y)
+                returned = (call or self._call)(f"{layer.name} {self._variant.name}", operation, *arrays)
                 x = y if returned is None else returned
                 if step.activation != "none":
                     with self._marked(step.activation):
-                        x = self.around.pool(x, PoolLayer("max", 1, False, *layer.gives), step.activation)
+                        x = self.around.activate(x, step.activation, step.slope)
         return x
 
     def _prepare(self, layer: Case, images: int) -> Operation:
         if (layer, images) not in self._operations:
+            _reject_unless_told(self._variant, layer.at(images))
             self._operations[layer, images] = self._variant.prepare(layer.at(images), self._kernels)
         return self._operations[layer, images]
 
@@ -228,18 +246,25 @@ class Around:
         self._largest((-(-len(scores) // 256),), (256,), (scores, labels, *map(np.int32, scores.shape)))
         return labels
 
-    def pool(self, x: "cupy.ndarray", layer: PoolLayer, activation: Activation) -> "cupy.ndarray":
+    def pool(self, x: "cupy.ndarray", layer: PoolLayer, activation: Activation, slope: float = 0.0) -> "cupy.ndarray":
         """The pooled maps of x (n, C, H, W), activated; of size 1, the activation alone."""
         y = self._empty((len(x), *layer.gives), np.float32)
-        extents = (layer.H, layer.W, *layer.gives[1:], layer.size, layer.kind == "average", _number(activation))
-        self._pool((min(1056, -(-y.size // 256)),), (256,), (x, y, np.int64(len(x) * layer.C), *map(np.int32, extents)))
+        extents = (layer.H, layer.W, *layer.gives[1:], *layer.window, *layer.strides, *layer.padding[:2])
+        numbers = (*map(np.int32, (*extents, layer.kind == "average", _number(activation))), np.float32(slope))
+        self._pool((min(1056, -(-y.size // 256)),), (256,), (x, y, np.int64(len(x) * layer.C), *numbers))
         return y
 
-    def dense(self, x: "cupy.ndarray", w: "cupy.ndarray", b: "cupy.ndarray", activation: Activation) -> "cupy.ndarray":
+    def activate(self, x: "cupy.ndarray", activation: Activation, slope: float = 0.0) -> "cupy.ndarray":
+        """An activation of every value of x (n, C, H, W)."""
+        return self.pool(x, PoolLayer("max", 1, False, *x.shape[1:]), activation, slope)
+
+    def dense(
+        self, x: "cupy.ndarray", w: "cupy.ndarray", b: "cupy.ndarray", activation: Activation, slope: float = 0.0
+    ) -> "cupy.ndarray":
         """x (n, inputs) through a fully connected layer of w (outputs, inputs), activated."""
         y = self._empty((len(x), len(w)), np.float32)
-        extents = (len(x), w.shape[1], len(w), _number(activation))
-        self._dense((-(-len(w) // 16), -(-len(x) // 16)), (16, 16), (x, w, b, y, *map(np.int32, extents)))
+        numbers = (*map(np.int32, (len(x), w.shape[1], len(w), _number(activation))), np.float32(slope))
+        self._dense((-(-len(w) // 16), -(-len(x) // 16)), (16, 16), (x, w, b, y, *numbers))
         return y
 
 

@@ -125,7 +125,7 @@ class IsolatedBench(CpuBench):
         labels = answer.get("labels")
         if not isinstance(labels, list) or len(labels) != len(images) or not all(type(each) is int for each in labels):
             raise self._invalid_answer()
-        return np.array([each if 0 <= each < 10 else -1 for each in labels])
+        return np.array([each if 0 <= each < network.classes else -1 for each in labels])
 
     def _ask(self, handle: int | None, **request: Any) -> dict[str, Any]:
         """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no

@@ -28,7 +28,7 @@ from warpbook.problems.networks import Network
 
 @dataclass(frozen=True)
 class NetworkData:
-    """What a network is tried on: `images` (count, height, width), uint8, their `scores` (count, classes), float64, and
+    """What a network is tried on: `images` as `fashion_mnist.as_kept` gives them, their `scores` (count, classes), float64, and
     the weights by name, which are on the device."""
 
     network: Network
@@ -167,7 +167,7 @@ class NetworkBench:
         data = self._data
         entering, _ = data.draw(images)
         with checking.fault_context(one, "prepared"):
-            of_bytes = one.takes_bytes
+            of_bytes = one.takes_bytes and entering.dtype == np.uint8 and entering.ndim == 3
             way = host_to_host.HostToHost(
                 self._bench,
                 data.network,

@@ -1,7 +1,7 @@
 """The float64 reference that every result is compared with, computed apart from the code under test."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,23 +29,25 @@ def convolve(x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 0) ->
     return y
 
 
-def activate(x: np.ndarray, activation: Activation) -> np.ndarray:
-    """An activation of every value."""
-    if activation == "none":
-        return x
-    active: np.ndarray = np.tanh(x) if activation == "tanh" else np.maximum(x, 0)
-    return active
+def activate(x: np.ndarray, activation: Activation, slope: float = 0.0) -> np.ndarray:
+    """An activation of every value; `slope` is leaky_relu's."""
+    functions: dict[Activation, Callable[[], np.ndarray]] = {
+        "none": lambda: x,
+        "tanh": lambda: np.tanh(x),
+        "relu": lambda: np.maximum(x, 0),
+        "sigmoid": lambda: 0.5 * (1 + np.tanh(0.5 * x)),
+        "leaky_relu": lambda: np.where(x < 0, slope * x, x),
+    }
+    return functions[activation]()
 
 
 def pool(x: np.ndarray, layer: PoolLayer) -> np.ndarray:
     """The pooled maps of x (n, C, H, W), window by window."""
-    _, height, width = layer.gives
-    reduce, size = (np.max if layer.kind == "max" else np.mean), layer.size
-    pooled = np.empty((*x.shape[:2], height, width))
-    for row in range(height):
-        for column in range(width):
-            window = x[:, :, row * size : (row + 1) * size, column * size : (column + 1) * size]
-            pooled[:, :, row, column] = reduce(window, axis=(2, 3))
+    reduce = np.max if layer.kind == "max" else np.mean
+    pooled = np.empty((len(x), *layer.gives))
+    for row, (top, bottom) in enumerate(layer.spans(0)):
+        for column, (left, right) in enumerate(layer.spans(1)):
+            pooled[:, :, row, column] = reduce(x[:, :, top:bottom, left:right], axis=(2, 3))
     return pooled
 
 
@@ -145,13 +147,15 @@ def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndar
     for step in network.steps:
         layer = step.layer
         if isinstance(layer, Case):
-            x = convolve(x, parameters[f"{layer.name}.weight"], layer.S, layer.P)
+            inputs = {"x": x, "w": parameters[f"{layer.name}.weight"]}
+            inputs |= {name: parameters[f"{layer.name}.{name}"] for name in layer.optional}
+            x = problem.compute(layer.at(len(x)), inputs, np)["y"]
         elif isinstance(layer, PoolLayer):
             x = pool(x, layer)
         elif isinstance(layer, DenseLayer):
             w, b = (parameters[f"{layer.name}.{part}"].astype(np.float64) for part in ("weight", "bias"))
             x = x.reshape(len(x), -1) @ w.T + b
-        x = activate(x, step.activation)
+        x = activate(x, step.activation, step.slope)
     return x
 
 

@@ -170,7 +170,8 @@ def results(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool
         limit_files()
 
     there = [path for path in (*readable, *_CONFIGURATION) if path.exists()]
-    command = wrap([sys.executable, *arguments], None, there, gpu=gpu, folder=Path.cwd())
+    known = {networks.CONFIGURATION_VARIABLE: networks.resolved_configuration()}  # it reads no ONNX files inside
+    command = wrap([sys.executable, *arguments], known, there, gpu=gpu, folder=Path.cwd())
     with (
         tempfile.TemporaryFile() as words,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, env={}, preexec_fn=prepare) as process,

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: found, checked, resized for each network, cached.
+"""Fashion-MNIST: found, checked, resized for each network, cached. A network may have images of its own in its place.
 
 Every study infers the ten thousand t10k images; only training reads the sixty thousand train images.
 """
@@ -16,6 +16,7 @@ import numpy as np
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import atomic_write
+from warpbook.problems import image_files
 from warpbook.problems.networks import Network
 
 CACHE = Path("results/data")
@@ -140,32 +141,53 @@ def normalize(images: np.ndarray, network: Network, kind: type[np.floating]) -> 
     return values if network.input.scale == 1 else values * kind(network.input.scale)
 
 
+def count(network: Network) -> int:
+    """How many images there are for a network."""
+    return len(load(network)[1]) if network.input.data else IMAGES
+
+
+def as_kept(images: np.ndarray, network: Network) -> np.ndarray:
+    """Images of `load` as they come to a device, contiguous: (n, height, width) where every channel is the same."""
+    return np.ascontiguousarray(images if network.input.data else images[:, 0])
+
+
+def _is_newer(file: Path, than: Path) -> bool:
+    return file.stat().st_mtime_ns > than.stat().st_mtime_ns
+
+
 def cache_path(network: Network) -> Path:
     """Where `prepare` keeps a network's images and labels."""
     return CACHE / f"{network.name}.npz"
 
 
 def prepare(network: Network, path: Path) -> None:
-    """Write the t10k images (10000, height, width) and labels (10000,) of a network, uint8."""
-    images = read_idx("t10k-images-idx3-ubyte.gz")
-    labels = read_idx("t10k-labels-idx1-ubyte.gz")
+    """Write a network's images and labels: the t10k images (10000, height, width) and labels (10000,), uint8, or those of
+    its own files, (n, channels, height, width)."""
+    if network.input.data:
+        images, labels = image_files.read(network)
+    else:
+        images = fit(read_idx("t10k-images-idx3-ubyte.gz"), network)
+        labels = read_idx("t10k-labels-idx1-ubyte.gz")
     with atomic_write(path) as temporary:
-        np.savez(temporary, images=fit(images, network), labels=labels)
+        np.savez(temporary, images=images, labels=labels)
 
 
 def load(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """The t10k images (10000, channels, height, width) and labels (10000,) of a network, uint8; prepared on first use.
+    """The images (n, channels, height, width) and labels (n,) of a network, uint8; prepared on first use.
 
-    Every channel is the same grey image.
+    Of Fashion-MNIST they are the ten thousand t10k images, and every channel is the same grey image. A network's own may
+    be float32.
     """
     path = cache_path(network)
-    if not path.exists():
+    if not path.exists() or any(file.exists() and _is_newer(file, path) for file in image_files.paths(network)):
         prepare(network, path)
     try:
         with np.load(path) as content:
             images, labels = content["images"], content["labels"]
     except (OSError, ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged ({error}); delete it and run the command again") from error
+    if network.input.data and images.shape[1:] == (network.input.channels, *network.image):
+        return images, labels
     if images.shape != (IMAGES, *network.image) or labels.shape != (IMAGES,):
         raise UserError(f"{path} holds images {images.shape}, not {network.name}'s; delete it and run again")
     return np.broadcast_to(images[:, None], (IMAGES, network.input.channels, *network.image)), labels

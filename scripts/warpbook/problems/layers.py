@@ -1,7 +1,6 @@
 """The layers of a network by shape: what each takes and gives.
 
-Convolutions are cross-correlations without bias: y[n,m,h,w] = sum over c,p,q of x[n,c,S*h+p-P,w*S+q-P] * w[m,c,p,q],
-where x is 0 outside the image.
+A convolution is a case of `conv`. Every layer may be followed by an activation, which belongs to its step.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from typing import Literal
 from warpbook.problems import problem
 from warpbook.problems.problem import Case
 
-Activation = Literal["none", "tanh", "relu"]
+Activation = Literal["none", "tanh", "relu", "sigmoid", "leaky_relu"]
+"""None of them falls where its input rises: a layer may take the largest value of some before or after it."""
 Maps = tuple[int, int, int]
 """Maps, height and width of what a layer takes or gives for one image."""
 
@@ -44,24 +44,65 @@ class ConvLayer(Case):
         return f"ConvLayer(name={self.name!r}, {extents})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PoolLayer:
-    """The largest value or the average of each `size` x `size` of an image, windows side by side.
+    """The largest value or the average of each window of an image; what a window has beyond the image does not count.
 
+    `size` is the side of a window, or its (rows, columns); `stride` likewise, the size where it is None. `padding` is
+    how far windows reach beyond the image: (top, left, bottom, right).
     `ceil`: rows and columns that are left over make windows of their own, smaller ones; else they are dropped.
     """
 
     kind: Literal["max", "average"]
-    size: int
+    size: int | tuple[int, int]
     ceil: bool
     C: int
     H: int
     W: int
+    stride: int | tuple[int, int] | None = None
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Rows and columns of a window."""
+        return _pair(self.size)
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Rows and columns from a window to the next."""
+        return self.window if self.stride is None else _pair(self.stride)
+
+    @property
+    def has_plain_windows(self) -> bool:
+        """Whether windows are square, side by side, and within the image."""
+        return isinstance(self.size, int) and self.strides == self.window and not any(self.padding)
 
     @property
     def gives(self) -> Maps:
-        left_over = self.size - 1 if self.ceil else 0
-        return (self.C, (self.H + left_over) // self.size, (self.W + left_over) // self.size)
+        top, left, bottom, right = self.padding
+        return (self.C, self._count(0, self.H, top, bottom), self._count(1, self.W, left, right))
+
+    def _count(self, axis: int, extent: int, before: int, after: int) -> int:
+        """Windows along an axis; of those left over, only one that begins before the padding at the end."""
+        window, step = self.window[axis], self.strides[axis]
+        count = (extent + before + after - window + (step - 1 if self.ceil else 0)) // step + 1
+        return count - (self.ceil and (count - 1) * step >= extent + before)
+
+    def spans(self, axis: int) -> list[tuple[int, int]]:
+        """The rows of the image, or the columns where `axis` is 1, that each window covers: first and end."""
+        extent, before = (self.H, self.W)[axis], self.padding[axis]
+        begins = [number * self.strides[axis] - before for number in range(self.gives[1 + axis])]
+        return [(max(begin, 0), min(begin + self.window[axis], extent)) for begin in begins]
+
+    def __repr__(self) -> str:
+        # Only what is said beyond the first fields: recorded runs know shapes by this text.
+        more = "" if self.stride is None else f", stride={self.stride}"
+        more += f", padding={self.padding}" * any(self.padding)
+        return f"PoolLayer(kind={self.kind!r}, size={self.size}, ceil={self.ceil}, C={self.C}, H={self.H}, W={self.W}{more})"
+
+
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
 
 
 @dataclass(frozen=True)
@@ -80,9 +121,14 @@ class DenseLayer:
 Layer = ConvLayer | PoolLayer | DenseLayer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Step:
-    """A layer and what follows each of its outputs."""
+    """A layer and what follows each of its outputs. `slope` is what leaky_relu multiplies negative values by."""
 
     layer: Layer
     activation: Activation = "none"
+    slope: float = 0.0
+
+    def __repr__(self) -> str:
+        more = f", slope={self.slope}" * (self.activation == "leaky_relu")  # recorded runs know shapes by this text
+        return f"Step(layer={self.layer!r}, activation={self.activation!r}{more})"

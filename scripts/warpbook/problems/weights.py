@@ -1,8 +1,9 @@
-"""Trained weights: stored as float16 with a record of their training, or imported from the files of others: MXNet's
-`.params`, `.npz`, and the `.bin` that the course hands out since 2020.
+"""Trained weights: stored as float16 with a record of their training, or imported from the files of others: ONNX, `.npz`,
+`.safetensors`, PyTorch's `.pt`, MXNet's `.params`, and the `.bin` that the course hands out since 2020.
 
 One `weights/<model>.npz` holds a network's parameters by name (`conv1.weight`, `fc1.bias`, ...) and `provenance`, a
-JSON text. Models: `fa17-high` and `fa17-low`, else the network's own name.
+JSON text. Models: `fa17-high` and `fa17-low`, else the network's own name. A network that an ONNX file describes has the
+weights of that file.
 """
 
 import json
@@ -10,13 +11,16 @@ import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import PROJECT, atomic_write
+from warpbook.common.files import PROJECT, atomic_write, sha256
+from warpbook.problems import onnx_models
 from warpbook.problems.layers import PoolLayer
 from warpbook.problems.networks import Network
 
@@ -38,7 +42,15 @@ def choose_set(network: Network, weight_set: str | None) -> str:
 
 
 def weights_path(network: Network, weight_set: str) -> Path:
+    """The file of a set of weights."""
+    if network.description.onnx:
+        return PROJECT / network.description.onnx
     return FOLDER / f"{network.model(choose_set(network, weight_set))}.npz"
+
+
+def readable(network: Network) -> list[Path]:
+    """What a process must be able to read for a network's weights: their folder, and the file that brings them."""
+    return [FOLDER, *([PROJECT / network.description.onnx] if network.description.onnx else [])]
 
 
 def available_sets(network: Network) -> list[str]:
@@ -49,25 +61,23 @@ def available_sets(network: Network) -> list[str]:
 def load(network: Network, weight_set: str) -> dict[str, np.ndarray]:
     """Float32 parameters of a network by name, their shapes checked against it."""
     path = weights_path(network, weight_set)
-    try:
-        with np.load(path) as content:
-            parameters = {name: content[name].astype(np.float32) for name in network.parameters}
-    except FileNotFoundError as error:
+    if network.description.onnx:
+        return match(onnx_models.read(path).parameters, network, path)
+    if not path.exists():
         raise UserError(
             f"{path} does not exist; train them with `python scripts/train_weights.py {network.name}`, or import them "
             f"with `python scripts/import_weights.py FILE --network {network.name}`"
-        ) from error
-    except (OSError, ValueError, KeyError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is damaged or not {network.name}'s ({error})") from error
-    for name, shape in network.parameters.items():
-        if parameters[name].shape != shape:
-            raise UserError(f"{path}: {name} has shape {parameters[name].shape}, {network.name} needs {shape}")
-    return parameters
+        )
+    return match(read_npz(path), network, path)
 
 
 def provenance(network: Network, weight_set: str) -> dict[str, Any]:
     """How these weights came to be, as recorded when they were written."""
-    with np.load(weights_path(network, weight_set)) as content:
+    path = weights_path(network, weight_set)
+    if network.description.onnx:
+        notes = "".join(f"; {note}" for note in onnx_models.read(path).notes)
+        return {"imported_from": f"read from {path.name} of SHA-256 {sha256(path)[:16]}{notes}"}
+    with np.load(path) as content:
         story: dict[str, Any] = json.loads(str(content["provenance"]))
     return story
 
@@ -161,9 +171,47 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a NumPy file by name. Raises UserError where it is damaged or holds objects."""
     try:
         with np.load(path) as content:
-            return {name: content[name] for name in content.files if content[name].dtype.kind == "f"}
+            return _real({name: content[name] for name in content.files})
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged, or holds more than arrays ({error})") from error
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Arrays of a safetensors file by name."""
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise UserError(f"{path} needs the Python package safetensors: pip install safetensors") from error
+    try:
+        return _real(safetensors.numpy.load_file(path))
+    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+        raise UserError(f"{path} is no safetensors file of float arrays that NumPy has ({error})") from error
+
+
+def read_pytorch(path: Path) -> dict[str, np.ndarray]:
+    """Arrays of a PyTorch file by name: a state_dict, or a dictionary that has one. No code in it is run."""
+    try:
+        import torch
+    except ImportError as error:
+        raise UserError(f"{path} needs the Python package torch: pip install torch") from error
+    remedy = "save it with torch.save(model.state_dict(), path)"
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # pickle, zipfile and PyTorch each have exceptions of their own
+        raise UserError(f"{path} holds more than weights, or is damaged ({_first_line(error)}); {remedy}") from error
+    content = content.get("state_dict", content) if isinstance(content, dict) else content
+    if not isinstance(content, dict) or not all(isinstance(one, torch.Tensor) for one in content.values()):
+        raise UserError(f"{path} holds no state_dict; {remedy}")
+    return _real({str(name): one.double().numpy() for name, one in content.items() if one.is_floating_point()})
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _real(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of floating-point numbers; what frameworks count beside them is left out."""
+    return {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
 
 
 def read_course(path: Path, network: Network) -> dict[str, np.ndarray]:
@@ -205,7 +253,7 @@ def _format_numbers(numbers: list[int]) -> str:
 
 
 def read(path: Path, network: Network) -> tuple[dict[str, np.ndarray], str]:
-    """A network's float32 parameters from a file of any known form, told by its content, and the form's name.
+    """A network's float32 parameters from a file of any known form, and the form's name.
 
     Raises UserError where the file cannot be read, or is another network's.
     """
@@ -214,28 +262,111 @@ def read(path: Path, network: Network) -> tuple[dict[str, np.ndarray], str]:
             begin = file.read(8)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if begin.startswith(b"PK"):
-        return match(read_npz(path), network), "a NumPy file"
-    if path.suffix == ".bin":
-        return match(read_course(path, network), network), "a file of the course"
-    return match(read_mxnet(path), network), "an MXNet file"
+    ending = path.suffix.lower()
+    if ending == ".bin":
+        form = "a file of the course"
+        if not all(conv.optional for conv in network.convs):
+            form += ", without the biases of convolutions, which the course's programs leave out"
+        return match(read_course(path, network), network, path), form
+    if ending == ".onnx":
+        arrays, form = onnx_models.read(path).parameters, "an ONNX file"
+    elif ending == ".safetensors":
+        arrays, form = read_safetensors(path), "a safetensors file"
+    elif ending in (".pt", ".pth"):
+        arrays, form = read_pytorch(path), "a PyTorch file"
+    elif begin.startswith(b"PK"):
+        arrays, form = read_npz(path), "a NumPy file"
+    else:
+        arrays, form = read_mxnet(path), "an MXNet file"
+    return match(arrays, network, path), form
 
 
-def match(arrays: dict[str, np.ndarray], network: Network) -> dict[str, np.ndarray]:
-    """A network's parameters as float32: those of their name and shape, else the only array of their shape.
+BATCH_NORM = {"scale": "gamma", "running_mean": "mean", "running_var": "var"}
+"""Frameworks' words for the parameters of batch normalisation, and ours."""
+EPS = 1e-5
+"""What is added to the variance where a file has no `eps`; PyTorch's and ONNX's."""
 
-    Raises UserError, listing what fits nothing, when a parameter has no array or more than one.
+
+def match(arrays: Mapping[str, np.ndarray], network: Network, path: Path) -> dict[str, np.ndarray]:
+    """A network's parameters as float32, batch normalisation folded in, from the arrays of a file.
+
+    Arrays whose shapes, in order, are the network's belong in that order, unless a name says else. Else an array belongs
+    to the parameter of its name, or to the only one of its shape. Every parameter needs an array, and every array a
+    parameter.
+
+    Raises UserError naming what does not fit.
     """
-    parameters = {}
-    for name, shape in network.parameters.items():
-        fitting = [foreign for foreign, array in arrays.items() if array.shape == shape]
-        if name in fitting:
-            fitting = [name]
-        if len(fitting) != 1:
-            offered = ", ".join(f"{foreign} {array.shape}" for foreign, array in arrays.items())
-            raise UserError(
-                f"{network.name}'s {name} {shape} fits {len(fitting)} of the arrays offered ({offered}); "
-                f"is this {network.name}?"
-            )
-        parameters[name] = np.array(arrays[fitting[0]], np.float32)
+    offered = {_our_name(name): array for name, array in arrays.items()}
+    eps = {name: float(offered.pop(name).reshape(-1)[0]) for name in list(offered) if name.endswith(".eps")}
+    is_folded = not network.batch_norms or offered.keys() == network.parameters.keys()
+    shapes = network.parameters if is_folded else network.unfolded_parameters
+    sources = _sources(offered, shapes, network, path)
+    parameters = {name: np.array(offered[source], np.float32) for name, source in sources.items()}
+    if unknown := [name for name in eps if is_folded or name.removesuffix(".eps") not in network.batch_norms]:
+        raise UserError(
+            f"{path.name}: {unknown[0]} is of batch normalisation, and {network.name} has none to fold there; "
+            "set `batch_norm: true`, or take the array out of the file"
+        )
+    for layer in () if is_folded else network.batch_norms:
+        gamma, beta, mean, var = (
+            parameters.pop(f"{layer}.{part}").astype(np.float64) for part in ("gamma", "beta", "mean", "var")
+        )
+        scale = gamma / np.sqrt(var + eps.get(f"{layer}.eps", EPS))
+        onnx_models.fold_into(parameters, layer, scale, beta - mean * scale)
     return parameters
+
+
+def _our_name(name: str) -> str:
+    layer, _, part = name.rpartition(".")
+    return f"{layer}.{BATCH_NORM[part]}" if layer and part in BATCH_NORM else name
+
+
+def _sources(
+    offered: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], network: Network, path: Path
+) -> dict[str, str]:
+    """Which of the arrays each parameter is. Raises UserError where one has none, or an array is left over."""
+    if [array.shape for array in offered.values()] == list(shapes.values()):
+        pairs = dict(zip(shapes, offered, strict=True))
+        if all(name == source or {name, source}.isdisjoint(offered.keys() & shapes) for name, source in pairs.items()):
+            return pairs
+    sources = {name: name for name in shapes if name in offered}
+    if wrong := next((name for name in sources if offered[name].shape != shapes[name]), ""):
+        raise UserError(
+            f"{path.name}: {wrong} has the shape {offered[wrong].shape}, and {network.name} needs {shapes[wrong]}; "
+            f"is this {network.name}?"
+        )
+    left = [name for name in offered if name not in shapes]
+    for name, shape in shapes.items():
+        if name in sources:
+            continue
+        fitting = [each for each in left if offered[each].shape == shape]
+        if len(fitting) != 1:
+            raise UserError(
+                f"{path.name}: {network.name}'s {name} {shape} fits {len(fitting)} of the arrays left, "
+                f"{_nearest_arrays(name, left, offered)}; is this {network.name}?"
+            )
+        sources[name] = fitting[0]
+        left.remove(fitting[0])
+    if left:
+        raise UserError(f"{path.name}: {left[0]} {offered[left[0]].shape} {_why_left_over(left[0], offered, network)}")
+    return sources
+
+
+def _nearest_arrays(name: str, left: Sequence[str], offered: Mapping[str, np.ndarray]) -> str:
+    shown = get_close_matches(name, left, n=1) or left
+    return ("the nearest " if len(shown) < len(left) else "") + (
+        ", ".join(f"{each} {offered[each].shape}" for each in shown) or "none"
+    )
+
+
+def _why_left_over(name: str, offered: Mapping[str, np.ndarray], network: Network) -> str:
+    """What to do with an array that no parameter is."""
+    layer, _, part = name.rpartition(".")
+    without = [conv.name for conv in network.convs if not conv.optional and offered[name].shape == (conv.M,)]
+    if part in ("gamma", "beta", "mean", "var") and layer in without:
+        return f"is of batch normalisation, and {network.name}'s {layer} has none; set `batch_norm: true` there"
+    if without:
+        at = layer if layer in without else without[0]
+        return f"may be a bias, and {network.name}'s {at} has none; set `bias: true` there, or take it out of the file"
+    remedy = nearest_name(name, list(network.parameters))
+    return f"is no parameter of {network.name}: {remedy}"

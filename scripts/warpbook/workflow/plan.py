@@ -13,7 +13,7 @@ from warpbook.kernels.variants import Variant, full_name
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import available_profilers, cuda_devices
 from warpbook.machine.cuda_devices import Device
-from warpbook.problems import weights
+from warpbook.problems import image_files, weights
 from warpbook.runs import catalog
 from warpbook.runs.catalog import Run
 from warpbook.workflow.streams import Stream
@@ -306,6 +306,9 @@ class Plan:
             else f"{where} names no variant; say which: --config stream='{{variants: {{{device}: <name>}}}}'",
             variant.read_error if variant else "",
             f"{where}: {name} runs on the {variant.device}" if variant and variant.device != device else "",
+            f"{network.name} has images of its own, and a stream repeats Fashion-MNIST's; choose another study"
+            if network.input.data
+            else "",
             "" if sets else f"{network.name} has no weights here, and so labels nothing (docs/guides/networks.md)",
         ]
         return Stream(
@@ -329,7 +332,17 @@ class Plan:
 def from_config(values: Mapping[str, Any]) -> Plan:
     """The plan for a configuration's values, which are checked against the variants that are here."""
     known = variants.discover()
-    return build(load(values, list(known)), known)
+    config = load(values, list(known))
+    for name, study in config.chosen_studies.items():
+        if study.network and config.networks[study.network].input.data:
+            images, _ = image_files.read(config.network(study.network))
+            if study.sizes[-1] > len(images):
+                place = f"studies.{name}.sizes.{len(study.sizes) - 1}"
+                raise UserError(
+                    f"config.yaml:\n  {place}: {study.sizes[-1]} is outside 1 to {len(images)}, the images of "
+                    f"{study.network}"
+                )
+    return build(config, known)
 
 
 def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:

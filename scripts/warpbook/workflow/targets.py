@@ -8,6 +8,7 @@ from warpbook.common.files import PROJECT
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
+from warpbook.problems import image_files, weights
 from warpbook.runs.run_parts import PARTS, WHOLE
 from warpbook.workflow import streams
 from warpbook.workflow.optional_measurements import OPTIONAL_PARTS
@@ -248,7 +249,12 @@ class Targets:
 
     def weights(self, network: str, weight_set: str) -> str:
         """The file of a weight set."""
-        return f"weights/{self.plan.config.network(network).model(weight_set)}.npz"
+        path = weights.weights_path(self.plan.config.network(network), weight_set)
+        return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+
+    def image_files(self, network: str) -> list[str]:
+        """The files of a network's own images and labels."""
+        return list(map(str, image_files.paths(self.plan.config.network(network))))
 
     def imported_files(self, study: str) -> list[str]:
         """Files of the profiles that were imported for a study."""

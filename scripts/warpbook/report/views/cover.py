@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from warpbook.common import units
-from warpbook.problems.layers import DenseLayer, Layer, PoolLayer
+from warpbook.problems.case_sets import CaseSet
+from warpbook.problems.layers import Activation, DenseLayer, Layer, PoolLayer
 from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
 
 # The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
@@ -64,7 +67,7 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         day=made.strftime("%Y-%m-%d"),
         is_network=ev.is_network,
         subject=_subject(ev),
-        dataset="Fashion-MNIST" if ev.network.has_labels else "random numbers",
+        dataset=_dataset(ev.network),
         sizes=", ".join(map(units.count, ev.sizes)),
         gpu=_gpu(ev),
         cpu=f"none: {why}" if (why := ev.missing_reason("cpu")) else f"{ev.device_name('cpu')}, measured here",
@@ -73,6 +76,21 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         runs=tuple(run.run_id for run in ev.cited_runs),
         motif=tuple(_motif()),
     )
+
+
+_ACTIVATIONS: dict[Activation, list[str]] = {
+    "none": [],
+    "tanh": ["tanh"],
+    "relu": ["ReLU"],
+    "sigmoid": ["sigmoid"],
+    "leaky_relu": ["leaky ReLU"],
+}
+
+
+def _dataset(network: Network | CaseSet) -> str:
+    if not isinstance(network, Network) or not network.has_labels:
+        return "random numbers"
+    return Path(network.input.data).name or "Fashion-MNIST"
 
 
 def _kicker(ev: Evidence) -> str:
@@ -90,7 +108,7 @@ def _subject(ev: Evidence) -> str:
     said = []
     for step in ev.network.steps:
         said.append(_layer(step.layer))
-        said += {"none": [], "tanh": ["tanh"], "relu": ["ReLU"]}[step.activation]
+        said += _ACTIVATIONS[step.activation]
     return f"{channels}{height}×{width} images; {', '.join(said)}"
 
 
@@ -98,9 +116,30 @@ def _layer(layer: Layer) -> str:
     if isinstance(layer, DenseLayer):
         return f"FC {layer.outputs}"
     if isinstance(layer, PoolLayer):
-        return f"{layer.size}×{layer.size} {'average ' * (layer.kind == 'average')}pool"
-    steps = f" at stride {layer.S}" * (layer.S != 1) + f" with padding {layer.P}" * (layer.P != 0)
-    return f"{layer.M} maps of {layer.K}×{layer.K}{steps}"
+        rows, columns = layer.window
+        return f"{rows}×{columns} {'average ' * (layer.kind == 'average')}pool{_steps(layer)}"
+    return f"{layer.M} maps of {layer.K}×{layer.KW}{_unusual(layer)}"
+
+
+def _steps(layer: PoolLayer) -> str:
+    return "" if layer.strides == layer.window else f" at stride {_sides(*layer.strides)}"
+
+
+def _unusual(conv: Case) -> str:
+    """Stride, padding and what else is not usual of a convolution."""
+    padding = (conv.P, conv.PW, conv.P_end, conv.PW_end)
+    parts = [
+        f" at stride {_sides(conv.S, conv.SW)}" * ((conv.S, conv.SW) != (1, 1)),
+        f" with padding {padding[0] if len(set(padding)) == 1 else padding}" * any(padding),
+        f" with dilation {_sides(conv.D, conv.DW)}" * ((conv.D, conv.DW) != (1, 1)),
+        f" in {conv.G} groups" * (conv.G > 1),
+        " with bias" * bool(conv.optional),
+    ]
+    return "".join(parts)
+
+
+def _sides(rows: int, columns: int) -> str:
+    return str(rows) if rows == columns else f"{rows}×{columns}"
 
 
 def _gpu(ev: Evidence) -> str:

@@ -88,12 +88,14 @@ def _images(network: Network | CaseSet) -> str:
     if not network.has_labels:
         return "The network gives no classes: its convolutions were given random numbers, and no images."
     height, width = network.image
+    scaled = "" if network.input.scale == 1 else f" times {network.input.scale:g}"
+    if network.input.data:
+        return f"Images of {network.input.data} and labels of {network.input.labels}, fed as they are{scaled}."
     fitted = ""
     if network.input.resizing == "pad":
         fitted = f"put in the middle of {height}×{width} zeros, "
     elif network.image != fashion_mnist.SIDES:
         fitted = f"resized from 28×28 to {height}×{width} bilinearly and truncated to eight bits, "
-    scaled = "" if network.input.scale == 1 else f" times {network.input.scale:g}"
     return f"Fashion-MNIST's ten thousand test images, SHA-256 checked, {fitted}fed as 0 to 255{scaled}."
 
 

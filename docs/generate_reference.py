@@ -26,7 +26,7 @@ from warpbook.config.settings import Config  # noqa: E402
 from warpbook.kernels import whole_networks  # noqa: E402
 from warpbook.kernels.claims import QUANTITIES  # noqa: E402
 from warpbook.kernels.headers import Header  # noqa: E402
-from warpbook.report.evidence.run_selection import whole_network_rows
+from warpbook.report.evidence.run_selection import whole_network_rows  # noqa: E402
 from warpbook.runs import catalog, tables  # noqa: E402
 from warpbook.runs.catalog import Run  # noqa: E402
 from warpbook.runs.schema import ANY, Table  # noqa: E402

@@ -67,7 +67,7 @@ SHARED_OPTIONS = {
     "--epochs": "passes over the training images",
     "--html": "HTML file to write",
     "--images": "the images",
-    "--implementation": "name of a file in `kernels/networks/`",
+    "--implementation": "name of a file in `kernels/network/`",
     "--labels": "file of the reference's labels",
     "--markdown": "Markdown file to write",
     "--network": "a network of `config.yaml`",

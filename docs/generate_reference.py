@@ -26,7 +26,7 @@ from warpbook.config.settings import Config  # noqa: E402
 from warpbook.kernels import whole_networks  # noqa: E402
 from warpbook.kernels.claims import QUANTITIES  # noqa: E402
 from warpbook.kernels.headers import Header  # noqa: E402
-from warpbook.report.evidence.run_selection import whole_network_rows
+from warpbook.report.evidence.run_selection import whole_network_rows  # noqa: E402
 from warpbook.runs import catalog, tables  # noqa: E402
 from warpbook.runs.catalog import Run  # noqa: E402
 from warpbook.runs.schema import ANY, Table  # noqa: E402
@@ -208,6 +208,11 @@ def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, str, st
     for action in parser._actions:
         if action.dest in ("help", "version"):
             continue
+        if isinstance(action, argparse._SubParsersAction):
+            of_each = [option for one in action.choices.values() for option in options(one)]
+            yield code(action.dest), ", ".join(map(code, action.choices)), "required", "what to make"
+            yield from dict.fromkeys(of_each)
+            continue
         name = code(", ".join(action.option_strings) or action.dest)
         takes = ", ".join(map(code, action.choices)) if action.choices else ""
         if not takes and action.nargs != 0:
@@ -365,7 +370,8 @@ def model_sections(schema: dict[str, Any], top: str, comments: dict[str, str]) -
     queue: list[tuple[dict[str, Any], str]] = [(schema, "")]
     while queue:
         model, prefix = queue.pop(0)
-        for key, part in model.get("properties", {}).items():
+        others = {"<name>": model["additionalProperties"]} if model.get("additionalProperties") else {}
+        for key, part in {**model.get("properties", {}), **others}.items():
             for name, place in references(part, f"{prefix}{key}"):
                 if name not in places:
                     queue.append((schema["$defs"][name], f"{place}."))

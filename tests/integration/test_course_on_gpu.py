@@ -128,7 +128,7 @@ FAULTS = {
         'std::snprintf(said, 100, "invalid argument after convolution"); return 0;',
         "wrong_result", "unwritten; invalid argument after convolution",
     ),
-    "a write before its output": ("y[-3] = 1;", "wrong_result", "writes outside its output: 1"),
+    "a write before its output": ("y[-3] = 1;", "wrong_result", "writes outside its output y: 1"),
     "a changed input": ("x[5] += 1;", "wrong_result", "changes its input x"),
 }  # fmt: skip
 

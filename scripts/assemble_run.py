@@ -163,7 +163,9 @@ def assemble(
         record = {
             "format": FORMAT,
             "run_id": make_run_id(machine, ended, run / tables.SAMPLES.name),
-            "studies": named_studies(config["study"], config["studies"]),
+            "studies": named_studies(
+                config["study"], [name for name, one in config["studies"].items() if not one["by_name"]]
+            ),
             "networks": {name: describe_network(name, sizes[name]) for name in sizes},
             "variants": describe_variants(),
             "started": machine["started"],

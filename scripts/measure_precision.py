@@ -55,8 +55,7 @@ def main() -> None:
     arguments = parser.parse_args()
     require_target("gpu")
     variant = variants.read(arguments.variant, arguments.kernels)
-    baseline = variants.full_name(variant.problem, variant.problem.facts.baseline)
-    direct = variants.read(baseline, arguments.kernels)
+    direct = variants.read(variants.full_name(variant.problem, variant.problem.facts.baseline), arguments.kernels)
     convs = [conv for network in networks.all_networks().values() for conv in network.convs]
     others = [conv for conv in convs if conv.problem == variant.problem]
 

@@ -158,6 +158,7 @@ class Study(_Model):
     programs: list[str] | None = Field(
         None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
     )
+    by_name: bool = Field(False, description="left out of `study: all`; for a study that takes hours")
     course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
 
     @model_validator(mode="after")
@@ -285,8 +286,9 @@ class Config(_Model):
 
     @property
     def chosen_studies(self) -> dict[str, Study]:
-        """The studies that this command is about, by name; `all` are those that need no submission."""
-        every = (name for name, study in self.studies.items() if not study.course)
+        """The studies that this command is about, by name; `all` are those that need no submission and are not wanted
+        by name alone."""
+        every = (name for name, study in self.studies.items() if not (study.course or study.by_name))
         return {name: self.studies[name] for name in named_studies(self.study, every)}
 
     def network(self, name: str) -> Network:

@@ -46,7 +46,7 @@ def _against_baseline(plan: Plan) -> list[str]:
 OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
     "aa": lambda plan: [
         f"{PARTS}/aa/{gpu}/{cases}/{name}.csv.gz"
-        for cases in plan.case_sets
+        for cases in plan.networks
         for name in _starting_points(plan, cases)
         for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
     ],

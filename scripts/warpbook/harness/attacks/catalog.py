@@ -6,6 +6,7 @@ table.
 """
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -280,13 +281,18 @@ def prepare(kernels, layer, images, launch):
 """
 
 
+_GENERAL = re.compile(r"^general:.*\n(?:[ \t]+.*\n)*", re.MULTILINE)
+"""What a header says of a case with something unusual."""
+
+
 def forge(attack: Attack, folder: Path, device: str = "gpu") -> Variant:
     """Write the attacking variant, called `mine`, into a folder."""
     if device == "cpu":
         cheat = CALL.format(body=attack.on_cpu) if attack.on_cpu else attack.launcher
         (folder / "mine.py").write_text(ON_CPU.format(cheat=cheat))
         return variants.read("mine", folder)
-    source = (variants.FOLDER / f"{attack.of}.cu").read_text()
+    # Launchers that cheat take x, w and y: they are tried on what every kernel computes.
+    source = _GENERAL.sub("", (variants.FOLDER / f"{attack.of}.cu").read_text())
     if attack.old not in source:
         raise ValueError(f"{attack.of}.cu does not hold {attack.old!r}")
     (folder / "mine.cu").write_text(source.replace(attack.old, attack.new, 1).replace("builds_on: direct\n", ""))

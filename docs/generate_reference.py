@@ -67,7 +67,7 @@ SHARED_OPTIONS = {
     "--epochs": "passes over the training images",
     "--html": "HTML file to write",
     "--images": "the images",
-    "--implementation": "name of a file in `kernels/networks/`",
+    "--implementation": "name of a file in `kernels/network/`",
     "--labels": "file of the reference's labels",
     "--markdown": "Markdown file to write",
     "--network": "a network of `config.yaml`",
@@ -207,6 +207,11 @@ def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, str, st
     """Of each option: its name, what it takes, its default, what it means."""
     for action in parser._actions:
         if action.dest in ("help", "version"):
+            continue
+        if isinstance(action, argparse._SubParsersAction):
+            of_each = [option for one in action.choices.values() for option in options(one)]
+            yield code(action.dest), ", ".join(map(code, action.choices)), "required", "what to make"
+            yield from dict.fromkeys(of_each)
             continue
         name = code(", ".join(action.option_strings) or action.dest)
         takes = ", ".join(map(code, action.choices)) if action.choices else ""
@@ -365,7 +370,8 @@ def model_sections(schema: dict[str, Any], top: str, comments: dict[str, str]) -
     queue: list[tuple[dict[str, Any], str]] = [(schema, "")]
     while queue:
         model, prefix = queue.pop(0)
-        for key, part in model.get("properties", {}).items():
+        others = {"<name>": model["additionalProperties"]} if model.get("additionalProperties") else {}
+        for key, part in {**model.get("properties", {}), **others}.items():
             for name, place in references(part, f"{prefix}{key}"):
                 if name not in places:
                     queue.append((schema["$defs"][name], f"{place}."))

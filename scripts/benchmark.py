@@ -48,7 +48,7 @@ def main() -> None:
             rows.append(("`make test` after it", f"{seconds(['make', 'test'], clone):.0f} s"))
     seconds(SNAKEMAKE)
     rows.append(("`snakemake --cores 1 report`, nothing changed", f"{seconds(SNAKEMAKE):.1f} s"))
-    kernel = PROJECT / "kernels" / "direct.cu"
+    kernel = PROJECT / "kernels" / "conv" / "direct.cu"
     text = kernel.read_text()
     try:
         kernel.write_text(text.rstrip("\n") + "\n// one line more\n")

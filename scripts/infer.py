@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("--network", default="fa18", help="a network of config.yaml")
     parser.add_argument("--weights", help="which set of the network's weights; its first by default")
-    parser.add_argument("--variant", required=True, help="stem of a file in kernels/")
+    parser.add_argument("--variant", required=True, help="stem of a file in kernels/conv/")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where the variant runs, checked against the variant")
     parser.add_argument("--predictions", type=Path, help="write the predicted labels to this .npy file")
     parser.add_argument("size", nargs="?", help="images to infer; all by default")

@@ -15,7 +15,7 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import networks
+from warpbook.problems import networks, problem
 from warpbook.runs import tables
 
 MEMORY_BYTES = 8 << 30  # host memory, as of a check
@@ -37,7 +37,7 @@ def measure_in_sandbox(arguments: argparse.Namespace, variant: Variant) -> Itera
 
     Raises VariantFailure where the process inside dies or says what no measurement does.
     """
-    readable = [arguments.kernels, building.FOLDER, building.PROJECT_CUBINS]
+    readable = [arguments.kernels, problem.FOLDER, building.FOLDER, building.PROJECT_CUBINS]
     for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
         with sandbox.untrusted("measurement"):
             tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")

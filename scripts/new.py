@@ -16,6 +16,7 @@ from warpbook.problems import problem
 from warpbook.problems.problem import Problem
 
 _NAME = re.compile(r"[a-z]\w*")
+NAME = "its name, of small letters, digits and underscores"
 C_TYPES = {
     "float64": "double",
     "float32": "float",
@@ -129,10 +130,10 @@ def check_name(name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("problem", help="a problem, its first kernel and a study").add_argument("name")
+    kinds.add_parser("problem", help="a problem, its first kernel and a study").add_argument("name", help=NAME)
     kernel = kinds.add_parser("kernel", help="one more kernel")
-    kernel.add_argument("name")
-    kernel.add_argument("--problem", default="conv")
+    kernel.add_argument("name", help=NAME)
+    kernel.add_argument("--problem", default="conv", help="the problem that it computes: a folder of kernels/")
     arguments = parser.parse_args()
     name = check_name(arguments.name)
     if arguments.kind == "problem":

@@ -25,7 +25,7 @@ OVERHEAD_S = 600  # all else
 
 def limit_s(room: Path, timeout_s: float) -> float:
     """What the Snakemake of a submission may take."""
-    return OVERHEAD_S + TIMEOUTS * timeout_s * len(list((room / "kernels").glob("*.cu")))
+    return OVERHEAD_S + TIMEOUTS * timeout_s * len(list((room / "kernels").rglob("*.cu")))
 
 
 def run_project(room: Path, cores: int) -> None:

@@ -22,7 +22,7 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_target
-from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems import fashion_mnist, networks, problem, weights
 from warpbook.problems.networks import Network
 from warpbook.runs import tables
 from warpbook.runs.schema import Row
@@ -119,8 +119,8 @@ def run_in_sandbox(arguments: argparse.Namespace, variant: Variant, network: Net
         with checking.fault_context(variant, "compiled"):
             cpp_compiler.library(variant, sandboxed=True)
     places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
-    readable = [variants.FOLDER, *weights.readable(network), fashion_mnist.cache_path(network), arguments.correctness]
-    readable += [building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
+    readable = [problem.FOLDER, *weights.readable(network), fashion_mnist.cache_path(network)]
+    readable += [arguments.correctness, building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
     said = sandbox.results([*sys.argv, "--in-sandbox"], readable, variant.device == "gpu")
     for row in said:
         with sandbox.untrusted("run of a program"):

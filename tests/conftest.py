@@ -235,5 +235,5 @@ def copied_networks(tmp_path, monkeypatch):
     folder, convolutions = kernels / "network", kernels / "conv"
     monkeypatch.setattr(whole_networks, "FOLDER", folder)
     monkeypatch.setattr(whole_networks, "INCLUDED_FROM", (folder, convolutions, whole_networks.INCLUDED_FROM[-1]))
-    monkeypatch.setattr(whole_networks, "IMPORTED_FROM", (folder, convolutions))
+    monkeypatch.setattr(whole_networks, "IMPORTED_FROM", (folder, convolutions, whole_networks.IMPORTED_FROM[-1]))
     return folder

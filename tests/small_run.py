@@ -76,17 +76,26 @@ def _of_today(rows: list[dict[str, Any]], table: Table) -> list[dict[str, Any]]:
 
 
 def _record_of_today(record: dict[str, Any]) -> dict[str, Any]:
-    """The same of a run's record, of few networks and variants."""
+    """The same of a run's record."""
     known = networks.all_networks()
     here = variants.discover() | {one.full_name: one for one in whole_networks.discover().values()}
-    names = [name for name in record["variants"] if name in (*VARIANTS, *ON_CPU) or name.startswith(WHOLE)]
-    told = {name: record["variants"][name] for name in names}
-    shapes = {name: record["networks"][name] for name in (NETWORK, OTHER_NETWORK)}
+    shapes = {name: {"shapes_sha256": known[name].shapes_sha256} for name in record["networks"]}
+    told = {name: {"source_sha256": one.source_sha256} for name, one in here.items()}
     return record | {
         "protocol": timing.PROTOCOL,
-        "networks": {name: one | {"shapes_sha256": known[name].shapes_sha256} for name, one in shapes.items()},
-        "variants": {name: one | {"source_sha256": here[name].source_sha256} for name, one in told.items()},
+        "networks": {name: one | shapes[name] for name, one in record["networks"].items()},
+        "variants": {name: one | told.get(name, {}) for name, one in record["variants"].items()},
     }
+
+
+def _small_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The same of few networks and variants."""
+    names = [name for name in record["variants"] if name in (*VARIANTS, *ON_CPU) or name.startswith(WHOLE)]
+    few = {
+        "networks": {name: record["networks"][name] for name in (NETWORK, OTHER_NETWORK)},
+        "variants": {name: record["variants"][name] for name in names},
+    }
+    return _record_of_today(record | few)
 
 
 def derived(whole: Path, folder: Path) -> Path:
@@ -94,7 +103,7 @@ def derived(whole: Path, folder: Path) -> Path:
     run = replace(catalog.open_run(whole), sound=True)  # that it is, another test checks
     known, path = {*run.record["variants"]}, folder / whole.name
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("run.json", json.dumps(_record_of_today(run.record)))
+        packed.writestr("run.json", json.dumps(_small_record(run.record)))
         for table in tables.RUN_TABLES:
             rows = _kept(run.table(table), known).to_dict("records")
             table.write(_of_today(rows, table), folder / table.name)
@@ -102,28 +111,54 @@ def derived(whole: Path, folder: Path) -> Path:
     return path
 
 
+def as_of_today(whole: Path, folder: Path) -> Path:
+    """Write a whole run into a folder, under the same name, as it would be of today's sources and compile options."""
+    path = folder / whole.name
+    with zipfile.ZipFile(whole) as packed:
+        files = {name: packed.read(name) for name in packed.namelist()}
+    run = catalog.open_run(whole)
+    rows = _of_today(run.table(tables.BUILDS).to_dict("records"), tables.BUILDS)
+    files[tables.BUILDS.name] = tables.BUILDS.text(rows, tables.BUILDS.name).encode()
+    files["run.json"] = json.dumps(_record_of_today(run.record)).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in files.items():
+            packed.writestr(name, content)
+    return path
+
+
+def _made_once(whole: Path, make: Callable[[Path, Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make` makes of a run in a folder, made by the first worker that asks for it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / make.__name__
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = folder.with_name(f"{make.__name__}_in_the_making")
+            made.mkdir()
+            make(whole, made)
+            made.rename(folder)
+    return folder / whole.name
+
+
 @pytest.fixture(scope="session")
-def newest_archive() -> Path:
-    """The newest archived run with a GPU that holds every network measured so far, whole: committed, not to be changed.
-    It takes seconds to read: most tests want `small_archive`."""
+def committed_archive() -> Path:
+    """The newest archived run with a GPU that holds every network measured so far: committed, not to be changed."""
     archived = catalog.gpu_runs(PROJECT / catalog.ARCHIVES)
     every = {network for run in archived for network in run.record["networks"]}
     return [run for run in archived if every == set(run.record["networks"])][-1].path
 
 
 @pytest.fixture(scope="session")
-def small_archive(newest_archive, tmp_path_factory) -> Path:
-    """The small run of the newest archived one, not to be changed: made by the first worker that asks for it."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "small_run"
-    with (base.parent / "small_run.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            made = folder.with_name("small_run_in_the_making")
-            made.mkdir()
-            derived(newest_archive, made)
-            made.rename(folder)
-    return folder / newest_archive.name
+def newest_archive(committed_archive, tmp_path_factory) -> Path:
+    """It, whole, as of today's sources: a change of a kernel empties no test's report. It takes seconds to read: most
+    tests want `small_archive`."""
+    return _made_once(committed_archive, as_of_today, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def small_archive(committed_archive, tmp_path_factory) -> Path:
+    """The small run of it, not to be changed."""
+    return _made_once(committed_archive, derived, tmp_path_factory)
 
 
 @pytest.fixture
@@ -133,9 +168,9 @@ def archive(small_archive, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sharing_tables(newest_archive, small_archive) -> Callable[[], AbstractContextManager[None]]:
+def sharing_tables(committed_archive, newest_archive, small_archive) -> Callable[[], AbstractContextManager[None]]:
     """Within the context, tables of runs that are the newest archive's, or the small run's, are read once for all
-    tests, which are not to change them."""
+    tests, which are not to change them. The committed archive is opened as it would be of today's sources."""
 
     def checksums(path: Path) -> dict[str, int]:
         if not path.is_file():
@@ -160,7 +195,8 @@ def sharing_tables(newest_archive, small_archive) -> Callable[[], AbstractContex
     def context() -> Iterator[None]:
         open_run = catalog.open_run
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(catalog, "open_run", lambda path: sharing(open_run(path)))
+            of_today = {committed_archive.resolve(): newest_archive}
+            patch.setattr(catalog, "open_run", lambda path: sharing(open_run(of_today.get(path.resolve(), path))))
             yield
 
     return context

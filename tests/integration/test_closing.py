@@ -50,7 +50,7 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
     failed = next(line for line in said if line.strip().startswith("failed"))
     assert "shared_input" in failed
     assert failed.endswith("error 3: no such word")
-    assert said[-1] == "  next: mend kernels/shared_input.*, then snakemake --cores 1 check"
+    assert said[-1] == "  next: mend kernels/conv/shared_input.*, then snakemake --cores 1 check"
 
 
 SLOWED = "none of 7 samples is a figure: 7 were taken while a slowdown was active, 0 are longer than twice their call"
@@ -63,7 +63,7 @@ def without_figures(evidence_of, rewritten, archive):
     def lines(outcomes):
         def change(content):
             rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
-            times = (rows.network == "fa18") & (rows.variant == "shared_input") & (rows.kind == "layer")
+            times = rows.case.str.startswith("fa18/") & (rows.variant == "shared_input") & (rows.kind == "layer")
             for size, (status, reason) in outcomes.items():
                 rows.loc[times & (rows["size"] == size), ["status", "reason", "n"]] = [status, reason, "0"]
             return rows.to_csv(index=False).encode()
@@ -76,7 +76,7 @@ def without_figures(evidence_of, rewritten, archive):
 def test_a_failure_is_told_though_a_slowdown_of_the_machine_came_before(without_figures):
     said = without_figures({"10": ("refused", SLOWED), "100": ("launch_failed", "shared_input: an illegal access")})
     assert "  failed: shared_input: shared_input: an illegal access" in said
-    assert "mend kernels/shared_input.*" in said[-1]
+    assert "mend kernels/conv/shared_input.*" in said[-1]
 
 
 def test_a_slowdown_of_the_machine_is_no_fault_of_a_kernel_that_could_be_mended(without_figures):
@@ -101,7 +101,7 @@ def test_where_a_library_leads_the_headline_says_so_and_what_is_next_is_to_beat_
     library = units.time(ev.times.total("cudnn_fp32", ev.largest).value)
     assert f"; the library cudnn_fp32 takes {library}" in said[2]
     assert said[-1].startswith(
-        f"  next: a kernel that beats cudnn_fp32's {library}: kernels/<name>.cu (docs/guides/kernels.md)"
+        f"  next: a kernel that beats cudnn_fp32's {library}: kernels/conv/<name>.cu (docs/guides/kernels.md)"
     )
     wide = {**few_variants["studies"], "all": {**few_variants["studies"]["fa18"], "variants": []}}
     ev.config = ev.config.model_copy(update={"studies": evidence_of(small_archive, studies=wide).config.studies})

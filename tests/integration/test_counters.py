@@ -18,13 +18,14 @@ import assemble_run
 import count_variant
 from warpbook.common.files import PROJECT
 from warpbook.common.supervision import run_to_end
-from warpbook.kernels import variants
-from warpbook.problems import networks
+from warpbook.kernels import variants, whole_networks
+from warpbook.problems import networks, problem
 from warpbook.profiling import counters, counting
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.views import analysis
 from warpbook.runs import tables
+from warpbook.runs.run_parts import WHOLE
 
 KNOWN = variants.discover()
 
@@ -278,7 +279,7 @@ def count(tmp_path: Path, variant: str = "direct", metrics: list[str] = METRICS,
         *metrics,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return tables.COUNTERS.read(out), done.stdout
+    return tables.with_places(tables.COUNTERS.read(out)), done.stdout
 
 
 def test_every_counter_of_every_launch_is_a_row(tmp_path, ncu):
@@ -341,7 +342,7 @@ def test_a_layer_that_breaks_the_program_leaves_the_others_counted(tmp_path, ncu
         "launch_failed",
         "cupy_backends.CUDARuntimeError: cudaErrorIllegalAddress",
     )
-    assert "no counters of direct on conv1: launch_failed" in printed
+    assert "no counters of direct on fa18/conv1: launch_failed" in printed
 
 
 def test_why_there_are_no_counters_is_a_row_of_each_layer(tmp_path, ncu, monkeypatch):
@@ -413,14 +414,15 @@ def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
     calls = ncu()
     beyond = SimpleNamespace(
         name="mine",
+        problem=problem.find("conv"),
         read_error="",
         supports_arch=lambda arch: True,
         unsupported=lambda case: f"{case.name} is too much",
     )
     rows = count_variant.count(run_to_end, beyond, "fa18", 1000, METRICS, 30, tmp_path)
-    assert [(row["layer"], row["status"], row["reason"]) for row in rows] == [
-        ("conv1", "unsupported", "conv1 is too much"),
-        ("conv2", "unsupported", "conv2 is too much"),
+    assert [(row["case"], row["status"], row["reason"]) for row in rows] == [
+        ("fa18/conv1", "unsupported", "conv1 is too much"),
+        ("fa18/conv2", "unsupported", "conv2 is too much"),
     ]
     assert not calls.exists()
 
@@ -461,7 +463,7 @@ def count_network(tmp_path: Path, implementation: str = "fused_mma"):
     command = [sys.executable, PROJECT / "scripts" / "count_network.py", "--implementation", implementation]
     command += ["--network", "fa17", "--weights", "high", "--images", "10000", "--timeout", "30", "--out", out]
     done = subprocess.run([*command, "--metrics", *METRICS], capture_output=True, text=True, check=True)
-    return tables.COUNTERS.read(out), done.stdout
+    return tables.with_places(tables.COUNTERS.read(out)), done.stdout
 
 
 def test_a_whole_network_s_kernels_are_rows_without_a_layer_or_one_row_says_why(tmp_path, ncu):
@@ -480,7 +482,7 @@ def test_a_whole_network_s_kernels_are_rows_without_a_layer_or_one_row_says_why(
     frame, printed = count_network(tmp_path)
     (row,) = frame.itertuples()
     assert (row.status, row.reason) == ("refused", counting.NO_PERMISSION)
-    assert printed.startswith("no counters of fused_mma on fa17: refused: ERR_NVGPUCTRPERM")
+    assert printed.startswith("no counters of network/fused_mma on fa17: refused: ERR_NVGPUCTRPERM")
     assert len(calls.read_text().splitlines()) == 1
 
     calls = ncu(of_network=["first"])
@@ -507,6 +509,13 @@ MEASURED = ["direct", "constant_weights", "shared_input"]
 """GPU variants that the report is of."""
 
 
+def place_of(variant: str, layer: str) -> dict[str, str]:
+    """The columns that say what was counted: a layer of fa18, or, without one, the whole network."""
+    if layer:
+        return tables.place("conv", "fa18", layer) | {"variant": variant}
+    return tables.place(whole_networks.PROBLEM, "fa18") | {"variant": WHOLE + variant}
+
+
 def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
     """Synthetic counters of one launch that takes `factor` of a millisecond."""
     values = dict.fromkeys(counters.metrics_to_read(KNOWN.values()), 100.0 * factor)
@@ -527,7 +536,7 @@ def rows_of(variant: str, layer: str, factor: float) -> list[dict]:
         counters.FFMA: 3e9,
         counters.DRAM_BYTES: 1e8 * factor,
     }
-    place = {"tool": "ncu", "variant": variant, "network": "fa18", "layer": layer, "size": 1000, "launch": 0}
+    place = {"tool": "ncu", **place_of(variant, layer), "size": 1000, "launch": 0}
     return [
         {**place, "kernel": "conv_forward", "metric": metric, "unit": "ns" if metric == counters.DURATION else "",
          "value": value, "launches": 1, "status": "ok", "reason": ""}
@@ -556,7 +565,7 @@ def plain(text: str) -> str:
 
 def failed(variant: str, layer: str, status: str, reason: str) -> dict:
     nothing = {"launch": 0, "kernel": "", "metric": "", "unit": "", "value": None, "launches": None}
-    place = {"tool": "ncu", "variant": variant, "network": "fa18", "layer": layer, "size": 1000}
+    place = {"tool": "ncu", **place_of(variant, layer), "size": 1000}
     return {**place, **nothing, "status": status, "reason": reason}
 
 

@@ -107,9 +107,9 @@ def test_the_driver_calls_what_a_term_has():
 @needs_compiler
 def test_a_right_file_is_checked_at_the_batch_of_the_course_and_an_odd_one(stand_in):
     stand_in()
-    rows = [row for rows in ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408, False) for row in rows]
+    rows = [row for rows in ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408.convs, False) for row in rows]
     expected = [(100, "integers"), (100, "reals"), (3, "integers"), (3, "reals")]
-    assert [(row["layer"], row["size"], row["test"], row["status"]) for row in rows] == [
+    assert [(row["case"], row["size"], row["test"], row["status"]) for row in rows] == [
         (layer.name, *place, "ok") for layer in ece408.LAYERS for place in expected
     ]
 
@@ -128,7 +128,7 @@ FAULTS = {
         'std::snprintf(said, 100, "invalid argument after convolution"); return 0;',
         "wrong_result", "unwritten; invalid argument after convolution",
     ),
-    "a write before its output": ("y[-3] = 1;", "wrong_result", "writes outside its output: 1"),
+    "a write before its output": ("y[-3] = 1;", "wrong_result", "writes outside its output y: 1"),
     "a changed input": ("x[5] += 1;", "wrong_result", "changes its input x"),
 }  # fmt: skip
 
@@ -138,7 +138,7 @@ FAULTS = {
 def test_a_fault_of_a_file_is_a_row_with_its_reason(stand_in, fault):
     code, status, words = FAULTS[fault]
     stand_in(code)
-    row = next(ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408, False))[-1]
+    row = next(ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408.convs, False))[-1]
     assert (row["ok"], row["status"]) == (False, status)
     assert words in row["reason"]
 
@@ -146,7 +146,7 @@ def test_a_fault_of_a_file_is_a_row_with_its_reason(stand_in, fault):
 @needs_compiler
 def test_a_fault_at_the_odd_batch_alone_is_an_assumption_of_the_file(stand_in):
     stand_in("if (B % 10) return 0;")
-    usual, reals, odd = next(ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408, False))
+    usual, reals, odd = next(ece408_gpu.check(variants.read("fused_wmma", FILES), ECE408.convs, False))
     assert usual["ok"] and reals["ok"]
     assert odd["status"] == "unsupported"
     assert odd["reason"].startswith(
@@ -166,19 +166,20 @@ def test_a_layer_is_timed_as_the_course_does_and_by_events(stand_in):
     variant = variants.read("fused_wmma", FILES)
     for images, hot in ((4, [("hot", "gpu")]), (60, [])):
         built = ece408_gpu.link(variant, False)
-        rows = ece408_gpu.time_layer(variant, False, built, SECOND, images, lambda: (1980.0, False))
+        rows = ece408_gpu.time_layer(variant, False, built, SECOND.at(images), lambda: (1980.0, False))
         kinds = {(row["state"], row["kind"]): row["time_ms"] for row in rows}
         assert kinds == {("", "op"): 1.5, ("", "layer"): 2.5, ("cold", "gpu"): 1.25} | dict.fromkeys(hot, 1.0)
         assert len(rows) == ece408_gpu.ROUNDS * len(kinds)
-        shared = {"variant": "fused_wmma", "network": "ece408", "measured_on": "here"}
-        tables.COURSE_SAMPLES.text(({**shared, **row} for row in rows), "test")
+        shared = {"job": "fused_wmma", "variant": "fused_wmma", "device": "gpu", "measured_on": "here"}
+        shared |= {"stop_reason": "samples"}
+        tables.SAMPLES.text(({**shared, **row, **measure_course.place(ECE408, row)} for row in rows), "test")
 
 
 @needs_compiler
 def test_a_file_of_one_call_has_no_device_time(stand_in):
     stand_in()
     variant = variants.read("one_call", FILES)
-    rows = ece408_gpu.time_layer(variant, False, ece408_gpu.link(variant, False), FIRST, 2, lambda: (None, False))
+    rows = ece408_gpu.time_layer(variant, False, ece408_gpu.link(variant, False), FIRST.at(2), lambda: (None, False))
     assert {row["kind"] for row in rows} == {"op", "layer"}
 
 
@@ -190,7 +191,7 @@ def test_only_the_layer_time_stands_of_a_file_that_works_outside_its_convolution
     built = ece408_gpu.link(variant, False)
     why = ece408_gpu.misplaced_work(variant, False, built, SECOND)
     assert ("although conv_forward_gpu is not called" in why) == elsewhere == bool(why)
-    rows = ece408_gpu.time_layer(variant, False, built, SECOND, 2, lambda: (None, False), why)
+    rows = ece408_gpu.time_layer(variant, False, built, SECOND.at(2), lambda: (None, False), why)
     status = {row["kind"]: (row["status"], row["reason"]) for row in rows}
     other = ("refused", why) if elsewhere else ("ok", "")
     assert status == {"layer": ("ok", ""), "op": other, "gpu": other}
@@ -201,11 +202,11 @@ def test_a_file_that_is_wrong_at_the_timed_size_has_no_time(stand_in):
     stand_in("if (B > 100) return 0;")
     variant = variants.read("fused_wmma", FILES)
     with pytest.raises(VariantFailure, match=r"leaves .* outputs unwritten"):
-        ece408_gpu.time_layer(variant, False, ece408_gpu.link(variant, False), FIRST, 101, lambda: (None, False))
+        ece408_gpu.time_layer(variant, False, ece408_gpu.link(variant, False), FIRST.at(101), lambda: (None, False))
 
 
 def test_a_file_that_failed_its_check_is_not_timed():
     failure = {"status": "wrong_result", "reason": "one_call is wrong"}
-    rows = measure_course.time_all(variants.read("one_call", FILES), [(FIRST, 10), (SECOND, 20)], failure, False, 60)
+    rows = measure_course.time_all(variants.read("one_call", FILES), [FIRST.at(10), SECOND.at(20)], failure, False, 60)
     expected = [("conv1", 10, "wrong_result", None), ("conv2", 20, "wrong_result", None)]
-    assert [(row["layer"], row["size"], row["status"], row["time_ms"]) for row in rows] == expected
+    assert [(row["case"], row["size"], row["status"], row["time_ms"]) for row in rows] == expected

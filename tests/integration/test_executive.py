@@ -18,7 +18,7 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
 
     moved = [row("direct"), row("of_another_study"), row("shared_input", "same")]
     earlier = replace(opened(small_archive))  # another object than the run that the report is of
-    compared = SimpleNamespace(obstacles={}, moved=moved)
+    compared = SimpleNamespace(obstacles={}, movements=moved)
     monkeypatch.setattr(
         catalog,
         "earlier_runs_of_model",
@@ -40,7 +40,7 @@ def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkey
 
     def compare(base, *_):
         compared.append(base.gpu["name"])
-        return SimpleNamespace(obstacles={}, moved=[])
+        return SimpleNamespace(obstacles={}, movements=[])
 
     monkeypatch.setattr(executive, "Comparison", compare)
     executive.executive_view(ev)

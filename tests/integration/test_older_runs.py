@@ -1,7 +1,6 @@
 """Figures that the study's GPU run does not hold, from an older archived run that does."""
 
 import gzip
-import io
 import json
 import re
 import shutil
@@ -9,7 +8,6 @@ import zipfile
 
 import pytest
 
-from warpbook.kernels import whole_networks
 from warpbook.report import narrative, trace_layout
 from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
 from warpbook.report.views import analysis, claim_table, executive, header_counter, whole_network
@@ -34,6 +32,12 @@ def heads_alone(packed: dict[str, bytes], names: set[str]) -> dict[str, bytes]:
     return emptied
 
 
+def of_whole_networks(checks: bytes) -> bytes:
+    """The checks of whole networks alone."""
+    head, *rows = checks.splitlines(keepends=True)
+    return head + b"".join(row for row in rows if row.startswith(b"network,"))
+
+
 def packed_as(path, files, run_id, ended):
     record = json.loads(files["run.json"]) | {"run_id": run_id, "ended": ended}
     with zipfile.ZipFile(path / f"{run_id}.zip", "w") as archive:
@@ -48,16 +52,13 @@ def made(small_archive, tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     with zipfile.ZipFile(small_archive) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-    checks = tables.NETWORK_CHECKS.read(io.BytesIO(files["network_checks.csv"]), "network_checks.csv")
-    today = {name: one.source_sha256 for name, one in whole_networks.discover().items()}
-    checks["source_sha256"] = checks.variant.map(today).fillna(checks.source_sha256)
-    tables.NETWORK_CHECKS.write(checks.to_dict("records"), folder / "network_checks.csv")
-    files["network_checks.csv"] = (folder / "network_checks.csv").read_bytes()
-    kept = {table.name for table in (*ASKED_FOR, tables.BUILDS, tables.NETWORK_CHECKS)}
+    kept = {table.name for table in (*ASKED_FOR, tables.BUILDS)}
+    of_older = heads_alone(files, {table.name for table in tables.RUN_TABLES} - kept)
+    of_older |= {tables.CORRECTNESS.name: of_whole_networks(files[tables.CORRECTNESS.name])}
     own = heads_alone(files, {table.name for table in OLDER_RUN_TABLES})
     return (
         packed_as(folder, own, OWN, LATER),
-        packed_as(folder, heads_alone(files, {table.name for table in tables.RUN_TABLES} - kept), OLDER, EARLIER),
+        packed_as(folder, of_older, OLDER, EARLIER),
     )
 
 
@@ -87,6 +88,17 @@ def rerecorded(rewritten, path, change):
     return rewritten(path, "run.json", rewrite)
 
 
+def of_other_sources(but=None):
+    """A change after which a run's variants are of other sources than today's, but for those whose names begin so."""
+
+    def change(record):
+        for name, one in record["variants"].items():
+            if but is None or not name.startswith(but):
+                one["source_sha256"] = "0" * 64
+
+    return change
+
+
 def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_captions(evidence, ev):
     shown = evidence()
     assert {table.name: run.run_id for table, run in shown.selection.from_older_run.items()} == {
@@ -96,7 +108,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     assert "fused_mma" in shown.networks.calls
     assert len(shown.trust.attacks) == len(ev.trust.attacks)
     assert len(shown.trust.sanitizer) == len(ev.trust.sanitizer)
-    assert {"direct", "networks/fused_mma", "networks/fused_conv_fc_algebra"} <= {*shown.trust.sanitizer.variant}
+    assert {"direct", "network/fused_mma", "network/fused_conv_fc_algebra"} <= {*shown.trust.sanitizer.variant}
     assert len(shown.checks.errors) == len(ev.checks.errors)
     assert shown.times.op("direct", "conv1", 10_000) == ev.times.op("direct", "conv1", 10_000)
     assert [one.verdict for one in shown.claims.judged] == [one.verdict for one in ev.claims.judged]
@@ -189,13 +201,12 @@ def test_a_variant_compiled_otherwise_since_has_no_counters_of_the_older_run(evi
 
 
 def test_an_implementation_whose_sources_changed_since_has_no_counts_of_the_older_run(evidence, older, rewritten):
-    of_today = whole_networks.read("fused_mma").source_sha256.encode()
-    rewritten(older, "network_checks.csv", lambda content: content.replace(of_today, b"0" * 64))
+    rerecorded(rewritten, older, lambda record: record["variants"]["network/fused_mma"].update(source_sha256="0" * 64))
     shown = evidence()
     assert "fused_mma" not in shown.networks.calls
     assert "fused_cublas" in shown.networks.calls
     sanitized = {*shown.trust.sanitizer.variant}
-    assert "networks/fused_conv_fc_algebra" in sanitized and "networks/fused_mma" not in sanitized
+    assert "network/fused_conv_fc_algebra" in sanitized and "network/fused_mma" not in sanitized
     assert "fused_mma" in [one.name for one in shown.networks.recorded_implementations]
 
 
@@ -218,9 +229,7 @@ def test_nothing_comes_from_a_run(evidence, older, rewritten):
 def test_whole_networks_of_an_older_run_are_shown_where_all_its_variants_are_of_other_sources(
     evidence, older, rewritten, judged
 ):
-    rerecorded(
-        rewritten, older, lambda record: [one.update(source_sha256="0" * 64) for one in record["variants"].values()]
-    )
+    rerecorded(rewritten, older, of_other_sources(but="network/"))
     shown = evidence()
     assert "fused_mma" in shown.networks.calls
     assert shown.counters.table.empty
@@ -234,10 +243,7 @@ def test_a_run_whose_figures_are_all_of_other_sources_is_passed_over_for_one_bef
         before,
         lambda record: record.update(run_id="20261119-nvidia-h200-000003", ended=EARLIER.replace("-20T", "-19T")),
     )
-    rewritten(older, "network_checks.csv", lambda content: content.split(b"\n", 1)[0] + b"\n")
-    rerecorded(
-        rewritten, older, lambda record: [one.update(source_sha256="0" * 64) for one in record["variants"].values()]
-    )
+    rerecorded(rewritten, older, of_other_sources())
     shown = evidence()
     assert shown.selection.run_with(tables.COUNTERS).run_id == "20261119-nvidia-h200-000003"
     assert shown.selection.run_with(tables.ATTACKS).run_id == OLDER
@@ -253,7 +259,8 @@ def test_where_the_newest_run_holds_a_table_nothing_comes_from_an_older_one(ev, 
 
 def test_times_and_checks_are_never_an_older_run_s_and_a_submission_draws_on_none(evidence):
     shown = evidence()
-    shown.gpu_run.loaded[tables.NETWORK_CHECKS.name] = tables.NETWORK_CHECKS.empty()  # of which the older holds some
+    nothing = tables.with_places(tables.CORRECTNESS.empty())
+    shown.gpu_run.loaded[tables.CORRECTNESS.name] = nothing  # of which the older holds some
     for table in tables.RUN_TABLES:
         if table not in OLDER_RUN_TABLES:
             assert shown.selection.run_with(table) is shown.gpu_run
@@ -268,7 +275,7 @@ def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(eviden
     shown = evidence()
     swept = next(one for one in shown.plan.variants.values() if one.header.sweep)
     declared = " ".join(f"{key}={value}" for key, value in swept.header.constants.items())
-    place = {"variant": swept.name, "network": "fa19", "layer": "conv1", "size": 1000, "configuration": declared}
+    place = {**tables.place("conv", "fa19", "conv1"), "variant": swept.name, "size": 1000, "configuration": declared}
     timed = {"tool": "Kernel Tuner 1", "time_ms": 1.0, "n": 7, "status": "ok", "reason": ""}
     tables.SWEEP.write([place | timed], tmp_path / "sweep.csv")
     rewritten(older, "sweep.csv", lambda _: (tmp_path / "sweep.csv").read_bytes())

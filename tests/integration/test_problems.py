@@ -1,12 +1,12 @@
 """What is not in the figures: variants, whole networks, or some of their times, each with the reason."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from warpbook.kernels import whole_networks
 from warpbook.report import console_summary
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import last_page, milestone_4, summary, whole_network
@@ -106,8 +106,10 @@ def test_a_program_that_failed_is_told_and_its_kernel_s_section_keeps_its_outcom
 
 
 def test_a_whole_network_that_failed_at_some_sizes_is_told_with_the_variants_and_in_its_chapter_where_largest(changed):
-    ev = changed(tables.NETWORK_CHECKS, failing("wrong_result", "off by 3", variant=["fused_mma"], size=[10, 10000]))
-    (row,) = told(ev, "networks/fused_mma")
+    ev = changed(
+        tables.CORRECTNESS, failing("wrong_result", "off by 3", variant=["network/fused_mma"], size=[10, 10000])
+    )
+    (row,) = told(ev, "network/fused_mma")
     assert (row["Device"], row["Images"], row["Reason"]) == ("gpu", "10, 10\u202f000", "off by 3")
     assert "fused_mma: off by 3" in whole_network.whole_network_view(ev).problems
     assert not any("N = 10 " in problem for problem in whole_network.whole_network_view(ev).problems)
@@ -118,28 +120,29 @@ def test_a_whole_network_without_one_kind_of_time_is_told(changed):
 
         def change(frame, slowed=slowed):
             if slowed:
-                chosen = (frame.network == "fa18") & (frame.variant == "fused_mma") & (frame.kind == "op")
+                chosen = (frame.network == "fa18") & (frame.variant == "network/fused_mma") & (frame.kind == "op")
                 frame.loc[chosen & (frame["size"] == 100), "throttled"] = True
             else:
-                failing("timed_out", "more than 300 s", variant=["fused_mma"], kind=["op"], size=[100])(frame)
+                failing("timed_out", "more than 300 s", variant=["network/fused_mma"], kind=["op"], size=[100])(frame)
 
-        (row,) = told(changed(tables.NETWORK_SAMPLES, change), "networks/fused_mma")
+        (row,) = told(changed(tables.SAMPLES, change), "network/fused_mma")
         assert (row["Images"], row["Times"]) == ("100", "op")
         assert row["Status"] == ("refused" if slowed else "timed out")
 
 
 def test_a_whole_network_that_is_stale_or_that_the_run_does_not_hold_is_told(changed, copied_networks):
     (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
-    other = whole_networks.read("fused_mma").source_sha256[::-1]
-    ev = changed(tables.NETWORK_CHECKS, lambda frame: frame.loc.__setitem__(
-        (frame.variant == "fused_mma", "source_sha256"), other))  # fmt: skip
-    assert [(row["Status"], row["Images"]) for row in told(ev, "networks/fused_mma")] == [("stale", "all")]
-    assert [(row["Status"], row["Images"]) for row in told(ev, "networks/mine")] == [("not measured", "all")]
+    ev = changed(tables.CORRECTNESS, lambda frame: None)
+    of_fused = ev.gpu_run.record["variants"]["network/fused_mma"] | {"source_sha256": "0" * 64}
+    record = ev.gpu_run.record | {"variants": ev.gpu_run.record["variants"] | {"network/fused_mma": of_fused}}
+    ev.local = ev.gpu_run = replace(ev.gpu_run, record=record)
+    assert [(row["Status"], row["Images"]) for row in told(ev, "network/fused_mma")] == [("stale", "all")]
+    assert [(row["Status"], row["Images"]) for row in told(ev, "network/mine")] == [("not measured", "all")]
 
 
 def test_what_is_said_of_variants_says_nothing_of_whole_networks(changed):
-    ev = changed(tables.NETWORK_SAMPLES, failing("launch_failed", "an error", job=["unfused"]))
+    ev = changed(tables.SAMPLES, failing("launch_failed", "an error", job=["network/unfused"]))
     names = {*ev.problems.of_networks.variant}
-    assert "networks/unfused" in names
+    assert "network/unfused" in names
     assert not names & {*summary.summary_view(ev).broken}
     assert not any("unfused" in line for line in console_summary.summary_lines(ev, Path("a.pdf"), Path("a.html")))

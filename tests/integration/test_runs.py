@@ -1,6 +1,5 @@
 """Archived runs, whole, damaged and foreign, and where a study's GPU figures come from."""
 
-import gzip
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.machine import cuda_devices
 from warpbook.runs import catalog, tables
+from warpbook.runs.run_parts import WHOLE
 from warpbook.workflow import plan
 
 ARCHIVES = catalog.archived_paths(PROJECT / catalog.ARCHIVES)
@@ -30,33 +30,6 @@ def test_every_archived_run_is_sound_and_small():
         assert run.problem == ""
         assert run.run_id == path.stem
         assert path.stat().st_size < 15 << 20
-
-
-EARLIER = [
-    path
-    for path in [*ARCHIVES, *catalog.archived_paths(PROJECT / "tests/data/runs")]
-    if catalog.open_run(path).record["format"] == 1
-]
-
-
-def test_a_run_of_format_1_reads_in_the_names_of_today():
-    for path in EARLIER:
-        run = catalog.open_run(path)
-        times, samples = run.table(tables.OP_TIMES), run.table(tables.SAMPLES)
-        assert times.method_bound_ms.notna().all() and times.fp32_bound_ms.isna().all()
-        assert not samples.job.str.contains("again").any() and not samples.variant.str.contains("again").any()
-        tests = samples[samples.job.str.startswith("aa:")]
-        assert set(tests.job.str.split(":").str[1]) == set(tests.variant.str.removesuffix(":aa"))
-
-
-def test_the_a_a_tests_of_a_run_of_format_1_are_shown(archive, evidence_of, rewritten):
-    def in_words_of_1(content: bytes) -> bytes:
-        text = gzip.decompress(content).decode()
-        return gzip.compress(re.sub(r"^aa:", "again:", text, flags=re.M).replace(":aa,", ":again,").encode())
-
-    rewritten(archive, "samples.csv.gz", in_words_of_1)
-    rewritten(archive, "run.json", lambda content: re.sub(rb'"format": \d', b'"format": 1', content))
-    assert len(evidence_of(archive).trust.aa_tests) > 50
 
 
 def test_a_run_names_each_study_that_it_was_made_for(tmp_path):
@@ -96,12 +69,17 @@ def test_a_run_names_its_machine_and_code_and_no_time_of_it_is_below_the_hardwar
     assert (large.median_ms >= large.method_bound_ms).all()
 
 
+def of_format(number):
+    return lambda content: re.sub(rb'"format": \d', f'"format": {number}'.encode(), content)
+
+
 def test_a_run_without_a_sound_record_or_truncated_is_refused(archive, rewritten, small_archive):
     for name, change, words in [
         ("run.json", lambda content: None, "holds no run.json"),
         ("run.json", lambda content: content[:-30], "is damaged"),
         ("run.json", lambda content: b"[]", "run.json, as a whole: Input should be a valid dictionary"),
-        ("run.json", lambda content: re.sub(rb'"format": \d', b'"format": 9', content), "is of format 9"),
+        ("run.json", of_format(9), "is of format 9; this Warpbook reads format 3"),
+        ("run.json", of_format(2), "is of format 2; this Warpbook reads format 3"),
         ("run.json", lambda content: content.replace(b'"machine"', b'"device"', 1), "run.json lacks 'machine'"),
     ]:
         with pytest.raises(UserError, match=words):
@@ -251,7 +229,8 @@ def test_the_reference_model_predicts_as_published_with_every_fp32_gpu_variant_o
     tests = run.table(tables.CORRECTNESS).query("network == 'sp19' and device == 'gpu'")
     labels = tests[(tests.test == "labels") & (tests.variant.map(precision) == "fp32")]
     whole = set(tests.variant) - set(tests.variant[tests.status == "unsupported"])  # of which no layer is unsupported
-    plain = [name for name, variant in run.record["variants"].items() if variant["device"] == "gpu"]
+    gpu = [name for name, variant in run.record["variants"].items() if variant["device"] == "gpu"]
+    plain = [name for name in gpu if not name.startswith(WHOLE)]
     assert set(labels.variant) == {name for name in plain if precision[name] == "fp32" and name in whole}
     assert len(labels.variant.unique()) > 25
     assert set(labels["size"]) >= {100, 1000, 10000}

@@ -17,6 +17,7 @@ from warpbook.config import settings
 from warpbook.kernels import variants, whole_networks
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.run_selection import whole_network_rows
 from warpbook.report.views import (
     analysis,
     cell_markup,
@@ -34,6 +35,7 @@ from warpbook.report.views import (
 from warpbook.report.views.components import HtmlTable
 from warpbook.report.views.supplement import all_times, correctness
 from warpbook.runs import catalog, tables
+from warpbook.runs.run_parts import WHOLE
 from warpbook.workflow import plan
 
 # The archived run has no CPU figures: those of GPU variants, so many times as long, stand for CPU variants.
@@ -377,7 +379,7 @@ MADE = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 def test_the_cover_names_date_network_devices_code_and_runs_or_why_there_are_none(ev, study):
     view = cover.cover_view(ev, MADE, "0123456789abcdef", dirty=True)
     assert (view.date, view.day) == ("21 November 2026", "2026-11-21")
-    assert view.network == "64×64 images; 6 maps of 5×5, tanh, 2×2 pool, 16 maps of 5×5, FC 140, tanh, FC 10"
+    assert view.subject == "64×64 images; 6 maps of 5×5, tanh, 2×2 pool, 16 maps of 5×5, FC 140, tanh, FC 10"
     assert view.kicker == "Milestone report"
     assert view.sizes == "10, 100, 1000, 10\u202f000"
     name = ev.gpu_run.gpu["name"]
@@ -387,7 +389,7 @@ def test_the_cover_names_date_network_devices_code_and_runs_or_why_there_are_non
     assert view.runs[-1] == ev.gpu_run.run_id
 
     view = cover.cover_view(study("fa17-final"), MADE, "", dirty=None)
-    assert view.network == "28×28 images; 50 maps of 5×5, tanh, 2×2 pool, FC 500, tanh, FC 10"
+    assert view.subject == "28×28 images; 50 maps of 5×5, tanh, 2×2 pool, FC 500, tanh, FC 10"
     assert view.kicker == "Final report"
 
     assert cover.cover_view(study(gpu="none"), MADE, "", dirty=None).gpu.startswith(
@@ -398,9 +400,18 @@ def test_the_cover_names_date_network_devices_code_and_runs_or_why_there_are_non
     assert cover.cover_view(ev, MADE, "", dirty=None).gpu == f"{ev.gpu_run.gpu['name']} (two of them), measured here"
 
 
+def network_samples(run):
+    """Samples of whole networks in a run, implementations called by their own names."""
+    return whole_network_rows(run.table(tables.SAMPLES))
+
+
 def with_networks(planned, study, run, samples):
     """The evidence of a study whose run has these samples of whole networks."""
-    read = {table.name: run.table(table) for table in tables.RUN_TABLES} | {tables.NETWORK_SAMPLES.name: samples}
+    others = run.table(tables.SAMPLES)
+    others = others[others.problem != whole_networks.PROBLEM]
+    samples = samples.assign(variant=WHOLE + samples.variant, job=WHOLE + samples.job)
+    read = {table.name: run.table(table) for table in tables.RUN_TABLES}
+    read[tables.SAMPLES.name] = pd.concat([others, samples], ignore_index=True)
     made = Evidence(planned, study, catalog.Run(run.path, run.record, read))
     made.gpu_run = made.local
     return made
@@ -408,11 +419,11 @@ def with_networks(planned, study, run, samples):
 
 def with_failed(planned, study, run, network, names, status, reason):
     """The evidence of a study in whose run implementations of its whole network failed at every size."""
-    samples = run.table(tables.NETWORK_SAMPLES)
+    samples = network_samples(run)
     of_them = (samples.network == network) & samples.variant.isin(names)
     failed = samples[of_them & (samples.job == samples.variant)].drop_duplicates(["variant", "size"])
     failed = failed.assign(
-        status=status, reason=failed.variant + reason, time_ms=None, state=None, kind=None, sample=None
+        status=status, reason=failed.variant + reason, time_ms=float("nan"), state=None, kind=None, sample=None
     )
     of_them |= (samples.network == network) & samples.job.isin(names)
     return with_networks(planned, study, run, pd.concat([samples[~of_them], failed], ignore_index=True))
@@ -421,12 +432,12 @@ def with_failed(planned, study, run, network, names, status, reason):
 def test_what_failed_is_among_the_caveats_and_what_is_not_for_the_study_is_not(ev, run):
     ev = with_failed(ev.plan, "fa18", run, "fa18", ["unfused"], "launch_failed", ", called: invalid argument")
     problems = ev.problems.table.set_index("variant").status
-    assert problems["networks/unfused"] == "launch_failed"
-    assert problems["networks/fused_wgmma"] == problems["fp16x3_wgmma"] == "unsupported"
+    assert problems["network/unfused"] == "launch_failed"
+    assert problems["network/fused_wgmma"] == problems["fp16x3_wgmma"] == "unsupported"
     (said,) = (
         caveat for caveat in executive.executive_view(ev).caveats if caveat.startswith("without a figure somewhere")
     )
-    assert "networks/unfused" in said and "networks/fused_wgmma" not in said and "fp16x3_wgmma" not in said
+    assert "network/unfused" in said and "network/fused_wgmma" not in said and "fp16x3_wgmma" not in said
 
 
 def test_figures_of_several_gpus_are_told_on_the_cover_and_among_the_caveats(ev, run):
@@ -481,14 +492,14 @@ def test_the_whole_network_s_times_are_in_order_and_their_ratios_hold_what_jobs_
     assert ratio.low <= medians[0] / medians[1] <= ratio.high
 
     ratio = ev.networks.ratio("fused_mma", ev.networks.fastest(ev.largest, True).name, ev.largest)
-    samples = run.table(tables.NETWORK_SAMPLES)
+    samples = network_samples(run)
     taken = samples[(samples.network == "fa18") & (samples["size"] == ev.largest) & (samples.kind == "gpu")]
     fused = taken[(taken.variant == "fused_mma") & (taken.state == "cold")].groupby("job").time_ms.median()
     assert len(fused) > 2  # its own job, and those of what builds on it
     differ = 1 + float(abs(fused / fused["fused_mma"] - 1).max())
     assert ratio.low * differ < ratio.value < ratio.high / differ
 
-    samples = run.table(tables.NETWORK_SAMPLES)
+    samples = network_samples(run)
     job = samples[
         (samples.job == "fused_conv_fc_algebra") & (samples.network == "fa18") & (samples["size"] == ev.largest)
     ]
@@ -509,7 +520,7 @@ def test_the_whole_network_s_times_are_in_order_and_their_ratios_hold_what_jobs_
 
 
 def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_and_the_gpu_s_time(study, run):
-    samples = run.table(tables.NETWORK_SAMPLES)
+    samples = network_samples(run)
     samples = samples[~samples.kind.isin(["host", "copy"])]
     on_gpu = samples[(samples.kind == "gpu") & (samples.state == "cold") & (samples.job == samples.variant)]
     fused, folded = (on_gpu[on_gpu.variant == name] for name in ("fused_mma", "fused_conv_fc_algebra"))
@@ -589,7 +600,7 @@ def test_the_steps_of_a_whole_network_lead_from_the_fastest_down_to_where_one_wa
     best, fused = ev.networks.fastest(ev.largest, False), whole_networks.read("fused_mma")
     steps = [step.name for step, _ in ev.networks.steps(best)]
     assert steps[0] == best.name and steps[-1] == "fused_mma" and fused.header.builds_on == "unfused"
-    samples = run.table(tables.NETWORK_SAMPLES)
+    samples = network_samples(run)
     apart = samples[(samples.job != "fused_mma") | (samples.variant != "unfused")]
     evidence = with_networks(ev.plan, "fa18", run, apart)
     assert [step.name for step, _ in evidence.networks.steps(best)] == steps[:-1]

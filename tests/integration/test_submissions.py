@@ -187,7 +187,7 @@ def test_a_submission_s_project_holds_its_files_as_variants_over_their_baselines
     folder = hand_in(tmp_path / "mine", final=code, unroll=code, req_0=code, op_0=code)
     room = tmp_path / "room"
     submissions.open_room(room, "mine", folder, shared())
-    made = variants.discover(room / "kernels")
+    made = variants.discover(room / "kernels" / "conv")
     assert {name: variant.header.builds_on for name, variant in made.items()} == {
         "final": "", "unroll": "", "req_0": "unroll", "op_0": "",
     }  # fmt: skip
@@ -202,7 +202,7 @@ def test_what_a_file_says_of_itself_in_a_header_decides_nothing(tmp_path):
     claim = "/*\nprecision: fp16\nleast_arch: sm_900\n*/\n"
     folder = hand_in(tmp_path / "mine", final=claim + RIGHT.read_text())
     submissions.open_room(tmp_path / "room", "mine", folder, shared())
-    made = variants.discover(tmp_path / "room" / "kernels")["final"]
+    made = variants.discover(tmp_path / "room" / "kernels" / "conv")["final"]
     assert (made.header.precision, made.header.least_arch, made.read_error) == ("fp32", "", "")
     assert made.code.splitlines()[5:] == RIGHT.read_text().splitlines()[1:]
 
@@ -210,12 +210,12 @@ def test_what_a_file_says_of_itself_in_a_header_decides_nothing(tmp_path):
 def test_a_project_follows_its_submission_and_leaves_alone_what_did_not_change(tmp_path):
     folder, room = hand_in(tmp_path / "mine", final="a", op_0="b"), tmp_path / "room"
     submissions.open_room(room, "mine", folder, shared())
-    dates = {path: path.stat().st_mtime_ns for path in (room / "kernels" / "final.cu", room / "config.yaml")}
+    dates = {path: path.stat().st_mtime_ns for path in (room / "kernels" / "conv" / "final.cu", room / "config.yaml")}
     submissions.open_room(room, "mine", folder, shared())
     assert {path: path.stat().st_mtime_ns for path in dates} == dates
     shutil.rmtree(folder / "project" / "m3" / "op_0")
     submissions.open_room(room, "mine", folder, shared())
-    assert sorted(path.name for path in (room / "kernels").iterdir()) == ["final.cu", "final.yaml"]
+    assert sorted(path.name for path in (room / "kernels" / "conv").iterdir()) == ["final.cu", "final.yaml"]
 
 
 def test_answers_are_told_apart_by_the_numbers_in_their_headings(tmp_path):
@@ -332,7 +332,7 @@ def timed(tmp_path, newest_archive, monkeypatch):
             found.with_suffix(".out").write_text(text)
         submissions.open_room(room, "mine", folder, shared())
         monkeypatch.setattr(submission_evidence, "PROJECT", room)
-        known = variants.discover(room / "kernels")
+        known = variants.discover(room / "kernels" / "conv")
         changed = settings.load(yaml.safe_load((room / "config.yaml").read_text()), list(known))
         record = dict(catalog.open_run(newest_archive).record)
         record["measuring"] = changed.measuring.model_dump(mode="json")
@@ -348,9 +348,9 @@ def timed(tmp_path, newest_archive, monkeypatch):
         (run / "run.json").write_text(json.dumps(record))
         rows = [
             {
-                "variant": name, "network": "ece408", "layer": layer, "size": 10_000, "state": "", "kind": kind,
-                "sample": sample, "time_ms": ms and ms * (1 + sample / 1e4), "sm_clock_mhz": 1000.0, "throttled": False,
-                "status": "ok" if ms else "refused", "reason": "" if ms else "the result needs no conv_forward_gpu",
+                "job": name, **tables.place("conv", "ece408", layer), "variant": name, "device": "gpu",
+                "size": 10_000, "state": "", "kind": kind, "sample": sample, "time_ms": ms and ms * (1 + sample / 1e4), "sm_clock_mhz": 1000.0, "throttled": False,
+                "stop_reason": "samples", "status": "ok" if ms else "refused", "reason": "" if ms else "the result needs no conv_forward_gpu",
                 "measured_on": "here",
             }
             for name, series in times.items()
@@ -358,7 +358,7 @@ def timed(tmp_path, newest_archive, monkeypatch):
             for sample in range(10)
         ]  # fmt: skip
         for table in tables.RUN_TABLES:
-            table.write(rows if table is tables.COURSE_SAMPLES else [], run / table.name)
+            table.write(rows if table is tables.SAMPLES else [], run / table.name)
         ev = Evidence(plan.Plan(changed, known, "no device, for the test"), "sp25", catalog.open_run(run))
         ev.gpu_run = ev.local
         return ev

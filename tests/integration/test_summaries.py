@@ -6,7 +6,7 @@ from warpbook.runs import catalog, summaries, tables
 def test_the_report_shows_every_median_that_the_run_s_own_summary_holds(archive, evidence_of):
     run = catalog.open_run(archive)
     evidence = evidence_of(archive, measuring=run.record["measuring"])
-    rows = summaries.summarize_series(run.table(tables.SAMPLES), run.record["machine"])
+    rows = tables.with_places(summaries.summarize_series(run.table(tables.SAMPLES), run.record["machine"]))
     rows = rows[(rows.network == "fa18") & rows["size"].isin(evidence.sizes)]
     rows = rows[rows.variant.isin(evidence.selection.usable("gpu")) & (rows.status == "ok")]
     assert len(rows) > 100

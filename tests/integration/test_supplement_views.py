@@ -70,7 +70,7 @@ def test_a_launch_without_a_throughput_has_a_dash_and_without_counters_there_is_
     assert cell(table, table.rows[0], "SM") == "–"
 
     other = evidence_of(small_archive)
-    other.counters.table = tables.COUNTERS.empty()
+    other.counters.table = tables.with_places(tables.COUNTERS.empty())
     assert analysis.analysis_view(other) is None
     assert analysis.full_analysis(other) is None
 

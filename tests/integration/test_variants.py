@@ -6,8 +6,8 @@ from warpbook.runs import catalog, tables
 FOUND = variants.discover()
 
 
-def test_recorded_figures_of_shipped_variants_are_of_their_sources(newest_archive):
-    run = catalog.open_run(newest_archive)
+def test_recorded_figures_of_shipped_variants_are_of_their_sources(committed_archive):
+    run = catalog.open_run(committed_archive)
     timed = FOUND.keys() & run.table(tables.OP_TIMES).variant
     recorded = run.record["variants"]
     assert len(timed) > 25

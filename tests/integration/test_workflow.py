@@ -243,7 +243,7 @@ def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the
 
 def test_two_runs_are_compared_by_one_command_whose_exit_status_tells(workspace):
     base = workspace.folder / "results" / "run"
-    samples = catalog.open_run(base).table(tables.SAMPLES).to_dict("records")
+    samples = catalog.open_run(base).table(tables.SAMPLES)[[*tables.SAMPLES.columns]].to_dict("records")
     calm = [{**row, "time_ms": 1 + row["sample"] / 1e4} for row in samples]  # whatever else the machine did
     tables.SAMPLES.write(calm, base / tables.SAMPLES.name)
     head = shutil.copytree(base, workspace.folder / "head")

@@ -15,7 +15,7 @@ INSTEAD = "move it to tests/integration"
 @pytest.fixture(autouse=True)
 def within_the_unit_tier(request, monkeypatch):
     """A test that starts or forks a process, or opens an archive of reports/runs, fails: it belongs elsewhere."""
-    assert "newest_archive" not in request.fixturenames, f"a unit test opens an archive; {INSTEAD}"
+    assert "committed_archive" not in request.fixturenames, f"a unit test opens an archive; {INSTEAD}"
     opened = zipfile.ZipFile.__init__
 
     def no_process(self, command, *arguments, **options):

@@ -4,7 +4,7 @@
     project/m3/{req_0,req_1,op_0,...}/m3-forward.cu     one optimization each, over its baseline
     m3.out there, or <file>.out beside any              what the course's program printed
 
-The names above `m3` and `custom` are free. A submission's project has its files as `kernels/`, a config.yaml with its
+The names above `m3` and `custom` are free. A submission's project has its files as `kernels/conv/`, a config.yaml with its
 study alone, and results and reports of its own; everything else in it is a link to this project's. What is in a
 submission may be a stranger's: no link is followed, and what is too long is refused.
 """
@@ -26,6 +26,7 @@ from warpbook.common.files import PROJECT, atomic_write, sha256
 from warpbook.config.course_term import Term
 from warpbook.config.settings import Config, Context
 from warpbook.kernels import sources
+from warpbook.kernels.headers import DEFAULT_PROBLEM
 
 ROOMS = Path("results/submissions")
 WRITTEN = Path("reports/answers")
@@ -254,7 +255,7 @@ def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) ->
     for path in (PROJECT / "reports").iterdir():
         if path.name not in ("out", "runs"):
             _link(room / "reports" / path.name, path)
-    _fill(room / "kernels", _kernels(found, term))
+    _fill(room / "kernels", {f"{DEFAULT_PROBLEM}/{name}": text for name, text in _kernels(found, term).items()})
     written = {f"{of}.md": path for of, path in found.answers.items()} | found.pictures
     written |= {f"{of}.out": path for of, path in found.outputs.items()}
     _fill(room / WRITTEN, {name: path.read_bytes() for name, path in written.items()})
@@ -263,7 +264,7 @@ def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) ->
 
 
 def _kernels(found: SubmittedFolder, term: Term) -> dict[str, bytes]:
-    """The files of `kernels/`: each source as it is, and beside it what it is compared with."""
+    """The files of `kernels/conv/`: each source as it is, and beside it what it is compared with."""
     written = {}
     for name, path in found.files.items():
         content = path.read_bytes()

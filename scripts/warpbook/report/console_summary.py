@@ -74,7 +74,8 @@ def _next_command(ev: Evidence, failed: list[str], lacking: set[str]) -> str:
     """What somebody would most likely type now. lacking: the devices without some figure that could be had."""
     again = f"snakemake --cores 1 report --config study={ev.name}"
     if failed:
-        return f"mend kernels/{failed[0]}.*, then snakemake --cores 1 check"
+        variant = ev.plan.variants[failed[0]]
+        return f"mend kernels/{variant.problem.name}/{variant.stem}.*, then snakemake --cores 1 check"
     if "gpu" in lacking and ev.config.gpu == "none":
         return f"{again} gpu=auto, for figures of a GPU"
     if "gpu" in lacking and ev.gpu_run is not ev.local:
@@ -85,10 +86,11 @@ def _next_command(ev: Evidence, failed: list[str], lacking: set[str]) -> str:
         return "snakemake --cores 1 archive, to keep this run"
     if ahead := _library_ahead(ev):
         library, ms = ahead
+        cases = ev.config.cases_of(ev.name)
         for name, study in ev.config.studies.items():
-            if ev.study.variants and study.network == ev.study.network and not (study.variants or study.course):
+            if ev.study.variants and ev.config.cases_of(name) == cases and not (study.variants or study.course):
                 return f"snakemake --cores 1 report --config study={name}, which compares every kernel on this network"
-        file = f"kernels/<name>.{'cu' if library.device == 'gpu' else 'cpp'}"
+        file = f"kernels/{ev.problem.name}/<name>.{'cu' if library.device == 'gpu' else 'cpp'}"
         return f"a kernel that beats {library.name}'s {units.time(ms)}: {file} (docs/guides/kernels.md), then {again}"
     others = [name for name in ev.config.studies if name != ev.name]
     return f"snakemake --cores 1 report --config study={others[0]}" if others else "add a kernel (docs/guides)"

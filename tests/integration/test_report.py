@@ -133,7 +133,7 @@ def broken_rules(pdf: PdfReader, profile: str) -> list[str]:
 def test_pdf_is_tagged_titled_bookmarked_and_keeps_every_rule_of_pdf_ua_1_and_pdf_a_3a(report):
     reader = report.pdf
     assert reader.root_object["/MarkInfo"]["/Marked"]
-    assert "Convolution kernels" in reader.metadata.title
+    assert "CUDA kernels" in reader.metadata.title
     assert reader.metadata.creator == f"Warpbook {version.VERSION}"
     assert len(reader.outline) >= 10
 

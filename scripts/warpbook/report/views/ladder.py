@@ -83,18 +83,19 @@ def _table(ev: Evidence, device: str, case: Case) -> HtmlTable | None:
         *words("Variant"),
         *numbers("Op time", *(["TFLOP/s"] if bound.flops else []), "GB/s", *(["Of FP32 bound"] if limit else [])),
         TableColumn(f"Over {naive.stem}" if naive else "Over the naive one", "number"),
-        TableColumn(f"Over {library.stem}" if library else "Over a library", "number"),
+        TableColumn("Over best library", "number"),
         *words("Against its baseline"),
     )
     of = f"{case.name}: {bound}" if case.name != str(bound) else case.name
+    best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
     return HtmlTable(
         f"ladder-{device}-{case.name.replace(' ', '-')}",
         f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first. Op time is the "
         "median of calls and a wait for the device, with half its 95 % interval; rates count the direct method's operations "
-        "and each array once.",
+        f"and each array once.{best}",
         head,
         rows,
-        "named wide",
+        "dense",
     )
 
 

@@ -46,6 +46,11 @@ class Scope:
         return "Images in the dataset" if self.is_network else "Size"
 
     @property
+    def size_word(self) -> str:
+        """What a column of sizes is headed."""
+        return "Images" if self.is_network else "Size"
+
+    @property
     def case_word(self) -> str:
         """What a reader calls one of its cases."""
         return "layer" if self.is_network else "case"

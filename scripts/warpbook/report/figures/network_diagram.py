@@ -29,7 +29,7 @@ def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
             line(axes, times, look, f"{one.name}, one size", linestyle="none", markersize=7, zorder=3)
         else:
             line(axes, times, look, one.name, linestyle=":" if dotted else "-")
-    size_axis(axes, ev.sizes)
+    size_axis(axes, ev.sizes, ev.size_label)
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.set_ylim(10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))

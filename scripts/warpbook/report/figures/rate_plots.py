@@ -51,8 +51,7 @@ def rates_by_size(ev: Evidence, device: str) -> str:
                 label="bound of FP32",
             )
         axes.set_title(case_title(ev, case))
-        size_axis(axes, ev.sizes)
-        axes.set_xlabel(ev.size_label)
+        size_axis(axes, ev.sizes, ev.size_label)
         axes.set_yscale("log")
         log_axis(axes.yaxis, lambda value, _: f"{value:g}")
         value_axis(axes, "y")

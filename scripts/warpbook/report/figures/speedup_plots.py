@@ -58,7 +58,7 @@ def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
             reach += [end for end in (one.ratio.value, one.ratio.low, one.ratio.high) if end == end]
         ends.append(([one.ratio.value for one in speedups.values()][-1], layer, colour))
     _gain_axis(axes, min(reach), max(reach))
-    size_axis(axes, ev.sizes)
+    size_axis(axes, ev.sizes, ev.size_label)
     value_axis(axes, "y")
     axes.tick_params(length=0)
     name_ends(axes, ends)

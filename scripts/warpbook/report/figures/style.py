@@ -123,12 +123,12 @@ def case_title(ev: Evidence, case: Case) -> str:
     return case.name if case.name.replace(" ", "") == what.replace(" ", "") else f"{case.name}: {what}"
 
 
-def size_axis(axes: Axes, sizes: list[int]) -> None:
+def size_axis(axes: Axes, sizes: list[int], label: str) -> None:
     axes.set_xscale("log")
     axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
     axes.set_xticks(sizes, [units.count(size) for size in sizes])
     axes.minorticks_off()
-    axes.set_xlabel("Images in the dataset")
+    axes.set_xlabel(label)
 
 
 def value_axis(axes: Axes, which: Literal["both", "x", "y"]) -> None:

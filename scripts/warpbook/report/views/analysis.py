@@ -75,7 +75,7 @@ def full_analysis(ev: Evidence) -> FullAnalysis | None:
     if not counted:
         return None
     labels = _labels(counted)
-    return FullAnalysis(_kernels(ev, counted, labels, units.count(counted[0][2].images)), _bounds(ev, counted, labels))
+    return FullAnalysis(_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), _bounds(ev, counted, labels))
 
 
 def _counts(ev: Evidence, counted: list[CountedLayer]) -> Counts:
@@ -144,10 +144,10 @@ def _roof(ev: Evidence) -> str:
     )
 
 
-def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], images: str) -> HtmlTable:
+def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], at_size: str) -> HtmlTable:
     return HtmlTable(
         "analysis-table",
-        f"The longest kernel of each variant on each layer, {images} images on {ev.device_name('gpu')}: throughput of "
+        f"The longest kernel of each variant on each {ev.case_word}, {at_size} on {ev.device_name('gpu')}: throughput of "
         "the multiprocessors, cycles in which their schedulers issue, throughput of the L1 cache with shared memory, "
         "of L2, of DRAM and of the memory system as a whole, in percent of their peaks; occupancy, achieved and at "
         "most; what warps wait for most, in Nsight Compute's words, with its share of their time, and where it is "
@@ -157,7 +157,7 @@ def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], 
         "the method does fewer or tensor cores and half precision do them."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         (
-            *words("Variant", "Layer", "Kernel"),
+            *words("Variant", ev.case_word.capitalize(), "Kernel"),
             *numbers(*SHARES),
             *words("Largest stall"),
             *numbers("Useful TFLOP/s", "FLOP/B", "FP32 done"),
@@ -217,7 +217,7 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
         f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
         "throughput is of the cycles in which it was active, the others' of all."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
-        words("Variant", "Layer", "What bounds it"),
+        words("Variant", ev.case_word.capitalize(), "What bounds it"),
         tuple((labels[variant.name], layer.name, bound_text(call)) for variant, layer, call in counted),
         "sentences",
     )
@@ -238,7 +238,7 @@ def _few(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> H
         "analysis-few",
         f"How busy the device is under the first kernel, each step from it to the best, and the fastest library. "
         f"{busy_caption('the whole call', 'its longest kernel', copy)}{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
-        (*words("Variant", "Layer"), *numbers(*BUSY_HEAD)),
+        (*words("Variant", ev.case_word.capitalize()), *numbers(*BUSY_HEAD)),
         tuple((labels[variant.name], layer.name, *busy_cells(call, copy)) for variant, layer, call in shown),
         "dense",
     )

@@ -45,7 +45,7 @@ def _missing_table(ev: Evidence) -> HtmlTable:
         rows.setdefault(tuple(row[name] for name in same), []).append(row["variant"])
     cells = [(", ".join(names), device, *map(_list_missing, lacking), status.replace("_", " "), reason)
              for (device, *lacking, status, reason), names in rows.items()]  # fmt: skip
-    head = words("Variant", "Device", "Layers", "Images", "Times", "Status", "Reason")
+    head = words("Variant", "Device", f"{ev.case_word.capitalize()}s", ev.size_word, "Times", "Status", "Reason")
     shown = [place for place, column in enumerate(zip(*cells, strict=True)) if {*column} != {ALL}]
     return HtmlTable(
         "a-aside",

@@ -191,12 +191,12 @@ def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest:
     )
     return HtmlTable(
         "m4-glance-table",
-        "What each optimization brought: speedup over what it builds on, op times of all layers added, at each size of "
-        f"the dataset; drawn with its 95\u202f% interval, of n samples, and judged at {units.count(ev.largest)} "
-        "images. †: not timed in turn.",
+        f"What each optimization brought: speedup over what it builds on, op times of all {ev.case_word}s added, at each "
+        f"size; drawn with its 95\u202f% interval, of n samples, and judged at {ev.at_size(ev.largest)}. "
+        "†: not timed in turn.",
         (
             *words("Optimization", "Compared with"),
-            *numbers(*(f"{units.count(size)} images" for size in ev.sizes), "n"),
+            *numbers(*map(ev.at_size, ev.sizes), "n"),
             _axis(span),
             *words("Verdict"),
         ),
@@ -236,7 +236,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
         problems=problems,
         alone=tuple(
             OnLayer(
-                f"{layer} alone, at {units.count(ev.largest)} images",
+                f"{layer} alone, at {ev.at_size(ev.largest)}",
                 cell_markup.speedup_cell(one),
                 cell_markup.verdict_cell(one),
             )
@@ -265,16 +265,17 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
     verdicts = Counter(speedup.verdict for speedup in speedups.values() if speedup)
     against = ELSEWHERE[at_largest.verdict]
     others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
-    together = "both layers together" if len(ev.layers) == 2 else "on the layer"
+    several = f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s together"
+    together = several if len(ev.layers) > 1 else f"on the {ev.case_word}"
     return Outcome(
         speedup=cell_markup.speedup_cell(at_largest),
-        where=f"at {units.count(ev.largest)} images, {together}",
+        where=f"at {ev.at_size(ev.largest)}, {together}",
         apart=_separate_cell(ev, variant, "op"),
         on_gpu=cell_markup.speedup_cell(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         on_gpu_apart=_separate_cell(ev, variant, "gpu"),
         verdict=cell_markup.verdict_cell(at_largest),
         judged=verdicts.total(),
-        judged_over="layers and sizes" if len(ev.layers) > 1 else "sizes",
+        judged_over=f"{ev.case_word}s and sizes" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
             f"{verdicts[word]} {word}" for word in ("faster", "same", "ambiguous", "slower") if verdicts[word]
         ),
@@ -299,8 +300,8 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
     return Figure(
         f"m4-gain-{variant.name}",
         figures.speedup_plots.speedup_by_layer(ev, variant),
-        f"Speedup of {variant.name} over {baseline}: {'; '.join(told)} images.",
-        f"Speedup by layer, {behind}.",
+        f"Speedup of {variant.name} over {baseline}: {'; '.join(told)}{' images' * ev.is_network}.",
+        f"Speedup by {ev.case_word}, {behind}.",
     )
 
 
@@ -328,15 +329,15 @@ def _build_comparison(ev: Evidence, variant: Variant) -> KernelResources | None:
 
 def _hardware(ev: Evidence) -> Hardware:
     assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # what is measured on a GPU was measured by a run
-    gpu, images = ev.gpu_run.gpu, units.count(ev.largest)
+    gpu = ev.gpu_run.gpu
     return Hardware(
         copy_gb_per_s=units.significant(gpu["copy_gb_per_s"]),
         peak_tflop_per_s=units.significant(gpu["peak_gflop_per_s"]["fp32"] / 1e3, 3),
         figure=Figure(
             "m4-bound",
             figures.bound_plots.times_bound(ev),
-            "Kernel time of every GPU variant as a multiple of the lower bound, for each layer.",
-            f"Kernel time over the direct method's lower bound in FP32, {images} images on {ev.device_name('gpu')}, "
-            "logarithmic, in order of the op time of all layers.",
+            f"Kernel time of every GPU variant as a multiple of the lower bound, for each {ev.case_word}.",
+            f"Kernel time over the direct method's lower bound in FP32, {ev.at_size(ev.largest)} on {ev.device_name('gpu')}, "
+            "logarithmic, in order of the op time of all.",
         ),
     )

@@ -36,8 +36,8 @@ def all_times_view(ev: Evidence) -> AllTimes:
             "Every series of samples: medians in ms, with half the width of the 95 % interval and the number of "
             "samples for those that figures are quoted from, and the direct method's bound in FP32.",
             (
-                *words("Variant", "Layer"),
-                *numbers("Images", *(f"{kind}, {state}" for kind, state in SERIES[:-1]), "layer"),
+                *words("Variant", ev.case_word.capitalize()),
+                *numbers(ev.size_word, *(f"{kind}, {state}" for kind, state in SERIES[:-1]), "layer"),
             ),
             tuple(
                 row
@@ -86,7 +86,7 @@ def _bounds(ev: Evidence) -> HtmlTable | None:
     return HtmlTable(
         "a-bounds",
         f"The least time that {ev.device_name('gpu')} allows the direct method in FP32, in ms.",
-        (*words("Layer"), *numbers(*(f"{units.count(size)} images" for size in ev.sizes))),
+        (*words(ev.case_word.capitalize()), *numbers(*map(ev.at_size, ev.sizes))),
         tuple(
             (layer.name, *(units.milliseconds(ev.times.fp32_bound_ms(layer, size), 3) for size in ev.sizes))
             for layer in ev.layers

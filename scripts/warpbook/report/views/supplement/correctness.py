@@ -87,8 +87,8 @@ def _reals(ev: Evidence) -> HtmlTable:
         "tolerance beside: the largest absolute error, the largest allowed anywhere, the relative L2 error, and the "
         "largest share that an output's error takes of its own tolerance.",
         (
-            *words("Variant", "Layer"),
-            *numbers("Images", "Largest error", "Tolerance", "Relative L2", "Worst share"),
+            *words("Variant", ev.case_word.capitalize()),
+            *numbers(ev.size_word, "Largest error", "Tolerance", "Relative L2", "Worst share"),
             *words("Verdict"),
         ),
         tuple(

@@ -129,10 +129,14 @@ def _times(ev: Evidence) -> HtmlTable:
             rows.append((variant, layer, _gpu_label(ev, gpu), cell_markup.time_cell(statistics.median(times)), *said))
     return HtmlTable(
         "gpu-times-table",
-        f"The same variant on each GPU: median op time, cold, at {units.count(ev.largest)} images in its A/A tests, "
+        f"The same variant on each GPU: median op time, cold, at {ev.at_size(ev.largest)} in its A/A tests, "
         "and that over the first GPU's, its interval made of both medians': two measurements apart, and no speedup. "
         "A speedup is taken within one job, on one GPU; one of two jobs bears a † and allows for what is seen here.",
-        (*words("Variant", "Layer", "GPU"), *numbers("Op time", "Over the first", "95 %"), *words("Verdict")),
+        (
+            *words("Variant", ev.case_word.capitalize(), "GPU"),
+            *numbers("Op time", "Over the first", "95 %"),
+            *words("Verdict"),
+        ),
         tuple(rows),
     )
 

@@ -29,7 +29,7 @@ def time_kinds_view(ev: Evidence) -> HtmlTable | None:
         rows.append((variant.name, *(units.time(one.value) if one else MISSING for one in times), program))
     return HtmlTable(
         "m4-kinds",
-        f"The four times of every GPU variant at {units.count(ev.largest)} images: gpu (the device's, gaps between a "
+        f"The four times of every GPU variant at {ev.at_size(ev.largest)}: gpu (the device's, gaps between a "
         "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "
         "process); medians. The table of every series has the intervals of the others. "
         f"{kind_order(ev)}",

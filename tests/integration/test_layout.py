@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from small_run import as_of_today
 from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.report import pdf, rendering
@@ -38,13 +39,13 @@ def test_nothing_lies_beyond_a_margin_and_no_page_but_a_last_one_is_mostly_empty
         assert (seen.beyond_margins(pages, seen.AFTER_COVER), seen.mostly_empty(pages)) == ({}, {}), study
 
 
-def test_the_summary_and_its_chart_are_one_page(pages_of, documents_with, few_variants, opened, seen):
+def test_the_summary_and_its_chart_are_one_page(pages_of, documents_with, few_variants, opened, seen, tmp_path):
     for study in OF_KERNELS:
         words = words_on(pages_of(study)[1], seen)
         assert words.startswith("Summary ") and "Figure 1. " in words, study
     # With figures of a CPU too, on another machine: of a report that is short otherwise.
     archived = [opened(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
-    measured = [run for run in archived if run.gpu is None][-1]
+    measured = catalog.open_run(as_of_today([run for run in archived if run.gpu is None][-1].path, tmp_path))
     short = few_variants["studies"]["fa18"] | {"sections": ["milestone_3"], "deliverables": {}, "show_profile_of": []}
     made = documents_with("fa18", measured, studies=few_variants["studies"] | {"fa18": short})
     words = words_on(pdf.lay_out(made.report).pages[1], seen)

@@ -19,7 +19,7 @@ OWN = "20261124-nvidia-h200-000001"
 OLDER = "20261120-nvidia-h200-000002"
 LATER, EARLIER = ("2026-11-24T00:00:00+00:00", "2026-11-20T00:00:00+00:00")
 ASKED_FOR = [tables.COUNTERS, tables.SANITIZER, tables.ATTACKS, PRECISION]
-"""Tables of BORROWED that the archived run holds."""
+"""Tables of OLDER_RUN_TABLES that the archived run holds."""
 
 
 def heads_alone(packed: dict[str, bytes], names: set[str]) -> dict[str, bytes]:

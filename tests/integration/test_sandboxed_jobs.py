@@ -25,13 +25,13 @@ needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable_reason()), reason=sa
 either = pytest.mark.parametrize("setting", [pytest.param("auto", marks=needs_sandbox), "none"])
 
 RIGHT = "y[...] = convolve(x, w)"
-CHECKED = {"layer": "conv1", "size": 3, "test": "integers", **checking.NOT_COMPARED}
+CHECKED = {**tables.place("conv", "fa17", "conv1"), "size": 3, "test": "integers", **checking.NOT_COMPARED}
 SOUND = {**CHECKED, "ok": True, "status": "ok", "reason": ""}
 
 
 def passed(path: Path, device: str = "cpu") -> Path:
     """The table of a check that `mine` passed."""
-    tables.CORRECTNESS.write([{"variant": "mine", "network": "fa17", "device": device, **SOUND}], path)
+    tables.CORRECTNESS.write([{"variant": "mine", "device": device, **SOUND}], path)
     return path
 
 

@@ -340,7 +340,7 @@ PRECISION = Table(
     "one variant on one layer with inputs of one kind: its error against float64, and the direct convolution's",
     ("variant", "inputs", "layer"),
     {
-        "variant": Column("string", "stem of the kernel's file"),
+        "variant": _VARIANT,
         "inputs": Column(
             "string",
             "reals: x and w in [-1, 1) with full mantissas; small, large: x times 2^-20, 2^20; mixed: each pixel times"

@@ -112,10 +112,10 @@ ATTACKS = {
     ),
     "writes one element outside": Attack(
         "heap-buffer-overflow in conv_forward at mine.cu",
-        "writes outside its output: 1 of the words",
+        "writes outside its output y: 1 of the words",
         STORE,
         f"{STORE} {FIRST} y[-1] = 1;",
-        cpu="writes outside its output: 1 of the words", on_cpu="launch(x, w, y); beside(y, -1)[0] = 1",
+        cpu="writes outside its output y: 1 of the words", on_cpu="launch(x, w, y); beside(y, -1)[0] = 1",
     ),
     "reads outside": Attack(
         "heap-buffer-overflow in conv_forward at mine.cu",

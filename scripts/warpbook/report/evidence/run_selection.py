@@ -41,7 +41,7 @@ class Selection:
         self._scope = scope
 
     def run_with(self, table: Table) -> Run | None:
-        """The run that a table's GPU figures come from: the study's own. Where that holds nothing of one of BORROWED,
+        """The run that a table's GPU figures come from: the study's own. Where that holds nothing of one of OLDER_RUN_TABLES,
         the newest older archived one that does, on the same GPU model and of sources that are still those of today.
 
         Files of a submission are told by what was measured on the machine that makes their report.

@@ -143,9 +143,10 @@ def test_every_mistake_is_listed_at_once():
     assert len(str(raised.value).splitlines()) == 4
 
 
-def test_all_studies_but_those_of_submissions_can_be_chosen_at_once():
+def test_all_studies_but_those_of_submissions_and_those_chosen_by_name_can_be_chosen_at_once():
     chosen = settings.load(changed("study", "all"), KNOWN).chosen_studies
-    assert chosen.keys() == {name for name, study in values()["studies"].items() if "course" not in study}
+    studies = values()["studies"]
+    assert chosen.keys() == {name for name, study in studies.items() if not study.keys() & {"course", "by_name"}}
 
 
 def test_several_studies_are_chosen_in_the_order_in_which_they_are_named_each_once():

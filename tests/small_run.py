@@ -23,7 +23,7 @@ from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.harness import building, timing
 from warpbook.kernels import variants, whole_networks
-from warpbook.problems import networks
+from warpbook.problems import case_sets
 from warpbook.report.evidence import Evidence
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
@@ -77,9 +77,8 @@ def _of_today(rows: list[dict[str, Any]], table: Table) -> list[dict[str, Any]]:
 
 def _record_of_today(record: dict[str, Any]) -> dict[str, Any]:
     """The same of a run's record."""
-    known = networks.all_networks()
     here = variants.discover() | {one.full_name: one for one in whole_networks.discover().values()}
-    shapes = {name: {"shapes_sha256": known[name].shapes_sha256} for name in record["networks"]}
+    shapes = {name: {"shapes_sha256": case_sets.find(name).shapes_sha256} for name in record["networks"]}
     told = {name: {"source_sha256": one.source_sha256} for name, one in here.items()}
     return record | {
         "protocol": timing.PROTOCOL,

@@ -246,7 +246,7 @@ def test_occupancy_is_what_cuda_s_own_calculator_gives(tmp_path):
 
 
 def test_the_project_s_own_kernels_are_compiled_once(tmp_path, monkeypatch):
-    source = variants.FOLDER.parent / "scripts" / "warpbook" / "harness" / "layers.cu"
+    source = PROJECT / "scripts" / "warpbook" / "harness" / "layers.cu"
     cubin = building.project_cubin(source, "sm_90", tmp_path)
     monkeypatch.setattr(building, "compile_source", lambda *arguments: pytest.fail("compiled again"))
     assert building.project_cubin(source, "sm_90", tmp_path) == cubin

@@ -126,6 +126,13 @@ def test_a_file_that_says_nothing_of_itself_is_a_variant_compared_with_direct(tm
     assert variant.code == STRANGER
 
 
+@pytest.mark.parametrize(("problem", "baseline"), [("conv", "loop_nest"), ("gemm", "gemm/loop_nest")])
+def test_cpp_that_says_nothing_of_itself_is_compared_with_the_loop_nest_of_its_problem(tmp_path, problem, baseline):
+    folder = shutil.copytree(variants.FOLDER.parent / problem, tmp_path / problem)
+    (folder / "strangers.cpp").write_text('extern "C" void strangers() {}\n')
+    assert variants.read("strangers", folder).header.builds_on == baseline
+
+
 def test_a_starting_point_with_an_idea_is_compared_with_nothing(cuda_variant, tmp_path):
     shutil.copy(variants.FOLDER / "direct.cu", tmp_path)
     assert cuda_variant("").header.builds_on == ""

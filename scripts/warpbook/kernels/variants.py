@@ -325,9 +325,10 @@ def read(name: str, folder: Path | None = None) -> Variant:
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""
-        baseline = folder / (f"{of.facts.baseline}.cu" if cuda else f"{of.facts.cpu_baseline}.py")
-        if not content.keys() & {"idea", "builds_on"} and compiled and name != baseline.stem and _file(baseline):
-            header = header.model_copy(update={"builds_on": baseline.stem})
+        baseline, endings = (of.facts.baseline, (".cu",)) if cuda else (of.facts.cpu_baseline, (".py", ".cpp"))
+        undescribed = compiled and not content.keys() & {"idea", "builds_on"}
+        if undescribed and name != baseline and any(_file(folder / f"{baseline}{ending}") for ending in endings):
+            header = header.model_copy(update={"builds_on": baseline})
         if compiled is None and python is None:
             problem = f"there is no {name}.cu, {name}.cpp or {name}.py beside it"
         elif compiled is None and not content:

@@ -18,4 +18,4 @@ def test_cpu_variant_is_right_on_ragged_shapes(name):
     assert len(plain) > 3
     for case in plain:
         rows = checking.check_case(CpuBench(), variant, case)
-        assert len(rows) == 2 and all(row["ok"] for row in rows), (case, rows)
+        assert len(rows) == 1 + variant.problem.facts.exact and all(row["ok"] for row in rows), (case, rows)

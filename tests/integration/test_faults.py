@@ -56,7 +56,7 @@ BUILT, PARTS = "results/builds/direct", "results/parts"
 CHECKED = f"{PARTS}/correctness/cpu/fa17/im2col_blas.csv"
 TIMED = f"{PARTS}/samples/cpu/fa17/im2col_blas.csv.gz"
 RUN_AS_A_WHOLE = f"{PARTS}/programs/cpu/fa17/im2col_blas.csv"
-ON_THE_CPU = ["--network", "fa17", "--variant", "im2col_blas"]
+ON_THE_CPU = ["--cases", "fa17", "--variant", "im2col_blas"]
 RECORDED = settings.load(STUDY, list(variants.discover())).recorded_json
 POLICY = json.dumps(STUDY["measuring"])
 
@@ -75,7 +75,7 @@ PROGRAMS = {
         "--machine", f"{PARTS}/machine.json", "--out", TIMED,
     ],
     "run_program": [
-        *ON_THE_CPU, "--weights", "high", "--sizes", "3", "--measuring", POLICY, "--correctness", CHECKED,
+        "--network", "fa17", "--variant", "im2col_blas", "--weights", "high", "--sizes", "3", "--measuring", POLICY, "--correctness", CHECKED,
         "--out", RUN_AS_A_WHOLE,
     ],
     "assemble_run": [

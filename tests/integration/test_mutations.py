@@ -53,7 +53,7 @@ def mutated(content: bytes, edits) -> bytes:
 # Each reader's share of the examples, and the time for one.
 chaos = settings(
     max_examples=max(10, EXAMPLES // 6),
-    deadline=timedelta(seconds=30),
+    deadline=timedelta(seconds=120),
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],
     database=None,

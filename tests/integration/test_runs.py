@@ -66,7 +66,8 @@ def test_a_run_names_its_machine_and_code_and_no_time_of_it_is_below_the_hardwar
 
     times = catalog.open_run(archive).table(tables.OP_TIMES)
     large = times[(times.device == "gpu") & (times.status == "ok") & (times["size"] == 10000)]
-    assert (large.median_ms >= large.method_bound_ms).all()
+    bounded = large[large.method_bound_ms.notna()]  # a whole network has none
+    assert len(bounded) > 100 and (bounded.median_ms >= bounded.method_bound_ms).all()
 
 
 def of_format(number):

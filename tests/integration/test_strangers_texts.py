@@ -21,7 +21,7 @@ HOSTILE = (
 
 # What says where a row belongs, or which of a few words it is: another value there makes another row of no variant.
 PLACES = {
-    "variant", "network", "layer", "device", "job", "state", "kind", "status", "arch", "tool", "test", "weights",
+    "problem", "case", "variant", "network", "layer", "device", "job", "state", "kind", "status", "arch", "tool", "test", "weights",
     "metric", "unit", "stop_reason", "source_sha256", "kernel",
 }  # fmt: skip
 
@@ -52,7 +52,9 @@ def hostile(run, columns=None):
     for table in tables.RUN_TABLES:
         frame = run.table(table).copy()
         for name in frame.columns:
-            text = table.columns[name].dtype == "string"
+            text = (
+                name not in table.columns or table.columns[name].dtype == "string"
+            )  # others are words drawn from them
             if text and (name in columns if columns else name not in PLACES):
                 frame[name] = frame[name] + HOSTILE
         read[table.name] = frame
@@ -103,7 +105,7 @@ def test_no_text_of_a_run_is_markup_in_a_comparison(ours):
 
 
 def test_a_stranger_s_names_are_no_markup_in_a_comparison_either(ours):
-    for names in [("variant", "job"), ("network",), ("layer",), ("kernel",)]:
+    for names in [("variant", "job"), ("network",), ("layer",), ("case",), ("kernel",)]:
         record = copy.deepcopy(ours.record)
         for kind in ("variants", "networks"):
             record[kind] |= {key + HOSTILE: value for key, value in record[kind].items()}

@@ -31,7 +31,7 @@ Op Time: 0.011288
 Correctness: 0.897 Model: fa18
 """
 PASSED = {
-    "variant": "direct", "network": "fa18", "layer": "conv1", "device": "gpu", "size": 10, "test": "reals", "ok": True,
+    "problem": "conv", "case": "fa18/conv1", "variant": "direct", "device": "gpu", "size": 10, "test": "reals", "ok": True,
 }  # fmt: skip
 SECRET = "TOKEN=of-nobody's-business"
 

@@ -17,16 +17,6 @@ from warpbook.problems.problem import Problem
 
 _NAME = re.compile(r"[a-z]\w*")
 NAME = "its name, of small letters, digits and underscores"
-C_TYPES = {
-    "float64": "double",
-    "float32": "float",
-    "float16": "__half",
-    "bfloat16": "__nv_bfloat16",
-    "int64": "long long",
-    "int32": "int",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-}
 
 PROBLEM = '''"""
 title:   {title}
@@ -77,12 +67,8 @@ STUDY = """
 
 def declaration(of: Problem) -> str:
     """The head of a kernel that takes what a problem's kernels take."""
-    arrays = {**of.inputs, **of.outputs}
-    taken = [
-        f"{'const ' * (name in of.inputs)}{C_TYPES[arrays[name].dtype]}* {name}" if name in arrays else f"int {name}"
-        for name in of.arguments
-    ]
-    return f'extern "C" __global__ void {of.function}({", ".join(taken)})'
+    taken = ", ".join(f"{of.c_type(name)} {name}" for name in of.arguments)
+    return f'extern "C" __global__ void {of.function}({taken})'
 
 
 def write_kernel(of: Problem, name: str, body: str) -> Path:

@@ -63,6 +63,30 @@ def failure(variant) -> tuple[str, str]:
     return rows[-1]["status"], rows[-1]["reason"]
 
 
+NEGATED = """\"\"\"
+title: Negated numbers
+extents: {{n: numbers}}
+inputs: {{x: {{shape: [n], dtype: {0}}}}}
+outputs: {{y: {{shape: [n], dtype: {0}, least: -4}}}}
+exact: true
+ragged: [{{n: 33}}]
+\"\"\"
+
+def reference(x):
+    return -x
+"""
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("int32", "int"), ("float64", "double"), ("int8", "signed char")])
+def test_cpp_takes_arrays_of_the_types_that_its_problem_names(cpp_variant, tmp_path, dtype, kind):
+    (tmp_path / problem.FILE).write_text(NEGATED.format(dtype))
+    taken = f"(const {kind}* x, {kind}* y, int n)"
+    function = problem.read(tmp_path).function
+    variant = cpp_variant(f'extern "C" void {function}{taken} {{ for (int i = 0; i < n; ++i) y[i] = -x[i]; }}')
+    rows = checking.check_case(CpuBench(), variant, variant.problem.ragged[0])
+    assert [row["status"] for row in rows] == ["ok"] * len(rows) and len(rows) == 1 + ("float" in dtype)
+
+
 def test_cpp_without_a_word_of_its_own_is_a_cpu_variant_compared_with_the_loops(cpp_variant, tmp_path):
     shutil.copy(variants.FOLDER / "loop_nest.py", tmp_path)
     variant = cpp_variant()

@@ -105,8 +105,7 @@ def run_compiler(command: list[str], folder: Path, sandboxed: bool, refused: str
 def declaration(problem: Problem, name: str, arguments: Sequence[Expression]) -> str:
     """What stands before a variant's source: it compiles only where a function takes what it is passed, and links only
     where it is."""
-    kinds = dict.fromkeys(problem.inputs, "const float*") | dict.fromkeys(problem.outputs, "float*")
-    taken = ", ".join(kinds.get(str(argument), "int") for argument in arguments)
+    taken = ", ".join(map(problem.c_type, arguments))
     return (
         f'\nextern "C" void {name}({taken});\n'
         f"static decltype(&{name}) const {name}_is_there __attribute__((used)) = {name};\n"

@@ -38,6 +38,18 @@ VALUES = {"int8": (-128, 127), "uint8": (0, 255), "float16": (-2048, 2048), "bfl
 
 Dtype = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"]
 
+C_TYPES: dict[str, tuple[str, ...]] = {
+    "float64": ("double",),
+    "float32": ("float",),
+    "float16": ("__half", "half"),
+    "bfloat16": ("__nv_bfloat16",),
+    "int64": ("long long", "int64_t"),
+    "int32": ("int", "int32_t"),
+    "int8": ("signed char", "int8_t", "char"),
+    "uint8": ("unsigned char", "uint8_t"),
+}
+"""What C++ calls each type, its usual name first."""
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -220,6 +232,12 @@ class Problem:
         """What a kernel takes that says nothing of it: the arrays, then the extents that have no usual value."""
         return (*self.arrays, *(name for name in self.facts.extents if name not in self.unusual))
 
+    def c_type(self, argument: Expression) -> str:
+        """What C++ takes for an argument: a pointer to an array's type, else an int."""
+        if argument in self.inputs:
+            return f"const {C_TYPES[self.inputs[str(argument)].dtype][0]}*"
+        return f"{C_TYPES[self.outputs[str(argument)].dtype][0]}*" if argument in self.outputs else "int"
+
     def case(self, name: str, extents: Mapping[str, Expression], optional: Iterable[str] = ()) -> "Case":
         """A case. Raises ValueError for an extent or array that the problem does not have."""
         for key, text in extents.items():
@@ -238,7 +256,7 @@ class Problem:
             cases.append(plain)
         if cases:
             cases += [replace(cases[-1], optional=frozenset([name])) for name in self.optional]
-        return [replace(case, name=str(case)) for case in cases]
+        return [case.renamed(str(case)) for case in cases]
 
     @cached_property
     def module(self) -> ModuleType:

@@ -25,23 +25,13 @@ from warpbook.kernels.launch_inference.launch_sites import (
     namespaces,
 )
 from warpbook.problems import problem
-from warpbook.problems.problem import Problem
+from warpbook.problems.problem import C_TYPES, Problem
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 UNKNOWN = "?"
 _KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
-_C_TYPES = {
-    "float64": ("double",),
-    "float32": ("float",),
-    "float16": ("__half", "half"),
-    "bfloat16": ("__nv_bfloat16",),
-    "int64": ("long long", "int64_t"),
-    "int32": ("int", "int32_t"),
-    "int8": ("signed char", "int8_t", "char"),
-    "uint8": ("unsigned char", "uint8_t"),
-}
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
@@ -259,7 +249,7 @@ class _LaunchInference:
         line = self._launch.line
         for place in places:
             name, declaration = self._takes[place]
-            kinds = _C_TYPES[self._names.dtypes.get(names[place], "float32")]
+            kinds = C_TYPES[self._names.dtypes.get(names[place], "float32")]
             if cuda_ast.node_text(cuda_ast.field(declaration, "type")) not in kinds:
                 self._fail(f"`{name}` points to other than {kinds[0]}", cuda_ast.line(declaration))
             elif not names[place]:

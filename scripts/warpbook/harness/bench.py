@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import Any, Protocol
@@ -81,6 +81,13 @@ class Buffers:
         return {name: one.values for name, one in self.outputs.items()}
 
 
+def results_of(returned: Any, outputs: Sequence[Any]) -> Sequence[Any]:
+    """The arrays that hold what a call computed: those that it returned, or its outputs where it returned nothing."""
+    if returned is None:
+        return outputs
+    return returned if isinstance(returned, tuple) and len(outputs) > 1 else (returned,)
+
+
 def allocate(bench: "Bench", case: Case, part: Case | None = None) -> Buffers:
     """Guarded arrays for a case; outputs of a smaller one where calls compute a part of it at a time."""
     part = part or case
@@ -90,9 +97,13 @@ def allocate(bench: "Bench", case: Case, part: Case | None = None) -> Buffers:
     )
 
 
-def word_type(dtype: str) -> str:
-    """The unsigned type of the words that an array of a type is guarded by."""
-    return f"uint{8 * min(itemsize(dtype), 4)}"
+def guard(shape: tuple[int, ...], dtype: str, allocate_words: Callable[[int, Any], Any]) -> GuardedArray:
+    """An array with margins in memory that `allocate_words` gives: so many words of an unsigned type."""
+    kind, unit = numpy_type(dtype), np.dtype(f"uint{8 * min(itemsize(dtype), 4)}")
+    margin = GUARD_BYTES // unit.itemsize
+    count = math.prod(shape) * kind.itemsize // unit.itemsize
+    words = allocate_words(count + 2 * margin, unit)
+    return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
 
 
 class Bench(Protocol):
@@ -174,12 +185,7 @@ class CpuBench:
         return cpp_compiler.prepare(variant, case)
 
     def allocate_guarded(self, shape: tuple[int, ...], dtype: str = "float32") -> GuardedArray:
-        kind = numpy_type(dtype)
-        unit = np.dtype(word_type(dtype))
-        margin = GUARD_BYTES // unit.itemsize
-        count = math.prod(shape) * kind.itemsize // unit.itemsize
-        words = np.full(count + 2 * margin, MARGIN[unit.itemsize], unit)
-        return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
+        return guard(shape, dtype, lambda count, unit: np.full(count, MARGIN[unit.itemsize], unit))
 
     def fill(self, words: np.ndarray, pattern: int) -> None:
         words[...] = pattern

@@ -53,7 +53,7 @@ def ragged_cases(variant: Variant) -> list[Case]:
     return [case for case in variant.problem.ragged if not variant.missing_arguments(case)]
 
 
-def first_line(error: BaseException) -> str:
+def _on_one_line(error: BaseException) -> str:
     """An exception on one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
@@ -72,7 +72,7 @@ def fault_context(variant: NamedSubject, doing: str) -> Iterator[None]:
     except UserError as error:
         raise VariantFailure("compile_failed", str(error)) from error
     except Exception as error:
-        raise VariantFailure(_fault_status(error), f"{variant.name}, {doing}: {first_line(error)}") from error
+        raise VariantFailure(_fault_status(error), f"{variant.name}, {doing}: {_on_one_line(error)}") from error
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def device_fault_context(variant: NamedSubject) -> Iterator[None]:
         if not of_cupy and not isinstance(error, MemoryError):
             raise
         raise VariantFailure(
-            _fault_status(error), f"{variant.name}, while the harness used the device: {first_line(error)}"
+            _fault_status(error), f"{variant.name}, while the harness used the device: {_on_one_line(error)}"
         ) from error
 
 
@@ -109,9 +109,7 @@ def reject_replaced_functions(variant: NamedSubject) -> None:
 
 def reject_lazy_result(variant: NamedSubject, returned: Any, outputs: Sequence[Any]) -> None:
     """Raises VariantFailure where a call returned something that is not one array for each output."""
-    if returned is None:
-        return
-    results = returned if isinstance(returned, tuple) and len(outputs) > 1 else (returned,)
+    results = benches.results_of(returned, outputs)
     for result in results:
         if type(result) is not type(outputs[0]):
             raise VariantFailure(
@@ -171,7 +169,7 @@ def guarded_call(
         returned = operation(*buffers.values)
         values = [one.values for one in outputs.values()]
         reject_lazy_result(variant, returned, values)
-        results = values if returned is None else list(returned) if isinstance(returned, tuple) else [returned]
+        results = benches.results_of(returned, values)
         early = [bench.enqueue_hash(result) for result in results]
         bench.synchronize()
         late = [bench.enqueue_hash(result) for result in results]
@@ -266,8 +264,8 @@ def tests_for(case: Case) -> tuple[str, ...]:
 
 
 def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
-    """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all its tests where
-    none are named.
+    """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all
+    its tests where none are named.
 
     An unsupported case gives one row that says so; a failure ends its tests with the row that names it.
     """

@@ -19,13 +19,12 @@ from cupy.cuda.runtime import deviceSynchronize
 from warpbook.common.errors import UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, checking, clocks, pinned_memory, tamper_check
-from warpbook.harness.bench import FLOATS, HOT_WITHIN, MARGIN, Buffers, GuardedArray, Timers, word_type
+from warpbook.harness.bench import FLOATS, HOT_WITHIN, MARGIN, Buffers, GuardedArray, Timers, guard, results_of
 from warpbook.harness.reference import Difference, magnitudes
-from warpbook.harness.worker_protocol import GUARD_BYTES
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
-from warpbook.problems.problem import Array, Case, compute, numpy_type
+from warpbook.problems.problem import Array, Case, compute
 
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
 _BLOCKS, _THREADS = 1056, 256
@@ -237,12 +236,9 @@ class GpuBench:
         return ChannelsLast(operation) if variant.header.order == "NHWC" else operation
 
     def allocate_guarded(self, shape: tuple[int, ...], dtype: str = "float32") -> GuardedArray:
-        kind, unit = numpy_type(dtype), np.dtype(word_type(dtype))
-        margin = GUARD_BYTES // unit.itemsize
-        count = math.prod(shape) * kind.itemsize // unit.itemsize
-        words = cupy.empty(count + 2 * margin, unit)
-        self.fill(words, MARGIN[unit.itemsize])
-        return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
+        made = guard(shape, dtype, cupy.empty)
+        self.fill(made.words, MARGIN[made.unit])
+        return made
 
     def fill(self, words: cupy.ndarray, pattern: int) -> None:
         if words.dtype.itemsize < 4:
@@ -372,8 +368,7 @@ class GpuBench:
             began = perf_counter()
             for array, held in zip(stored, held_inputs, strict=True):
                 array.set(held)
-            returned = call(*taken)
-            results = outputs if returned is None else returned if isinstance(returned, tuple) else (returned,)
+            results = results_of(call(*taken), outputs)
             for result, held in zip(map(in_memory_order, results), held_outputs, strict=True):
                 result.get(out=held.reshape(result.shape))
             self.synchronize()

@@ -14,6 +14,7 @@ import numpy as np
 
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc
+from warpbook.harness.bench import results_of
 from warpbook.harness.emulator import emulation
 from warpbook.harness.worker_protocol import GUARD_BYTES, layout, nbytes, serve
 from warpbook.kernels import variants
@@ -91,15 +92,15 @@ class Worker:
         with checking.fault_context(self._variant, "called"):
             result = self._operation(*self._called)
             checking.reject_lazy_result(self._variant, result, self._called[self._outputs])
-            results = result if isinstance(result, tuple) else () if result is None else (result,)
-            results = tuple(np.asarray(one, np.float64) for one in results)
+            returned = () if result is None else results_of(result, self._called[self._outputs])
+            results = tuple(np.asarray(one, np.float64) for one in returned)
         checking.reject_replaced_functions(self._variant)
         if self._emulated:
             for called, shared in zip(self._called, self._shared, strict=True):
                 shared[...] = called
-        for one, returned in zip(results, self._returned, strict=False):
-            if one.shape == returned.shape:
-                returned[...] = one
+        for one, place in zip(results, self._returned, strict=False):
+            if one.shape == place.shape:
+                place[...] = one
         return {"shapes": [list(one.shape) for one in results]} if results else {}
 
     def time(self, how: str) -> dict[str, Any]:

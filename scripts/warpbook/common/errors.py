@@ -11,6 +11,11 @@ class UserError(Exception):
     """A failure that the user can fix. The message gives the value, the limit that it broke and the remedy."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's words, or its type's name where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def nearest_name(name: str, valid: list[str] | tuple[str, ...]) -> str:
     """The end of a sentence about a misspelt name: the nearest valid name, or all of them."""
     close = get_close_matches(name, valid, n=1)

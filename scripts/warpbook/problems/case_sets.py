@@ -4,7 +4,6 @@ import contextlib
 import csv
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import yaml
-
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
 from warpbook.problems import networks, problem
-from warpbook.problems.networks import CONFIGURATION_VARIABLE, Network
+from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case, Problem
 
 NAME = "name"
@@ -154,10 +151,7 @@ def find(name: str) -> Network | CaseSet:
 
 def _studies() -> Mapping[str, Any]:
     """Studies that list cases, by name, as this command's configuration, else config.yaml, describes them."""
-    given = os.environ.get(CONFIGURATION_VARIABLE)
-    if given:
-        return _listed(given, json.loads)
-    return _listed((PROJECT / "config.yaml").read_text(), yaml.safe_load)
+    return _listed(*networks.configuration())
 
 
 @cache

@@ -501,17 +501,23 @@ class _Networks(BaseModel):
     networks: dict[Annotated[str, AfterValidator(valid_name)], Description]
 
 
+def configuration() -> tuple[str, Callable[[str], Any]]:
+    """The text of this command's configuration, else of config.yaml, and what parses it."""
+    if given := os.environ.get(CONFIGURATION_VARIABLE):
+        return given, json.loads
+    path = PROJECT / "config.yaml"
+    try:
+        return path.read_text(), yaml.safe_load
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+
+
 def all_networks() -> dict[str, Network]:
     """Every network by name: those of this command's configuration, else config.yaml's.
 
     Raises UserError with every mistake on a line.
     """
-    path = PROJECT / "config.yaml"
-    try:
-        given = os.environ.get(CONFIGURATION_VARIABLE)
-        return _read(given, json.loads) if given else _read(path.read_text(), yaml.safe_load)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+    return _read(*configuration())
 
 
 def resolved_configuration() -> str:
@@ -519,9 +525,8 @@ def resolved_configuration() -> str:
     described = {
         name: one.description.model_dump(mode="json", exclude_defaults=True) for name, one in all_networks().items()
     }
-    given = os.environ.get(CONFIGURATION_VARIABLE)
-    content = json.loads(given) if given else yaml.safe_load((PROJECT / "config.yaml").read_text())
-    return json.dumps({"networks": described, "studies": content.get("studies") or {}})
+    text, parse = configuration()
+    return json.dumps({"networks": described, "studies": parse(text).get("studies") or {}})
 
 
 @cache

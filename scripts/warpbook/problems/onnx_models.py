@@ -12,7 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import UserError, first_line
+
+EPS = 1e-5
+"""What batch normalisation adds to the variance where nothing says else; PyTorch's and ONNX's."""
 
 ACTIVATIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "LeakyRelu": "leaky_relu"}
 OPERATORS = (
@@ -62,7 +65,7 @@ def _read(path: Path, layers_only: bool, changed_ns: int) -> OnnxModel:
     except Exception as error:  # protobuf, checker and shape inference each have exceptions of their own
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path} is no ONNX file that can be read: {str(error).strip().splitlines()[0]}") from error
+        raise UserError(f"{path} is no ONNX file that can be read: {first_line(error)}") from error
     return graph.convolutions() if layers_only else graph.chain()
 
 
@@ -252,12 +255,12 @@ class _Graph:
         self._fold(model, layer, 1.0, added.reshape(-1))
 
     def _batch_norm(self, node: Any, model: OnnxModel) -> None:
-        gamma, beta, mean, var = (self._constants[each].astype(np.float64) for each in node.input[1:5])
+        gamma, beta, mean, var = (self._constants[each] for each in node.input[1:5])
         attributes = _attributes(node)
         if attributes.get("training_mode"):
             raise self._failure(node, "is in training mode", "export it after model.eval()")
-        scale = gamma / np.sqrt(var + attributes.get("epsilon", 1e-5))
-        self._fold(model, self._before(node, model), scale, beta - mean * scale)
+        scale, shift = batch_norm(gamma, beta, mean, var, attributes.get("epsilon", EPS))
+        self._fold(model, self._before(node, model), scale, shift)
 
     def _before(self, node: Any, model: OnnxModel) -> str:
         """The name of the convolution or fully connected layer that a node directly follows."""
@@ -297,6 +300,14 @@ class _Graph:
         "MatMul": _matmul, "Add": _add, "Softmax": _softmax, "LogSoftmax": _softmax,
         "Identity": _nothing, "Dropout": _nothing,
     }  # fmt: skip
+
+
+def batch_norm(
+    gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, var: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What batch normalisation multiplies each output by, and then adds to it, float64."""
+    scale = gamma / np.sqrt(var.astype(np.float64) + eps)
+    return scale, beta - mean * scale
 
 
 def fold_into(parameters: dict[str, np.ndarray], layer: str, scale: Any, shift: np.ndarray) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from warpbook.common.errors import UserError, nearest_name
+from warpbook.common.errors import UserError, first_line, nearest_name
 from warpbook.common.files import PROJECT, atomic_write, sha256
 from warpbook.problems import onnx_models
 from warpbook.problems.layers import PoolLayer
@@ -198,15 +198,11 @@ def read_pytorch(path: Path) -> dict[str, np.ndarray]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zipfile and PyTorch each have exceptions of their own
-        raise UserError(f"{path} holds more than weights, or is damaged ({_first_line(error)}); {remedy}") from error
+        raise UserError(f"{path} holds more than weights, or is damaged ({first_line(error)}); {remedy}") from error
     content = content.get("state_dict", content) if isinstance(content, dict) else content
     if not isinstance(content, dict) or not all(isinstance(one, torch.Tensor) for one in content.values()):
         raise UserError(f"{path} holds no state_dict; {remedy}")
     return _real({str(name): one.double().numpy() for name, one in content.items() if one.is_floating_point()})
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _real(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -283,8 +279,6 @@ def read(path: Path, network: Network) -> tuple[dict[str, np.ndarray], str]:
 
 BATCH_NORM = {"scale": "gamma", "running_mean": "mean", "running_var": "var"}
 """Frameworks' words for the parameters of batch normalisation, and ours."""
-EPS = 1e-5
-"""What is added to the variance where a file has no `eps`; PyTorch's and ONNX's."""
 
 
 def match(arrays: Mapping[str, np.ndarray], network: Network, path: Path) -> dict[str, np.ndarray]:
@@ -308,11 +302,9 @@ def match(arrays: Mapping[str, np.ndarray], network: Network, path: Path) -> dic
             "set `batch_norm: true`, or take the array out of the file"
         )
     for layer in () if is_folded else network.batch_norms:
-        gamma, beta, mean, var = (
-            parameters.pop(f"{layer}.{part}").astype(np.float64) for part in ("gamma", "beta", "mean", "var")
-        )
-        scale = gamma / np.sqrt(var + eps.get(f"{layer}.eps", EPS))
-        onnx_models.fold_into(parameters, layer, scale, beta - mean * scale)
+        gamma, beta, mean, var = (parameters.pop(f"{layer}.{part}") for part in ("gamma", "beta", "mean", "var"))
+        scale, shift = onnx_models.batch_norm(gamma, beta, mean, var, eps.get(f"{layer}.eps", onnx_models.EPS))
+        onnx_models.fold_into(parameters, layer, scale, shift)
     return parameters
 
 

@@ -131,7 +131,7 @@ def device_source(variant: Variant) -> str:
         launched.append((header.general.kernel, header.general.arguments))
     if not launched:
         return text
-    arrays = {*variant.problem.arrays, *variant.problem.optional}
+    arrays = variant.problem.facts.array_names
     asserted = ""
     for kernel, listed in launched:
         kinds = "".join("p" if argument in arrays else "i" for argument in listed)

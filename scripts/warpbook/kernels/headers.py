@@ -136,7 +136,7 @@ class Header(BaseModel):
         expressions.check("threads", self.threads, known)
         expressions.check("grid", self.grid, {*known, "tiles"} if "W_out" in known else known)
         expressions.check("shared_bytes", [self.shared_bytes], known)
-        passed = {*known, *problem.arrays, *problem.optional}
+        passed = {*known, *problem.facts.array_names}
         expressions.check("arguments", self.arguments, passed)
         if self.general:
             expressions.check("general.arguments", self.general.arguments, passed)
@@ -230,7 +230,7 @@ class Header(BaseModel):
     def argument_values(self, case: Case) -> tuple[str | int, ...]:
         """What its kernel gets for a case, in order: arrays by name, whole numbers by value."""
         names: dict[str, int] = case.extents | self.constants
-        arrays = {*case.problem.arrays, *case.problem.optional}
+        arrays = case.problem.facts.array_names
         general = self.general_for(case)
         listed = general.arguments if general else self.arguments or case.problem.arguments
         passed = tuple(text if text in arrays else expressions.values("arguments", [text], names)[0] for text in listed)

@@ -37,10 +37,10 @@ CountedLayer = tuple[Variant, Case, CountedCall]
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted, with `images` images. of: which variants, in which run; few: how busy the device is under the
+    """What was counted, at a size. coverage: which variants, in which run; few: how busy the device is under the
     variants that the rest are held against."""
 
-    images: str
+    at_size: str
     coverage: str
     roofline: Figure
     few: HtmlTable
@@ -81,7 +81,7 @@ def full_analysis(ev: Evidence) -> FullAnalysis | None:
 def _counts(ev: Evidence, counted: list[CountedLayer]) -> Counts:
     labels = _labels(counted)
     return Counts(
-        images=units.count(counted[0][2].images),
+        at_size=ev.at_size(counted[0][2].images),
         coverage=_coverage(ev, list(labels)),
         roofline=_roofline(ev, counted),
         few=_few(ev, counted, labels),

@@ -19,14 +19,13 @@ class LadderView:
 
     title: str
     reference: str
-    size: str
     tables: tuple[HtmlTable, ...]
     charts: tuple[Figure, ...]
     missing: tuple[tuple[str, str], ...]
 
 
 def ladder_view(ev: Evidence) -> LadderView:
-    """At the study's largest size."""
+    """Each table at the largest size at which most variants have a figure."""
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
         found = [table for case in ev.layers if (table := _table(ev, device, case))]
@@ -38,7 +37,6 @@ def ladder_view(ev: Evidence) -> LadderView:
     return LadderView(
         title=ev.problem.title,
         reference=f"kernels/{ev.problem.name}/problem.py",
-        size=ev.at_size(ev.largest),
         tables=tuple(tables),
         charts=tuple(charts),
         missing=tuple(missing),

@@ -105,7 +105,6 @@ class OptimizationsView:
     are told in the supplement."""
 
     title: str
-    images: str
     arch: str
     equivalence_margin: str
     drift: str
@@ -128,7 +127,6 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
         title="Milestone 4: optimizations"
         if ev.is_network and ev.study.section_label == "Milestone"
         else "Optimizations, one by one",
-        images=units.count(ev.largest),
         arch=ev.arch,
         equivalence_margin=units.percent(ev.config.measuring.equivalence_margin, 0),
         drift=_drift(ev),
@@ -173,8 +171,8 @@ def _drift(ev: Evidence) -> str:
     at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
     return (
         "From one job of the run to another a baseline's op time differed by "
-        f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes} "
-        "images. Libraries are left out: they choose an algorithm in each process. A gain that was not timed in turn "
+        f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes}"
+        f"{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in each process. A gain that was not timed in turn "
         "counts only where it is larger than the largest of these differences at its size, and than its baseline's own."
     )
 

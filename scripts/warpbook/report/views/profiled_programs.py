@@ -115,11 +115,6 @@ def _layer(ev: Evidence, drawn: TimelineSpec) -> ProfiledLayer:
     return ProfiledLayer(title, problem, _figure(ev, drawn.layer, before, after, size) if size else None)
 
 
-def _has_traces(ev: Evidence, variants: tuple[str, ...], drawn: TimelineSpec, size: int) -> bool:
-    """Whether the layer was watched at a size under all of these."""
-    return all(len(ev.profiles.within_layer(name, drawn.layer, size)) for name in variants)
-
-
 def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Figure:
     spans = {name: ev.profiles.within_layer(name, layer, size) for name in (before, after)}
     kernels = {name: events[events.kind == "kernel"] for name, events in spans.items()}

@@ -67,6 +67,17 @@ def test_code_is_escaped_and_its_keywords_bear_pygments_classes(change):
     assert "&lt;" in code and "<span" in code and " < " not in re.sub("<[^>]+>", "", code)
 
 
+def test_kernels_for_unusual_cases_are_left_out_where_a_study_has_none():
+    both, over = KNOWN["constant_weights_shared_input"], KNOWN["shared_input"]
+    assert any("conv_general" in text for _, text in shown(excerpts.excerpt(both, over)))
+    usual = excerpts.excerpt(both, over, usual=True)
+    assert [text for sign, text in shown(usual) if sign == ADDED] == [
+        "__constant__ float weights[WEIGHTS_MAX];",
+        "const float* taps = weights + (map * C + c) * K * K;",
+    ]
+    assert (usual.added, usual.removed, usual.more) == (2, 1, 0)
+
+
 def test_every_kernel_s_excerpt_is_made_of_lines_of_the_two_sources():
     for name in BUILT_ON:
         found = excerpts.excerpt(KNOWN[name], KNOWN[BUILT_ON[name]])

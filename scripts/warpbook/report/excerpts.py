@@ -13,7 +13,7 @@ from pygments.lexers.c_like import CudaLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 
-from warpbook.kernels.launch_inference import cuda_ast
+from warpbook.kernels.launch_inference import cuda_ast, launch_sites
 from warpbook.kernels.variants import Variant
 
 MOST_LINES = 9
@@ -63,14 +63,14 @@ class _Entry:
     weight: float
 
 
-def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES) -> Excerpt | None:
+def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES, usual: bool = False) -> Excerpt | None:
     """The stretch of at most `most_lines` lines that tells most of what `variant` changes in `baseline`.
 
     Of the kernels' code, headers apart; where that is the same, of the constants that it is compiled with, else of the
-    launchers'. None where nothing differs.
+    launchers'. None where nothing differs. `usual`: without the kernels that are for unusual cases alone.
     """
     kernels = variant.cuda_source and baseline.cuda_source
-    sides = [(_kernels_code(variant), _kernels_code(baseline), ".cu")] if kernels else []
+    sides = [(_kernels_code(variant, usual), _kernels_code(baseline, usual), ".cu")] if kernels else []
     if variant.code == baseline.code or variant.defines != baseline.defines:
         sides.append(("\n".join(variant.defines), "\n".join(baseline.defines), ".cu"))
     sides.append((variant.launcher_code, baseline.launcher_code, ".py"))
@@ -84,9 +84,15 @@ def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES) -
     return None
 
 
-def _kernels_code(variant: Variant) -> str:
+def _kernels_code(variant: Variant, usual: bool) -> str:
     """Its code as it is compiled for a GPU: without that of a program that launches it, if it stands in one."""
-    return variant.code if variant.course else cuda_ast.device_code(variant.code)
+    code = variant.code if variant.course else cuda_ast.device_code(variant.code)
+    if not (usual and variant.header.general):
+        return code
+    node = launch_sites.kernel_definitions(cuda_ast.parse(code)).get(variant.header.general.kernel)
+    if node and node.parent and node.parent.type == "linkage_specification":
+        node = node.parent
+    return cuda_ast.blank(code, [node]) if node else code
 
 
 def _stretch(before: str, after: str, most_lines: int) -> tuple[list[_Entry], int, int] | None:

@@ -1,7 +1,7 @@
 """CUDA C++ as a syntax tree, by tree-sitter; and a source without what is the host's in it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -69,8 +69,13 @@ def device_code(text: str) -> str:
         return text
     root = parse(text)
     of_device = _annotations(root)
+    return blank(text, _host_nodes(root, of_device))
+
+
+def blank(text: str, nodes: "Iterable[Node]") -> str:
+    """A text with spaces in the place of some of its nodes, every line in its place."""
     content = bytearray(text.encode())
-    for node in _host_nodes(root, of_device):
+    for node in nodes:
         for place in range(node.start_byte, node.end_byte):
             if content[place] != ord("\n"):
                 content[place] = ord(" ")

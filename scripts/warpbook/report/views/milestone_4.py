@@ -8,6 +8,7 @@ from typing import Any
 
 from warpbook.common import units
 from warpbook.kernels.claims import TIMES
+from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
@@ -244,7 +245,11 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         pace=launch_overhead.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
-        change=excerpt(variant, ev.plan.variants[variant.header.builds_on]),
+        change=excerpt(
+            variant,
+            ev.plan.variants[variant.header.builds_on],
+            usual=not any(is_unusual(case) for case in ev.layers),
+        ),
         claims=claim_table.claims_by_verdict(ev, variant.name),
         kernels=before_and_after(ev, variant),
         built=_build_comparison(ev, variant),

@@ -92,7 +92,7 @@ def check_labels(bench: Bench, variant: Variant, network: Network, expected: np.
 
 
 def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Iterator[list[Row]]:
-    """The rows of each case in turn, up to a failure that every later one would repeat."""
+    """The rows of one case after another. A failure that each later case would repeat ends them."""
     for case in cases:
         rows = checking.check_case(bench, variant, case)
         yield rows

@@ -98,7 +98,7 @@ def measure_case(bench: Bench, variant: Variant, direct: Variant, case: Case) ->
 
 
 def measure(bench: Bench, variant: Variant, direct: Variant, others: Iterable[Case]) -> Iterator[list[Row]]:
-    """The rows of each case in turn that `direct` computes, up to a failure that every later one would repeat."""
+    """The rows of one case after another that `direct` computes. A failure that each later case would repeat ends them."""
     for case in cases(variant.problem, others):
         if direct.unsupported(case):
             continue

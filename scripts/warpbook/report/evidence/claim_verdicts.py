@@ -141,7 +141,7 @@ class ClaimVerdicts:
         layers = self._scope.layers if by_layer else self._scope.layers[:1]
         places = [(layer, size) for layer in layers for size in sizes if not where.violation(layer.at(size))]
         if not places:
-            raise UndecidedClaim(f"the study has no layer or size with {where.words}")
+            raise UndecidedClaim(f"the study has no {self._scope.case_word} or size with {where.words}")
         return places
 
     def _compared(

@@ -44,7 +44,7 @@ def error_by_length(ev: Evidence) -> str:
     log_axis(axes.xaxis, lambda value, _: units.count(round(value)) if value >= 1 else "")
     log_axis(axes.yaxis, lambda value, _: units.scientific(value).replace("1.0e", "1e"))
     value_axis(axes, "both")
-    axes.set_xlabel("Products of a sum, C·K·K")
+    axes.set_xlabel("Terms of the longest sum")
     axes.set_ylabel("Relative L2 error")
     name_ends(axes, ends)
     return svg(figure)

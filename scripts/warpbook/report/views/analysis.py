@@ -99,13 +99,13 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
     run = ev.selection.run_with(tables.COUNTERS)
     assert run is not None and ev.gpu_run is not None  # which the counters are of, and the times
     others = [variant.name for variant in ev.ranking.measured_variants("gpu") if variant.name not in counted]
-    older = run is not ev.gpu_run
+    older, whole = run is not ev.gpu_run, "network" if ev.is_network else "study"
     changed = " there, or whose sources are others today" if older else ""
     without = (
-        f"; none are of {', '.join(others)}, whose programs were not watched on this network{changed}" if others else ""
+        f"; none are of {', '.join(others)}, whose programs were not watched on this {whole}{changed}" if others else ""
     )
     which = "every variant with a figure" if not others else ", ".join(counted)
-    said = f"They are of the run {run.run_id} and the network {ev.network.name}: of {which}{without}."
+    said = f"They are of the run {run.run_id} and the {whole} {ev.network.name}: of {which}{without}."
     return f"{said} The run {ev.gpu_run.run_id}, which the times are of, holds none." if older else said
 
 
@@ -119,12 +119,12 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     return Figure(
         "analysis-roofline",
         figures.bound_plots.roofline(ev, _headline_variants(ev)),
-        "Rate against arithmetic intensity of every variant's call on each layer, under the roof of copy bandwidth and "
+        f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
         "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
         "of each variant's call, not the longest alone; numbered are the variants of the table above; the small grey "
         f"points are the others, whose figures are in the supplement. {_roof(ev)} "
-        "Operations are the useful ones, those of the direct method on the layer, whatever a call does for "
+        f"Operations are the useful ones, those of the direct method on the {ev.case_word}, whatever a call does for "
         f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
     )
@@ -152,7 +152,7 @@ def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], 
         "of L2, of DRAM and of the memory system as a whole, in percent of their peaks; occupancy, achieved and at "
         "most; what warps wait for most, in Nsight Compute's words, with its share of their time, and where it is "
         "more, the share in which they could issue and another warp did (not selected). Of the whole call: useful "
-        "operations, those of the direct method on the layer, a second and for each byte that DRAM moves, whatever "
+        f"operations, those of the direct method on the {ev.case_word}, a second and for each byte that DRAM moves, whatever "
         "unit does them; FP32 operations done for each useful one, more than 1 where some are on padding, less where "
         "the method does fewer or tensor cores and half precision do them."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",

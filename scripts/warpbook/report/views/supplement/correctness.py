@@ -7,6 +7,7 @@ import pandas as pd
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.harness import precision, reference
+from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import CheckTally, Evidence
@@ -19,7 +20,7 @@ NOT_TIMED = "gpu,\u00a0not\u00a0timed"
 
 @dataclass(frozen=True)
 class ErrorTables:
-    """Errors beside those of the direct convolution. figure: None where no variant could be measured."""
+    """Errors beside those of the problem's baseline. figure: None where no variant could be measured."""
 
     figure: Figure | None
     ranges: HtmlTable
@@ -27,10 +28,11 @@ class ErrorTables:
 
 @dataclass(frozen=True)
 class CorrectnessView:
-    """deviations: how many standard deviations of a sum's rounding a tolerance allows. errors: None where the run was
-    not asked for them."""
+    """deviations: how many standard deviations of a sum's rounding a tolerance allows. reference_kernel: whether a kernel
+    of the problem is the reference on a GPU. errors: None where the run was not asked for them."""
 
     deviations: str
+    reference_kernel: bool
     tests: HtmlTable
     reals: HtmlTable
     errors: ErrorTables | None
@@ -38,7 +40,8 @@ class CorrectnessView:
 
 def correctness_view(ev: Evidence) -> CorrectnessView:
     """Of the study's variants on GPU, CPU and emulator, and of those that were checked without being compared."""
-    return CorrectnessView(str(reference.DEVIATIONS), _tests(ev), _reals(ev), _errors(ev))
+    own_kernel = (ev.problem.folder / variants.REFERENCE).exists()
+    return CorrectnessView(str(reference.DEVIATIONS), own_kernel, _tests(ev), _reals(ev), _errors(ev))
 
 
 def _tests(ev: Evidence) -> HtmlTable:
@@ -122,7 +125,7 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
         figures.error_plots.error_by_length(ev),
         f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
         f"over a dashed line at {precision.CLASS_RATIO} times the error of {ev.problem.facts.baseline}.",
-        f"Error against float64 on random reals over the length of sums, {least} to {most} products; of layers with "
+        f"Error against float64 on random reals over the length of sums, {least} to {most} products; of {ev.case_word}s with "
         f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {ev.problem.facts.baseline} on the "
         "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries."
         f"{borrowed_run.run_sentence(ev, PRECISION)}",
@@ -131,15 +134,16 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
 
 def _ranges(ev: Evidence, rows: pd.DataFrame) -> HtmlTable:
     kinds = [kind for kind in precision.EXPONENTS if kind in set(rows.inputs)]
+    first = next(iter(ev.problem.inputs))
     small, large, (x_exponent, w_exponent) = (precision.EXPONENTS[kind] for kind in ("small", "large", "subnormal"))
     return HtmlTable(
         "a-errors-ranges",
-        f"The largest ratio of a variant's error to that of {ev.problem.facts.baseline} over all layers, by the range of the inputs, "
-        f"on how many layers and ranges it is at most {precision.CLASS_RATIO}, and the products of the longest sum "
-        f"where it is more. reals: x and w in [−1, 1); small "
-        f"and large: x times 2^{small[0]} and 2^{large[0]}; mixed: each pixel times 2^e, e from "
-        f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: x times 2^{x_exponent}, which FP32 "
-        f"holds as subnormal numbers, and w times 2^{w_exponent}.".replace("^-", "^−")
+        f"The largest ratio of a variant's error to that of {ev.problem.facts.baseline} over all {ev.case_word}s, by the "
+        f"range of the inputs, on how many {ev.case_word}s and ranges it is at most {precision.CLASS_RATIO}, and the products of the longest sum "
+        f"where it is more. reals: inputs in [−1, 1); small and large: {first} times 2^{small[0]} and 2^{large[0]}; "
+        f"mixed: each value of {first} times 2^e, e from "
+        f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: {first} times 2^{x_exponent}, which FP32 "
+        f"holds as subnormal numbers, and the other inputs times 2^{w_exponent}.".replace("^-", "^−")
         + borrowed_run.run_sentence(ev, PRECISION),
         (
             *words("Variant", "Claims"),

@@ -125,10 +125,12 @@ def _sanitizer(ev: Evidence) -> HtmlTable:
     results = ev.trust.sanitizer
     tools = list(results.tool.unique())
     tried = ONE_AFTER_ANOTHER if results.variant.str.startswith(WHOLE).any() else ONE_IMAGE
+    # Networks have layers for the problem that they are made of alone.
+    places = "the layers of all networks and on ragged shapes" if ev.is_network else "ragged shapes"
     return HtmlTable(
         "trust-sanitizer-table",
-        f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on the "
-        f"layers of all networks and on ragged shapes, {tried}{borrowed_run.run_sentence(ev, tables.SANITIZER)}",
+        f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on "
+        f"{places}, {tried}{borrowed_run.run_sentence(ev, tables.SANITIZER)}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
         tuple(_sanitizer_row(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )

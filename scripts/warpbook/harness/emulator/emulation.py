@@ -13,7 +13,6 @@ import ctypes
 import fcntl
 import functools
 import hashlib
-import mmap
 import os
 import re
 import shutil
@@ -126,7 +125,7 @@ extern "C" void {ece408_worker.ENTRY}(
     }}
     emulator::races::access(y, y_bytes, false, 0);  // the program goes on with it
     emulator::forget_host_arrays();
-    emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
+    if (!emulator::sampled) emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
 }}
 extern "C" const char* {ece408_worker.NOTED}() {{ return emulator::noted.c_str(); }}
 """
@@ -261,10 +260,6 @@ def missing_feature(words: str, *names: str) -> str:
     return ""
 
 
-PROT_NONE, MAP_NORESERVE, MREMAP_MAYMOVE, MREMAP_FIXED = 0, 0x4000, 1, 2
-"""Linux's numbers, which Python's `mmap` does not name."""
-
-
 class EmulatedKernels:
     """A variant's kernels as its launcher sees them: the host's stand-in for `gpu.Kernels`."""
 
@@ -384,39 +379,6 @@ def allocate(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     size = max(1, count * np.dtype(dtype).itemsize)
     memory = (ctypes.c_char * size).from_address(_malloc()(size))
     return np.frombuffer(memory, dtype, count).reshape(shape)
-
-
-def guarded(memory: mmap.mmap, place: int, count: int) -> np.ndarray:
-    """Bytes of shared memory behind which the sanitizer lets nobody go, to the end of the page after them."""
-    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
-    end = (-(-(place + count) // mmap.PAGESIZE) + 1) * mmap.PAGESIZE - place
-    _poison(begin + count, end - count)
-    return np.frombuffer(memory, np.uint8, count, place)
-
-
-def repeated(memory: mmap.mmap, place: int, count: int, total: int) -> np.ndarray:
-    """Whole pages of shared memory mapped one after another, read-only, until they are `total` bytes; what is left of
-    the last is closed. Raises MemoryError where the system has no room for so many."""
-    library = ctypes.CDLL(None, use_errno=True)
-    for name in ("mmap", "mremap"):
-        getattr(library, name).restype = ctypes.c_void_p
-    source = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
-    whole = -(-total // count) * count
-    taken = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-    begin = library.mmap(None, ctypes.c_size_t(whole + mmap.PAGESIZE), PROT_NONE, taken, -1, ctypes.c_long(0))
-    for at in range(0, whole, count):
-        # Of a shared mapping, none of it moved: the same pages once more.
-        moved = [ctypes.c_void_p(source), ctypes.c_size_t(0), ctypes.c_size_t(count), MREMAP_MAYMOVE | MREMAP_FIXED]
-        if library.mremap(*moved, ctypes.c_void_p(begin + at)) != begin + at:
-            raise MemoryError(f"{total} bytes cannot be mapped")
-    library.mprotect(ctypes.c_void_p(begin), ctypes.c_size_t(whole), mmap.PROT_READ)
-    _poison(begin + total, whole - total)
-    mapped: Any = (ctypes.c_char * total).from_address(begin)
-    return np.frombuffer(mapped, np.uint8, total)
-
-
-def _poison(address: int, count: int) -> None:
-    ctypes.CDLL(None).__asan_poison_memory_region(ctypes.c_void_p(address), ctypes.c_size_t(count))
 
 
 def with_lines(words: str, library: Path) -> str:

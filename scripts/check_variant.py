@@ -1,8 +1,10 @@
 """Test one variant's correctness on a network's layers, on ragged shapes, and by the labels of the real images."""
 
 import argparse
+import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -133,7 +135,17 @@ def emulate(
         return
     ragged = checking.ragged_cases(variant)
     small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
-    yield [data_races.find(variant, small, sandboxed, folder)]
+    # Beside the rest, since compiling for it takes most of its time and only this process is busy.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as beside:
+        races = beside.submit(data_races.find, variant, small, sandboxed, folder)
+        yield from emulate_cases(variant, network, ragged, sandboxed, folder, size)
+        yield [races.result()]
+
+
+def emulate_cases(
+    variant: Variant, network: Network | CaseSet, ragged: list[Case], sandboxed: bool, folder: Path, size: int
+) -> Iterator[list[Row]]:
+    """Of `emulate`, all but the look for data races."""
     with IsolatedBench(variant, sandboxed, folder) as bench:
         yield from check_places(bench, variant, ragged)
         bench.reversed_order = True

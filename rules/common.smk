@@ -43,6 +43,8 @@ try:
     SUBMITTED = submissions.submissions_by_name(CONFIG)
     if CONFIG.submissions:
         sandbox.require_for_untrusted(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
+        if workflow.is_main_process:
+            submissions.forget_failures(CONFIG.study, SUBMITTED)
     # Jobs read no ONNX file for the networks' shapes, and in a sandbox could not.
     os.environ[networks.CONFIGURATION_VARIABLE] = networks.resolved_configuration()
 except UserError as error:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common import files
-from warpbook.common.errors import UserError, exit_status
+from warpbook.common.errors import MachineFault, UserError, exit_status
 from warpbook.common.supervision import end_with_parent, run_to_end
 from warpbook.course import submissions
 from warpbook.course.grades_table import GRADES
@@ -19,13 +20,14 @@ from warpbook.report import class_report
 REPORT = Path("results/report")
 """What the project's Snakemake makes, from its folder."""
 
-TIMEOUTS = 4  # of `timeout_s` that a file may take: to be built, then for each layer
-OVERHEAD_S = 600  # all else
+TIMEOUTS = 2  # of `timeout_s` in all: for files that do not end, a layer each
+FILE_S = 60  # for each file, to be built and checked
+OVERHEAD_S = 300  # for all else, the report's pages first of all
 
 
 def limit_s(room: Path, timeout_s: float) -> float:
-    """What the Snakemake of a submission may take."""
-    return OVERHEAD_S + TIMEOUTS * timeout_s * len(list((room / "kernels").rglob("*.cu")))
+    """What the Snakemake of a submission may take, by a Stopwatch."""
+    return OVERHEAD_S + TIMEOUTS * timeout_s + FILE_S * len(list((room / "kernels").rglob("*.cu")))
 
 
 def run_project(room: Path, cores: int) -> None:
@@ -41,13 +43,19 @@ def work_with_limit(room: Path, limit_s: float) -> None:
     with it."""
     log = room / "logs" / "snakemake.log"
     try:
-        status, out, err = run_to_end(command(1), limit_s, environment(room), lambda: os.chdir(room))
+        status, out, err = run_to_end(
+            command(1), limit_s, environment(room), lambda: os.chdir(room), by_processor_time=True
+        )
     except subprocess.TimeoutExpired:
         raise UserError(f"it took longer than the {limit_s:.0f} s that a submission of so many files may") from None
     log.parent.mkdir(exist_ok=True)
-    log.write_text(out + err)
+    log.write_text(out + err, encoding="utf-8")
     if status:
-        raise UserError(f"its Snakemake failed with exit status {status}; {log} has its words")
+        reasons = re.findall(r"^error: (.+)", out + err, re.MULTILINE)
+        if fault := next((reason for reason in reasons if reason.startswith("not judged: ")), ""):
+            raise MachineFault(fault)
+        why = f" ({reasons[-1]})" if reasons else ""
+        raise UserError(f"its Snakemake failed with exit status {status}{why}; {log} has its words")
 
 
 def command(cores: int) -> list[str]:
@@ -67,6 +75,7 @@ def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="the submission")
+    parser.add_argument("--problem", default="", help="why nothing of it can be taken")
     parser.add_argument("--name", required=True, help="what it is called")
     parser.add_argument("--config", type=json.loads, required=True, help="what its project has of this one's, as JSON")
     parser.add_argument("--cores", type=int, required=True)
@@ -79,7 +88,10 @@ def main() -> None:
     named = f"ECE408_{study.upper()}_{arguments.name}_m3_report"  # as the course wants it called
     problem = ""
     try:
+        if arguments.problem:
+            raise UserError(arguments.problem)
         submissions.open_room(room, arguments.name, arguments.folder, shared)
+        (room / submissions.SPENT).unlink(missing_ok=True)
         if arguments.untrusted:
             work_with_limit(room, limit_s(room, timeout_s))
         else:

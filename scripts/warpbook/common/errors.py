@@ -11,6 +11,16 @@ class UserError(Exception):
     """A failure that the user can fix. The message gives the value, the limit that it broke and the remedy."""
 
 
+class MachineFault(UserError):
+    """Trouble of the machine while a variant was checked: a full disk, too little memory, a process killed from outside.
+
+    It is no verdict on the variant: the job fails without an output, and the next command tries again.
+    """
+
+    def __init__(self, reason: str):
+        super().__init__(f"not judged: {reason.removeprefix('not judged: ')}")
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an exception's words, or its type's name where it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -50,12 +50,51 @@ class VariantFailure(Exception):
         return {"status": self.status, "reason": str(self)}
 
 
+class Stopwatch:
+    """The time that counts against processes: while one of them could run, the processor time that they got; while none
+    could, the time that passed. So a busy machine takes nothing of a limit, and one that sleeps for ever ends all the
+    same."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]):
+        self._pids = pids
+        self._counted_s = 0.0
+        self._at, (self._processor_s, _) = time.monotonic(), self._look()
+
+    def elapsed_s(self) -> float:
+        """Seconds that have counted, to be asked often."""
+        now, (processor_s, runnable) = time.monotonic(), self._look()
+        passed = now - self._at
+        self._counted_s += min(passed, max(0.0, processor_s - self._processor_s)) if runnable else passed
+        self._at, self._processor_s = now, processor_s
+        return self._counted_s
+
+    def _look(self) -> tuple[float, bool]:
+        """Processor time of all, and whether one runs or waits for a processor."""
+        processor_s, runnable = 0.0, False
+        for pid in self._pids():
+            spent_s, state = processor_time(pid)
+            processor_s += spent_s
+            runnable |= state == "R"
+        return processor_s, runnable
+
+
+def processor_time(pid: int) -> tuple[float, str]:
+    """Seconds of processor time of a process and of those of its children that ended, and its state as Linux tells it;
+    (0, "") where it is no more."""
+    try:
+        fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0, ""
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), fields[0].decode()
+
+
 def run_supervised(
     produce: Callable[[], Iterator[Item]], timeout_s: float, memory_bytes: int | None = None, apart: bool = False
 ) -> Iterator[Item]:
     """What `produce` yields in a child process, as it comes.
 
-    Raises VariantFailure where the next item takes longer than `timeout_s`, the child and what it started are more than
+    Raises VariantFailure where the next item takes longer than `timeout_s` (by a Stopwatch where `memory_bytes` has it
+    looked at), the child and what it started are more than
     PROCESSES or hold more than `memory_bytes`, or it dies, and a Failed, a UserError or another exception of the
     child's as it was. Where the variant's code runs `apart`, in yet another process, the child's death is no failure of
     the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched before, if it is to touch
@@ -105,11 +144,12 @@ def run_to_end(
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] = lambda: None,
     ready: Callable[[], bool] = lambda: True,
+    by_processor_time: bool = False,
 ) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of a command, which `before` prepares its process for.
 
-    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is. All that it started
-    is killed with it.
+    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is; by a Stopwatch, where
+    it is asked for. All that it started is killed with it.
     """
     parent = os.getpid()
 
@@ -137,7 +177,12 @@ def run_to_end(
                     return process.returncode, out, err
                 if time.monotonic() > until:
                     raise subprocess.TimeoutExpired(command, timeout_s)
-            out, err = process.communicate(timeout=timeout_s)
+            stopwatch = Stopwatch(lambda: {process.pid, *descendants(process.pid)}) if by_processor_time else None
+            while stopwatch and stopwatch.elapsed_s() < timeout_s:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=WATCH_INTERVAL_S)
+                    return process.returncode, out, err
+            out, err = process.communicate(timeout=0 if stopwatch else timeout_s)
             return process.returncode, out, err
         finally:
             if process.poll() is None:
@@ -235,7 +280,8 @@ def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int 
     many."""
     until = time.monotonic() + timeout_s
     before = _tasks()
-    while (left := until - time.monotonic()) > 0:
+    stopwatch = Stopwatch(lambda: descendants(os.getpid())) if memory_bytes is not None else None
+    while (left := timeout_s - stopwatch.elapsed_s() if stopwatch else until - time.monotonic()) > 0:
         if wait([receiver, death], min(left, WATCH_INTERVAL_S)):
             return
         # The processes themselves are looked for where they may be too many, or each look has to ask for their memory.

@@ -11,13 +11,13 @@ import math
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
 from warpbook.harness import reference, tamper_check
@@ -63,11 +63,12 @@ def _on_one_line(error: BaseException) -> str:
 def fault_context(variant: NamedSubject, doing: str) -> Iterator[None]:
     """Turn whatever a variant raises while `doing` something into VariantFailure.
 
-    Its own code may raise anything; a CUDA fault makes every later call of the process raise too.
+    Its own code may raise anything; a CUDA fault makes every later call of the process raise too. A MachineFault is none
+    of the variant's.
     """
     try:
         yield
-    except VariantFailure:
+    except (VariantFailure, MachineFault):
         raise
     except UserError as error:
         raise VariantFailure("compile_failed", str(error)) from error
@@ -263,11 +264,14 @@ def tests_for(case: Case) -> tuple[str, ...]:
     return tests if len(tests) > 1 else tests * 2
 
 
-def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
+def check_case(
+    bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = (), enough: Callable[[], bool] = lambda: False
+) -> list[Row]:
     """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all
     its tests where none are named.
 
-    An unsupported case gives one row that says so; a failure ends its tests with the row that names it.
+    An unsupported case gives one row that says so; a failure ends its tests with the row that names it. A test after
+    which there is `enough` is the last.
     """
     tests = tests or tests_for(case)
     place = {"case": case.name, "size": case.size}
@@ -301,7 +305,7 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
                     columns["reason"] += f"; {where}" if where else ""
                 rows = [one for one in rows if one["test"] != test]
                 rows.append(row(test, **columns, reference=bench.reference_name))
-                if not rows[-1]["ok"]:
+                if not rows[-1]["ok"] or enough():
                     break
     except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))

@@ -40,6 +40,15 @@ def nbytes(shape: Sequence[int], dtype: str) -> int:
     return math.prod(shape) * (int("".join(filter(str.isdecimal, dtype))) // 8)
 
 
+READY = b"ready"
+"""What a process says first, before it loads anything of the variant's."""
+
+
+def say_ready(number: int) -> None:
+    """Tell the judge through the socket of a descriptor that this process has begun."""
+    os.write(number, READY)
+
+
 def serve(number: int, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Answer the requests that come through the socket of a descriptor, until there are no more: a JSON object each,
     with `memory` where that is handed with it."""

@@ -26,9 +26,13 @@ def rows(ev: Evidence, document: str) -> list[Row]:
 
 
 def failure_row(name: str, term: str, reason: str) -> Row:
-    """The row of a submission of which there is no report."""
+    """The row of a submission of which there is no report; one that trouble of the machine left so is not judged."""
     nothing = {column: None if kind.dtype != "string" else "" for column, kind in GRADES.columns.items()}
-    return {**nothing, "submission": name, "term": term, "verdict": "no report", "words": reason}
+    row = {**nothing, "submission": name, "term": term, "verdict": "no report", "words": reason}
+    if reason.startswith("not judged: "):
+        again = f"{reason.removeprefix('not judged: ')}; grade again"
+        row |= {"verdict": "not judged", "rule": "not judged", "person": again}
+    return row
 
 
 def _rows(ev: Evidence) -> Iterator[Row]:
@@ -95,4 +99,4 @@ def final_columns(ev: Evidence) -> tuple[str, str]:
 def _batch_words(judged: JudgedFile) -> str:
     if judged.note:
         return f"right, not at any batch size: {judged.note}"
-    return f"right at {' and at '.join(map(str, judged.sizes))} images"
+    return f"right at {' and at '.join(map(str, judged.sizes))} images; larger batches were not computed"

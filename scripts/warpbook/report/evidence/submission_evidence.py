@@ -76,6 +76,8 @@ class SubmissionEvidence:
 
     def __init__(self, scope: Scope, builds: BuildResults):
         self._scope, self._builds = scope, builds
+        self.answers_left_out = ""
+        """Why a report shows no answers."""
 
     @property
     def of(self) -> Submission:
@@ -141,7 +143,8 @@ class SubmissionEvidence:
             return JudgedFile(name, file, "refused", reason)
         variant = self.variant(name)
         if variant is None:
-            return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}")
+            unread = "".join(f"; {why}" for of, why in self.of.refused.items() if of.startswith("folder "))
+            return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}{unread}")
         if reason := self._unreadable(variant):
             return self._failed(name, "compile_failed", reason)
         failed = self._builds.failed
@@ -160,6 +163,10 @@ class SubmissionEvidence:
         passed = int(tests.ok.sum())
         if not passed:
             return self._failed(name, "unsupported", note or "it was not tested; the log says why")
+        right_in = set(tests[tests.ok].layer)
+        if unjudged := [layer.name for layer in self._scope.layers if layer.name not in right_in]:
+            why = f": {note}" if note else ""
+            return self._failed(name, "unsupported", f"{' and '.join(unjudged)} was not judged{why}")
         devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
         where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
         sizes = tuple(sorted(set(tests[tests.ok]["size"]), reverse=True))

@@ -52,10 +52,15 @@ def work_with_limit(room: Path, limit_s: float) -> None:
     log.write_text(out + err, encoding="utf-8")
     if status:
         reasons = re.findall(r"^error: (.+)", out + err, re.MULTILINE)
-        if fault := next((reason for reason in reasons if reason.startswith("not judged: ")), ""):
-            raise MachineFault(fault)
+        if fault := next((reason for reason in reasons if _is_machine_fault(reason)), ""):
+            raise MachineFault(f"not judged: {fault.removeprefix('not judged: ')}")
         why = f" ({reasons[-1]})" if reasons else ""
         raise UserError(f"its Snakemake failed with exit status {status}{why}; {log} has its words")
+
+
+def _is_machine_fault(reason: str) -> bool:
+    """Whether an error of a program tells of a MachineFault."""
+    return reason.startswith("not judged: ") or " cannot be written: " in reason
 
 
 def command(cores: int) -> list[str]:
@@ -75,7 +80,7 @@ def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="the submission")
-    parser.add_argument("--problem", default="", help="why nothing of it can be taken")
+    parser.add_argument("--problem", nargs="?", const="", default="", help="why nothing of it can be taken")
     parser.add_argument("--name", required=True, help="what it is called")
     parser.add_argument("--config", type=json.loads, required=True, help="what its project has of this one's, as JSON")
     parser.add_argument("--cores", type=int, required=True)

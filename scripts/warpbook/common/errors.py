@@ -17,9 +17,6 @@ class MachineFault(UserError):
     It is no verdict on the variant: the job fails without an output, and the next command tries again.
     """
 
-    def __init__(self, reason: str):
-        super().__init__(f"not judged: {reason.removeprefix('not judged: ')}")
-
 
 def first_line(error: BaseException) -> str:
     """The first line of an exception's words, or its type's name where it has none."""

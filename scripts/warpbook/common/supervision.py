@@ -118,7 +118,7 @@ def run_supervised(
         death = os.pidfd_open(child)
         try:
             while True:
-                _wait(receiver, death, timeout_s, memory_bytes)
+                _wait(receiver, child, death, timeout_s, memory_bytes)
                 try:
                     if not receiver.poll():
                         raise EOFError
@@ -192,11 +192,17 @@ def run_to_end(
 def limit_resources(memory_bytes: int, cpu_s: int) -> None:
     """Let this process take so much more memory and processor time, write files of FILE_BYTES, and no more."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + memory_bytes)
+    lower_limit(resource.RLIMIT_CPU, cpu_s)
+    lower_limit(resource.RLIMIT_FSIZE, FILE_BYTES)
+    lower_limit(resource.RLIMIT_CORE, 0)
+
+
+def lower_limit(kind: int, most: int) -> None:
+    """Let this process have no more of something; a limit that is lower stays."""
+    allowed = resource.getrlimit(kind)[1]
+    most = most if allowed == resource.RLIM_INFINITY else min(allowed, most)
+    resource.setrlimit(kind, (most, most))
 
 
 @contextlib.contextmanager
@@ -275,12 +281,12 @@ def _tasks() -> int:
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
-def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int | None) -> None:
+def _wait(receiver: Connection, child: int, death: int, timeout_s: float, memory_bytes: int | None) -> None:
     """Wait for an item or the child's death. Raises VariantFailure where time or memory runs out, or processes are too
     many."""
     until = time.monotonic() + timeout_s
     before = _tasks()
-    stopwatch = Stopwatch(lambda: descendants(os.getpid())) if memory_bytes is not None else None
+    stopwatch = Stopwatch(lambda: {child, *descendants(child)}) if memory_bytes is not None else None
     while (left := timeout_s - stopwatch.elapsed_s() if stopwatch else until - time.monotonic()) > 0:
         if wait([receiver, death], min(left, WATCH_INTERVAL_S)):
             return

@@ -7,6 +7,7 @@ an answer replayed from the first is wrong in the second. That finds its output 
 numbers in the margins: a kernel that works for poison and NaNs alone is wrong there.
 """
 
+import errno
 import math
 import secrets
 import sys
@@ -73,6 +74,8 @@ def fault_context(variant: NamedSubject, doing: str) -> Iterator[None]:
     except UserError as error:
         raise VariantFailure("compile_failed", str(error)) from error
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MachineFault(f"not judged: disk full: {error}") from error
         raise VariantFailure(_fault_status(error), f"{variant.name}, {doing}: {_on_one_line(error)}") from error
 
 

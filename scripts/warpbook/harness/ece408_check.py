@@ -5,8 +5,10 @@ import multiprocessing
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from warpbook.common.errors import MachineFault
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
 from warpbook.harness.checking import Row
@@ -47,7 +49,10 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
         return
     layer_checked = functools.partial(_layer, variant, sandboxed, folder, library, limit_s)
     with ProcessPoolExecutor(len(ece408.LAYERS), multiprocessing.get_context("fork")) as pool:
-        yield from pool.map(layer_checked, ece408.LAYERS)
+        try:
+            yield from pool.map(layer_checked, ece408.LAYERS)
+        except BrokenProcessPool:
+            raise MachineFault("not judged: a process of the judge was killed; is there too little memory?") from None
 
 
 def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, layer: Case) -> list[Row]:

@@ -35,6 +35,7 @@ from warpbook.harness import cpp_compiler, ece408_worker, sandbox, worker, worke
 from warpbook.harness.bench import CpuBench
 from warpbook.harness.emulator import emulation
 from warpbook.kernels.variants import Operation, Variant
+from warpbook.machine import faults
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 
@@ -164,7 +165,7 @@ class IsolatedBench(CpuBench):
             self._process = self._begin()
             self._stopwatch = Stopwatch(self._processes)
         content = b""
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, BlockingIOError):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
             self._wait()
             content = self._socket.recv(worker_protocol.ANSWER_BYTES, socket.MSG_DONTWAIT)
@@ -221,9 +222,11 @@ class IsolatedBench(CpuBench):
             process.kill()
             ended = sandbox.describe_exit_inside(process.wait(), self._words, self._sandboxed)
             time.sleep(trial)
-        raise MachineFault(f"the process that a variant runs in does not start here: {ended}")
+        lack = faults.little_memory() or faults.full_disk(Path(tempfile.gettempdir())) or ended
+        raise MachineFault(f"not judged: the process that a variant runs in does not start here: {lack}")
 
     def _start(self) -> subprocess.Popen[bytes]:
+        self._killed_before = faults.killed_for_memory()
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         source = self._variant.files[0].parent.absolute()
@@ -278,7 +281,9 @@ class IsolatedBench(CpuBench):
         self._words.seek(0)
         text = self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")
         if self._sandboxed and code == -signal.SIGKILL:  # nothing inside can reach the sandbox's first process
-            raise MachineFault("the sandbox was killed from outside; is there too little memory?")
+            raise MachineFault("not judged: the sandbox was killed from outside; is there too little memory?")
+        if abs(code) % 128 == signal.SIGKILL and faults.killed_for_memory() > self._killed_before:
+            raise MachineFault("not judged: the machine ran out of memory while the variant ran")
         if self._folder and (words := emulation.unsupported_feature(text, self._variant.text)):
             return VariantFailure("unsupported", f"{self._variant.name}: {words}")
         if words := emulation.sanitizer_message(text):

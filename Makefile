@@ -7,9 +7,13 @@
 
 .PHONY: report submission grade test test-all lint chaos attacks test-cuda12 lock format docs benchmark
 .SILENT:
+export PYTHONUTF8 = 1
 
 # A command whose words are for those whom it fails.
 quietly = words=$$($(1) 2>&1) || { echo "$$words"; exit 1; }
+
+# A variable that a command needs, and what it is.
+needs = test -n '$($(1))' || { echo 'error: make $@ needs $(1)=<$(2)>' >&2; exit 2; }
 
 # Three of the tests' files at a time: some wait, and two would leave a fifth of two cores idle.
 workers = --numprocesses 3 --dist loadfile --no-loadscope-reorder
@@ -18,9 +22,13 @@ report: .venv/installed
 	.venv/bin/snakemake --cores 1 report
 
 submission: .venv/installed
+	$(call needs,path,the folder of the submission)
+	$(call needs,study,its term as in config.yaml: sp25)
 	.venv/bin/snakemake --cores all submission --config path='$(path)' study='$(study)'
 
 grade: .venv/installed
+	$(call needs,submissions,a folder with one folder for each submission)
+	$(call needs,study,its term as in config.yaml: sp25)
 	.venv/bin/snakemake --cores all grade --config submissions='$(submissions)' study='$(study)'
 
 test: lint

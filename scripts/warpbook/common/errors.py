@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from warpbook.common import parent_process
+from warpbook.common import parent_process, text_encoding
 
 
 class UserError(Exception):
@@ -33,6 +33,7 @@ def nearest_name(name: str, valid: list[str] | tuple[str, ...]) -> str:
 
 def exit_status(main: Callable[[], int | None], failed: int = 2) -> int:
     """Run `main` and return its exit status; a UserError becomes one screen on stderr and status `failed`."""
+    text_encoding.require_utf8()
     parent_process.end_with_snakemake()
     try:
         return main() or 0

@@ -51,6 +51,7 @@ TITLES = {
 }
 
 _CODE_BYTES, _LINES, _ANSWER_BYTES = 256 << 10, 5000, 256 << 10
+NOT_NAMED = "of which submission? --config path=<its folder> study=<its term>; or submissions=<a folder of such>"
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _PICTURES, _PICTURE_BYTES = 20, 4 << 20
 _DEEP, _FOLDERS, _ENTRIES = 6, 2000, 1000
@@ -175,9 +176,7 @@ def _taken(folder: Path, term: Term) -> SubmittedFolder:
 def report_folders(study: str, submitted: Iterable[str]) -> list[str]:
     """The folders of reports on submissions by name. Raises UserError where there is none."""
     if not submitted:
-        raise UserError(
-            "of which submission? --config path=<its folder> study=<its term>; or submissions=<a folder of such>"
-        )
+        raise UserError(NOT_NAMED)
     return [str(REPORTS / study / name) for name in submitted]
 
 

@@ -13,12 +13,15 @@ from typing import Any
 from warpbook.common import files
 from warpbook.common.errors import MachineFault, UserError, exit_status
 from warpbook.common.supervision import end_with_parent, run_to_end
-from warpbook.course import submissions
+from warpbook.config.course_term import Term
+from warpbook.course import gradescope, submissions
 from warpbook.course.grades_table import GRADES
 from warpbook.report import class_report
 
 REPORT = Path("results/report")
 """What the project's Snakemake makes, from its folder."""
+
+UNJUDGED = "not judged: "  # how a MachineFault begins that stopped a check
 
 TIMEOUTS = 2  # of `timeout_s` in all: for files that do not end, a layer each
 FILE_S = 60  # for each file, to be built and checked
@@ -53,14 +56,14 @@ def work_with_limit(room: Path, limit_s: float) -> None:
     if status:
         reasons = re.findall(r"^error: (.+)", out + err, re.MULTILINE)
         if fault := next((reason for reason in reasons if _is_machine_fault(reason)), ""):
-            raise MachineFault(f"not judged: {fault.removeprefix('not judged: ')}")
+            raise MachineFault(f"{UNJUDGED}{fault.removeprefix(UNJUDGED)}")
         why = f" ({reasons[-1]})" if reasons else ""
         raise UserError(f"its Snakemake failed with exit status {status}{why}; {log} has its words")
 
 
 def _is_machine_fault(reason: str) -> bool:
     """Whether an error of a program tells of a MachineFault."""
-    return reason.startswith("not judged: ") or " cannot be written: " in reason
+    return reason.startswith(UNJUDGED) or " cannot be written: " in reason
 
 
 def command(cores: int) -> list[str]:
@@ -111,6 +114,10 @@ def main() -> None:
             GRADES.write([class_report.failure_row(arguments.name, study, problem)], out / f"{named}.csv")
         for ending in () if problem else (".pdf", ".html", ".csv"):
             shutil.copyfile(room / REPORT / f"report{ending}", out / f"{named}{ending}")
+        if not problem.startswith(UNJUDGED):
+            term = Term.model_validate(shared["studies"][study]["course"])
+            results = gradescope.results_json(GRADES.rows(out / f"{named}.csv"), term)
+            (out / gradescope.NAME).write_text(results, encoding="utf-8")
     print(f"{arguments.name}: {problem}" if problem else f"Report of {arguments.name}: {arguments.out / named}.pdf")
 
 

@@ -585,9 +585,9 @@ class Workspace:
         changed = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 30}}
         (folder / "config.yaml").write_text(yaml.safe_dump(changed, sort_keys=False))
 
-    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
+    def snakemake(self, *arguments: str, **more: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-        environment = {**os.environ, files.PROJECT_VARIABLE: str(self.folder)}
+        environment = {**os.environ, files.PROJECT_VARIABLE: str(self.folder), **more}
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
 
     def report(self, name: str, ending: str = ".pdf", study: str = "sp25") -> Path:
@@ -737,6 +737,33 @@ def test_a_report_that_cannot_be_made_is_a_row_and_leaves_the_others(tmp_path):
     GRADES.write([row], tmp_path / "theirs.csv")
     document = rendering.grades_html("t", SP25, 10_000, GRADES.rows(tmp_path / "theirs.csv"))
     assert "no report" in document and "it took longer than the 600 s" in document
+
+
+@needs_compiler
+def test_a_submission_that_the_machine_s_trouble_stopped_is_not_judged_and_graded_by_the_next_command(tmp_path):
+    (tmp_path / "project").mkdir()
+    made = Workspace(tmp_path / "project")
+    hand_in(tmp_path / "all" / "theirs", final=RIGHT.read_text())
+    compiler = tmp_path / "compiler"
+    killed = "g++: fatal error: Killed signal terminated program cc1plus"
+    compiler.write_text(f"""#!/bin/sh
+case "$*" in *-shared*) if [ -e {tmp_path}/trouble ]; then echo '{killed}' >&2; exit 1; fi;; esac
+exec {emulation.compiler()} "$@"
+""")
+    compiler.chmod(0o755)
+    asked = ("grade", "--config", f"submissions={tmp_path / 'all'}", "study=sp25", "sandbox=none")
+
+    def verdicts() -> dict[str, str]:
+        done = made.snakemake(*asked, CXX=str(compiler))
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = GRADES.rows(made.folder / "reports" / "out" / "sp25-grades" / "grades.csv")
+        return {row["number"]: row["verdict"] for row in rows if row["verdict"] != "no file"}
+
+    (tmp_path / "trouble").touch()
+    assert verdicts() == {"": "not judged"}
+    assert not (made.folder / "reports" / "out" / "sp25" / "theirs" / "results.json").exists()
+    (tmp_path / "trouble").unlink()
+    assert verdicts() == {"final": "right"}
 
 
 def test_without_a_submission_the_command_asks_for_one(workspace):

@@ -81,7 +81,7 @@ def claim_check(ev: Evidence, name: str) -> tuple[str, str]:
 
 def _reading(ev: Evidence, name: str) -> str:
     asked = len(ev.submitted.term.questions)
-    answered = len(student_answers.read(name, asked).by_question)
+    answered = len(student_answers.read(name, asked, pictures=False).by_question)
     return f"the answers: {answered} of {asked}" if answered else "no answers"
 
 

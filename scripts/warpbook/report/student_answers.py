@@ -38,14 +38,14 @@ class Answers:
 
 def shown(submitted: SubmissionEvidence, name: str) -> Answers:
     """What a report shows of them: `read`, or why it leaves them out."""
-    found = read(name, len(submitted.term.questions))
-    if submitted.answers_left_out and found != Answers():
+    if submitted.answers_left_out and (FOLDER / f"{name}.md").exists():
         return Answers({}, Markup("<p>{}</p>").format(submitted.answers_left_out))
-    return found
+    return read(name, len(submitted.term.questions))
 
 
-def read(name: str, questions: int, folder: Path = FOLDER) -> Answers:
-    """The answers on one file of a submission; empty where nobody wrote any."""
+def read(name: str, questions: int, folder: Path = FOLDER, pictures: bool = True) -> Answers:
+    """The answers on one file of a submission, its `pictures` drawn or told by their words; empty where nobody wrote
+    any."""
     path = folder / f"{name}.md"
     if not path.exists():
         return Answers()
@@ -62,12 +62,12 @@ def read(name: str, questions: int, folder: Path = FOLDER) -> Answers:
             current = int(found[1])
         else:
             parts.setdefault(current, []).append(line)
-    pictures = {file.name: file for file in (folder / name).glob("*")}
+    beside = {file.name: file for file in (folder / name).glob("*")} if pictures else {}
     drawn = count(1)
     cells = escaping.Budget(CELLS)
 
     def picture(name: str) -> str:
-        return _picture(pictures.get(name)) if next(drawn) <= PICTURES else ""
+        return _picture(beside.get(name)) if next(drawn) <= PICTURES else ""
 
     html = {
         number: Markup(escaping.untrusted_to_html("\n".join(lines), picture, cells))

@@ -16,6 +16,7 @@ from warpbook.harness import (
     building,
     checking,
     cpp_compiler,
+    data_races,
     ece408_check,
     ece408_gpu,
     inference,
@@ -116,8 +117,8 @@ def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Itera
 def emulate(
     variant: Variant, network: Network | CaseSet, sandboxed: bool, folder: Path, limit_s: float = float("inf")
 ) -> Iterator[list[Row]]:
-    """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
-    the threads reversed. `limit_s` is for all calls of a file of the course on a layer."""
+    """A GPU variant's source emulated on the CPU, its library in `folder`: a look for data races, ragged shapes, then the
+    network's layers, the threads reversed. `limit_s` is for all calls of a file of the course on a layer."""
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
@@ -125,6 +126,8 @@ def emulate(
         yield from ece408_check.check(variant, sandboxed, folder, limit_s)
         return
     ragged = checking.ragged_cases(variant)
+    small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
+    yield [data_races.find(variant, small, sandboxed, folder)]
     with IsolatedBench(variant, sandboxed, folder) as bench:
         yield from check_places(bench, variant, ragged)
         bench.reversed_order = True

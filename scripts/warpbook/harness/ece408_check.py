@@ -10,7 +10,7 @@ from pathlib import Path
 
 from warpbook.common.errors import MachineFault
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking
+from warpbook.harness import checking, data_races
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
@@ -29,6 +29,8 @@ ODD_SHARE = 1 / 3
 ELSEWHERE_S = 5
 """Of a processor, for the host's code of one layer alone: more than one that leaves the work to kernels needs."""
 TESTS = ("integers", "reals")
+RACE_BATCHES = (ece408.LESSER_BATCH, ece408.ODD_BATCH)
+"""Images of each layer's call that data races are looked for in: one batch that files divide among streams."""
 BACKWARDS = "the threads run from the last to the first"
 
 
@@ -48,9 +50,12 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
         yield [{**place, **checking.NOT_COMPARED, "ok": False, **failure.columns}]
         return
     layer_checked = functools.partial(_layer, variant, sandboxed, folder, library, limit_s)
+    small = [layer.at(images) for layer, images in zip(ece408.LAYERS, RACE_BATCHES, strict=True)]
     with ProcessPoolExecutor(len(ece408.LAYERS), multiprocessing.get_context("fork")) as pool:
+        races = pool.submit(data_races.find, variant, small, sandboxed, folder, limit_s)
         try:
             yield from pool.map(layer_checked, ece408.LAYERS)
+            yield [races.result()]
         except BrokenProcessPool:
             raise MachineFault("not judged: a process of the judge was killed; is there too little memory?") from None
 

@@ -160,16 +160,17 @@ class SubmissionEvidence:
             return self._failed(name, failure["status"], failure["reason"])
         unsupported = tests[tests.status == "unsupported"]
         note = self._in_its_words(name, str(unsupported.reason.iloc[0])) if len(unsupported) else ""
-        passed = int(tests.ok.sum())
-        if not passed:
+        compared = tests[tests.ok & (tests.test != "races")]
+        if compared.empty:
             return self._failed(name, "unsupported", note or "it was not tested; the log says why")
-        right_in = set(tests[tests.ok].layer)
+        right_in = set(compared.layer)
         if unjudged := [layer.name for layer in self._scope.layers if layer.name not in right_in]:
             why = f": {note}" if note else ""
             return self._failed(name, "unsupported", f"{' and '.join(unjudged)} was not judged{why}")
         devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
         where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
-        sizes = tuple(sorted(set(tests[tests.ok]["size"]), reverse=True))
+        sizes = tuple(sorted(set(compared["size"]), reverse=True))
+        passed = int(tests.ok.sum())
         return JudgedFile(name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes)
 
     def _tests(self, name: str) -> pd.DataFrame:

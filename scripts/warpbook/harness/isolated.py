@@ -131,6 +131,11 @@ class IsolatedBench(CpuBench):
             return {"without": ece408_worker.KERNELS if self.without_kernels else ece408_worker.CONVOLUTION}
         return {"how": "without"} if self.without_convolution else {}
 
+    @property
+    def used_s(self) -> float:
+        """What its process has had, by a Stopwatch."""
+        return self._stopwatch.elapsed_s() if self._process else 0.0
+
     def _processes(self) -> set[int]:
         """The variant's process, and all that it started."""
         return {self._process.pid, *descendants(self._process.pid)} if self._process else set()

@@ -200,11 +200,14 @@ def test_a_folder_that_may_not_be_read_is_a_submission_that_says_so(tmp_path):
 
 def test_a_report_that_failed_is_forgotten_so_that_the_next_command_tries_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, file in (("failed", "a.csv"), ("made", "a.pdf")):
-        (tmp_path / "reports" / "out" / "sp25" / name).mkdir(parents=True)
-        (tmp_path / "reports" / "out" / "sp25" / name / file).touch()
+    out = tmp_path / "reports" / "out"
+    for name, file in (("sp25/failed", "a.csv"), ("sp25/made", "a.pdf"), ("sp25-grades", "grades.csv")):
+        (out / name).mkdir(parents=True)
+        (out / name / file).touch()
+    submissions.forget_failures("sp25", ["made", "new"])
+    assert submissions.table_folder("sp25").exists()
     submissions.forget_failures("sp25", ["failed", "made", "new"])
-    assert [path.name for path in (tmp_path / "reports" / "out" / "sp25").iterdir()] == ["made"]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.*")) == ["sp25/made/a.pdf"]
 
 
 def test_a_home_of_nobody_is_named():

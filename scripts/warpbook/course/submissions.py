@@ -129,12 +129,17 @@ def problem_of(folder: Path) -> str:
 
 
 def forget_failures(study: str, submitted: Iterable[str]) -> None:
-    """Remove the reports' folders that hold no report but the reason why there is none: a failed part is no output, and
-    this command tries again."""
-    for name in submitted:
-        folder = REPORTS / study / name
-        if folder.is_dir() and not list(folder.glob("*.pdf")):
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove the reports' folders that hold no report but the reason why there is none, and the table over them: a failed
+    part is no output, and this command tries again."""
+    folders = [REPORTS / study / name for name in submitted]
+    failed = [folder for folder in folders if folder.is_dir() and not list(folder.glob("*.pdf"))]
+    for folder in [*failed, *([table_folder(study)] if failed else [])]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def table_folder(study: str) -> Path:
+    """The folder of the table over all submissions of a term."""
+    return REPORTS / f"{study}-grades"
 
 
 def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:

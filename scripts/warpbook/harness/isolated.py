@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +39,9 @@ from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import faults
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
+
+if TYPE_CHECKING:
+    from warpbook.harness.full_size import Sparse
 
 EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
 
@@ -72,6 +76,7 @@ class IsolatedBench(CpuBench):
         self.spent_s = 0.0
         """Processor time of the calls, by this process's own look at the other."""
         self._library, self._races = library, races
+        self._blocks = np.zeros(1, np.uint64)
         self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -93,7 +98,7 @@ class IsolatedBench(CpuBench):
         handle, memory = _shared_memory(size + worker_protocol.PAGE_BYTES)
         self._blocks = np.frombuffer(memory, np.uint64, 1, size)
         described = {"case": case.describe(), "arrays": arrays, "outputs": outputs}
-        self._ask(handle, do="prepare", **described, reverse=self.reversed_order)
+        self._ask(handle, None, do="prepare", **described, reverse=self.reversed_order)
 
         def operation(*values: np.ndarray) -> Any:
             buffers = [_with_margins(array) for array in values]
@@ -143,6 +148,30 @@ class IsolatedBench(CpuBench):
     def _processor_s(self) -> float:
         return sum(processor_time(pid)[0] for pid in self._processes())
 
+    def sample(
+        self, sparse: "Sparse", inputs: Mapping[str, np.ndarray], blocks: int, timeout_s: float
+    ) -> tuple[int, int]:
+        """Run some blocks of each launch of an emulated variant on memory laid out as `sparse` says: a descriptor of that
+        memory, to be closed, and how many launches there were."""
+        handle, memory = _shared_memory(sparse.size)
+        kept = os.dup(handle)
+        for name, values in inputs.items():
+            place, count = sparse.places[name]
+            memory[place : place + count] = np.ascontiguousarray(values).tobytes()
+        arrays = [
+            [*sparse.places[name], sparse.case.shape(name), one.dtype, name in inputs and sparse.of_batch(name)]
+            for name, one in sparse.case.arrays.items()
+        ]
+        described = {"case": sparse.case.describe(), "arrays": arrays, "outputs": len(sparse.case.problem.outputs)}
+        try:
+            answer = self._ask(handle, timeout_s, do="sample", blocks=blocks, **described)
+            if type(answer.get("launches")) is not int:
+                raise self._invalid_answer()
+        except VariantFailure:
+            os.close(kept)
+            raise
+        return kept, answer["launches"]
+
     def round_ms(self, how: str) -> dict[str, float]:
         """Milliseconds of one round of a file of the course, on the arrays of the last call: `course` or `device`, as
         `nvcc.Driver` takes them."""
@@ -163,23 +192,23 @@ class IsolatedBench(CpuBench):
             memory[begin : begin + array.nbytes] = np.ascontiguousarray(array).tobytes()
             facts.append([name, array.dtype.str, array.shape, begin])
         answer = self._ask(
-            handle, do="infer", name=network.name, described=network.description.model_dump(), arrays=facts
+            handle, None, do="infer", name=network.name, described=network.description.model_dump(), arrays=facts
         )
         labels = answer.get("labels")
         if not isinstance(labels, list) or len(labels) != len(images) or not all(type(each) is int for each in labels):
             raise self._invalid_answer()
         return np.array([each if 0 <= each < network.classes else -1 for each in labels])
 
-    def _ask(self, handle: int | None, **request: Any) -> dict[str, Any]:
+    def _ask(self, handle: int | None, wait_s: float | None = None, /, **request: Any) -> dict[str, Any]:
         """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no
-        more."""
+        more, or still computes after so many seconds."""
         if self._process is None:
             self._process = self._begin()
             self._stopwatch = Stopwatch(self._processes)
         content = b""
         with contextlib.suppress(ConnectionError, BlockingIOError):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
-            self._wait()
+            self._wait(self.limit_s if wait_s is None else self.used_s + wait_s)
             content = self._socket.recv(worker_protocol.ANSWER_BYTES, socket.MSG_DONTWAIT)
         if handle is not None:
             os.close(handle)
@@ -196,19 +225,21 @@ class IsolatedBench(CpuBench):
         assert isinstance(answer, dict)
         return answer
 
-    def _wait(self) -> None:
+    def _wait(self, limit_s: float | None) -> None:
         """Wait for the process's answer or its end. Raises VariantFailure where it has had its time."""
         moved_s, blocks = 0.0, 0
         # Not the socket alone: what the variant started may hold its end.
-        while not wait([self._socket, self._death], None if self.limit_s is None else WATCH_INTERVAL_S):
-            assert self.limit_s is not None
+        while not wait([self._socket, self._death], None if limit_s is None else WATCH_INTERVAL_S):
+            assert limit_s is not None
             spent_s = self._stopwatch.elapsed_s()
             if (now := int(self._blocks[0])) != blocks:
                 moved_s, blocks = spent_s, now
-            if spent_s > self.limit_s:
+            if spent_s > limit_s:
                 self.ended = True
-                words = f"after {self.limit_s:.0f} s of processor time (timeout_s in config.yaml)"
-                if blocks and spent_s - moved_s < self.limit_s / 10:
+                assert self._process is not None
+                self._process.kill()
+                words = f"after {limit_s:.0f} s of processor time (timeout_s in config.yaml)"
+                if blocks and spent_s - moved_s < limit_s / 10:
                     raise VariantFailure("unsupported", f"too slow for the emulator: it still finishes blocks {words}")
                 raise VariantFailure("timed_out", f"still running {words}")
 

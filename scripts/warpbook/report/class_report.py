@@ -97,6 +97,8 @@ def final_columns(ev: Evidence) -> tuple[str, str]:
 
 
 def _batch_words(judged: JudgedFile) -> str:
-    if judged.note:
+    if judged.note.startswith("right for "):
         return f"right, not at any batch size: {judged.note}"
-    return f"right at {' and at '.join(map(str, judged.sizes))} images; larger batches were not computed"
+    large = f"some blocks at {judged.sampled}" if judged.sampled else "larger batches were not computed"
+    sizes = " and at ".join(map(str, judged.sizes))
+    return "; ".join(filter(None, [f"right at {sizes} images", large, judged.note]))

@@ -31,11 +31,15 @@ VERDICTS = {
 """Verdicts by the status of the first test that failed."""
 
 
+COMPARED = ("integers", "reals", "labels")
+"""Tests that compare every output."""
+
+
 @dataclass(frozen=True)
 class JudgedFile:
     """One file of a submission. status: a key of VERDICTS; words: why it is not right; note: what it assumes;
     place: file and line of the fault, where it has one; tests: how many it passed, and `where`; sizes: images of each,
-    the most first."""
+    the most first; sampled: images of a batch of which some blocks ran, 0 where of none."""
 
     name: str
     file: str
@@ -46,6 +50,7 @@ class JudgedFile:
     tests: int = 0
     where: str = ""
     sizes: tuple[int, ...] = ()
+    sampled: int = 0
 
     @property
     def right(self) -> bool:
@@ -160,7 +165,7 @@ class SubmissionEvidence:
             return self._failed(name, failure["status"], failure["reason"])
         unsupported = tests[tests.status == "unsupported"]
         note = self._in_its_words(name, str(unsupported.reason.iloc[0])) if len(unsupported) else ""
-        compared = tests[tests.ok & (tests.test != "races")]
+        compared = tests[tests.ok & tests.test.isin(COMPARED)]
         if compared.empty:
             return self._failed(name, "unsupported", note or "it was not tested; the log says why")
         right_in = set(compared.layer)
@@ -171,7 +176,10 @@ class SubmissionEvidence:
         where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
         sizes = tuple(sorted(set(compared["size"]), reverse=True))
         passed = int(tests.ok.sum())
-        return JudgedFile(name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes)
+        sampled = max(tests[tests.ok & (tests.test == "indices")]["size"], default=0)
+        return JudgedFile(
+            name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes, int(sampled)
+        )
 
     def _tests(self, name: str) -> pd.DataFrame:
         """Tests of a variant on every device that it ran on."""

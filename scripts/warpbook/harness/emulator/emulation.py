@@ -31,7 +31,7 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import translation
 from warpbook.kernels import ece408, occupancy, sources
-from warpbook.kernels.launch_inference import launch_sites
+from warpbook.kernels.launch_inference import cuda_ast, launch_sites
 from warpbook.kernels.variants import Variant
 
 HEADER = Path(__file__).with_name("emulator_host.h")
@@ -104,11 +104,13 @@ def _entry(kernel: str, parameters: Sequence[str]) -> str:
 
 
 def _driver(interface: ece408.Interface) -> str:
+    prepare, convolve, finish = interface.steps
     return f"""
 extern "C" void {ece408_worker.ENTRY}(
-    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
+    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed, int without,
+    unsigned long* blocks)
 {{
-    emulator::begin_course(reversed);
+    emulator::begin_course(reversed, without == {ece408_worker.KERNELS}, blocks);
     const size_t y_bytes = sizeof(float) * B * M * (H - K + 1) * (W - K + 1);
     emulator::host_array(x, sizeof(float) * B * C * H * W, "the host's x");
     emulator::host_array(w, sizeof(float) * M * C * K * K, "the host's w");
@@ -116,12 +118,12 @@ extern "C" void {ece408_worker.ENTRY}(
     {{
         GPUInterface gpu;
         float *device_x = nullptr, *device_w = nullptr, *device_y = nullptr;
-        {interface.steps[0]}
+        {prepare}
         const auto before = emulator::races::enqueued();
-        {interface.steps[1]}
+        if (without != {ece408_worker.CONVOLUTION}) {{ {convolve} }}
         // The course's program waits here for what conv_forward_gpu began; no file can count on more.
         emulator::races::wait_for_later(before);
-        {interface.steps[2]}
+        {finish}
     }}
     emulator::races::access(y, y_bytes, false, 0);  // the program goes on with it
     emulator::forget_host_arrays();
@@ -408,10 +410,27 @@ def sanitizer_environment() -> dict[str, str]:
     }
 
 
-def unsupported_feature(text: str) -> str:
-    """What an emulated source used that is not here, by what its process wrote; empty where nothing."""
-    words = re.search(r"^beyond the emulator: .*", text, re.MULTILINE)
-    return words[0] if words else ""
+RUN_TIME_LIMITS = {
+    "an address of no dynamic shared memory": "__cvta_generic_to_shared",
+    "cp.async.cg of other than 16 bytes": "cp.async.cg",
+    "a descriptor of swizzled shared memory": "wgmma",
+    "wgmma that negates or transposes": "wgmma",
+}
+"""What the emulator finds beyond it only as a kernel runs, and the word of code that asks for it."""
+
+
+def unsupported_feature(text: str, source: str) -> str:
+    """What an emulated source used that is not here, by what its process wrote; empty where nothing.
+
+    A process can write what it likes, so its code must hold what it names; an abort is a fault otherwise.
+    """
+    found = re.search(r"^beyond the emulator: (.*), line \d+$", text, re.MULTILINE)
+    word = RUN_TIME_LIMITS.get(found[1]) if found else None
+    if not found or not word:
+        return ""
+    instructions = (node for node in cuda_ast.walk(cuda_ast.parse(source)) if node.type == "gnu_asm_expression")
+    code = [sources.without_comments(source), *map(cuda_ast.node_text, instructions)]
+    return found[0] if any(word in each for each in code) else ""
 
 
 def sanitizer_message(text: str) -> str:

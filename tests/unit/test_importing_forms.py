@@ -279,6 +279,7 @@ def test_damaged_console_text_of_ncu_is_refused_with_its_line(tmp_path):
             "line 7: a table of Metric Name.* --page raw",
         ),
         (NCU_SUMMARY_CSV[:-9], "line 5: a quoted cell is not closed"),
+        (NCU_SUMMARY_CSV.replace('"Average"', '"Mean"'), "line 2: 0 columns 'Average', not one"),
         (NCU_SUMMARY_CSV.replace('"76.20",', ""), "line 3: 14 cells where the header names 15"),
         (NCU_SUMMARY_CSV.replace('"74.05"', '"74,05"'), "line 3: '74,05' has a decimal comma"),
     ]:

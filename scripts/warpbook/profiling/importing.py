@@ -44,7 +44,7 @@ _OTHER_TEXTS = (
      "with `ncu --csv --page raw --log-file profile.csv PROGRAM`"),
     (r"======== (?:Warning: )?No CUDA application was profiled|No kernels were profiled|==WARNING== No kernels", "the "
      "log of a run in which the profiler saw no kernel ({line}): profile the program that launches them"),
-    (r"(?:.*/)?\S*SKIPPED: .* does not contain CUDA", "the log of `nsys stats` on a report without CUDA events: "
+    (r"SKIPPED: .* does not contain CUDA", "the log of `nsys stats` on a report without CUDA events: "
      "profile again with `nsys profile --trace cuda,nvtx`"),
     (r"CPU profiling result", "nvprof's profile of the CPU alone: profile again without --cpu-profiling, as "
      "`nvprof --csv --log-file profile.csv PROGRAM`"),
@@ -54,9 +54,9 @@ _OTHER_TEXTS = (
      f"by their present names, as `{_KERNEL_SUMS}`"),
     (r"NVPROF is profiling process", "the beginning of nvprof's output, without a table: profile again with `nvprof "
      "--csv --log-file profile.csv PROGRAM`"),
-    (r"Generating .*(?:report|SQLite)|Processing \[|.*\.(?:nsys-rep|qdrep)", "the log of nsys, without a table of "
+    (r"Generating .*(?:report|SQLite)|Processing \[|\.(?:nsys-rep|qdrep)\b", "the log of nsys, without a table of "
      f"times: import what `{_KERNEL_SUMS}` prints"),
-    (r"[=-]+\s*(?:ERROR|Error|Warning)", "a message of the profiler: {line}"),
+    (r"={2,8} ?(?:ERROR|Error|Warning)", "a message of the profiler: {line}"),
 )  # fmt: skip
 # The header of a table that is no profile of times or counters.
 _OTHER_TABLES = (

@@ -27,12 +27,14 @@ _NSYS_MESSAGE = re.compile(r"\s*(?:Generating |NOTICE|SKIPPED|ERROR|\[\d+/\d+\])
 _MESSAGE = re.compile(r"[\s#*]*==+(\w*)==+[\s*]*(.*?)[\s*]*")
 _RULE = re.compile(r"[\s|+:-]*-{2}[\s|+:-]*")
 _NUMBER = re.compile(r"[\d.,]*\d")
+_NEEDED_OF_DETAILS = ("ID", "Kernel Name", "Section Name", "Metric Name", "Metric Unit", "Metric Value")
 _TWO_NUMBERS = re.compile(r"[\s|]*[\d.]+[\s|,]+[\d.]+[\s|,]")
 _UNITS = ("%", "s", "ms", "us", "ns")
 _FREE_TEXT = re.compile(r"Rule|Metric Description|Est|Process Name|Host")
 _CELL_LINES = 40  # a quoted cell's, of advice
 _NUMBERS_OF_A_ROW = 5
-_UNREAD_FIGURE = re.compile(r"Med|StdDev")  # that it is a number shows that the columns are the heads'
+_UNREAD_FIGURE = re.compile(r"Med|StdDev")
+_SOME_HEAD = re.compile(r'Time ?\(%\)|\bDuration\b|(?:Kernel|Metric|Event) Name|"Kernel"|\bTotal\b')
 _SIZES = re.compile(r"Total(?: \(\w+\))?")
 _SHAPES = ("gridxyz", "blockxyz")  # three numbers in a cell
 _LAST_BEFORE_NAME = re.compile(r"[A-Za-z_~\[(<]")
@@ -56,6 +58,7 @@ class Table:
     section: str = ""  # nvprof's message above it
     units: list[str] = field(default_factory=list)  # of the columns, where a row of them stands above the others
     spans: list[tuple[int, int | None]] = field(default_factory=list)
+    unread: list[int] = field(default_factory=list)  # columns of numbers that nobody reads, but that have to be numbers
     width: int = 0  # of a rule, to which nsys fills up rows with blanks
     padded: bool = False
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
@@ -93,7 +96,7 @@ def runs(tables: Iterable[Table], key: Callable[[Table], str]) -> Iterator[list[
 
 def csv_cells(line: str, delimiter: str = ",") -> list[str]:
     """The cells of one line of CSV; csv.Error where its quotes are not closed."""
-    return next(csv.reader(line.splitlines(keepends=True), delimiter=delimiter, strict=True))
+    return next(csv.reader([part + "\n" for part in line.split("\n")], delimiter=delimiter, strict=True)) or [""]
 
 
 def _kind(heads: Sequence[str]) -> str:
@@ -125,6 +128,8 @@ def _between_tabs(line: str) -> list[str]:
 
 def _opened(number: int, line: str, below: str, report: str) -> Table | None:
     """The table whose heads a line has: between pipes, commas or tabs, or as columns; None for any other line."""
+    if not report and not _SOME_HEAD.search(line):
+        return None
     in_rule = bool(_RULE.fullmatch(below))
     for split, possible in (
         (_between_pipes, line.count("|") > 2),
@@ -145,6 +150,8 @@ def _opened(number: int, line: str, below: str, report: str) -> Table | None:
         table = Table(kind, number, heads, split, report)
         if kind in ("sums", "trace") and table.tool == "nvprof" and split is not csv_cells:
             continue  # its columns are read elsewhere
+        if kind == "sums":
+            table.unread = [place for place, head in enumerate(heads) if _UNREAD_FIGURE.match(head)]
         if columns:
             if in_rule:
                 spans: list[tuple[int, int | None]] = [match.span() for match in re.finditer("-+", below)]
@@ -203,18 +210,19 @@ def _row(table: Table, lines: Sequence[str], place: int) -> tuple[list[str], int
         end = len(cells) - (names - begin - 1)
         if _LAST_BEFORE_NAME.match(cells[begin]):
             cells[begin:end] = [",".join(cells[begin:end])]
-    # on ncu's details page, cells that speak of a rule may be left out behind the metric
-    details = table.kind == "launches" and "Metric Value" in table.heads
-    fewest = table.heads.index("Metric Value") + 1 if details else names
+    fewest = names
+    if table.kind == "launches" and "Metric Value" in table.heads:
+        # on ncu's details page, cells that speak of a rule may be left out behind the metric
+        fewest = 1 + max(number for number, head in enumerate(table.heads) if head in _NEEDED_OF_DETAILS)
     if not fewest <= len(cells) <= names:
         hint = "; decimal commas? Print it again under LC_ALL=C" if times and len(cells) > names else ""
         raise csv.Error(f"{len(cells)} cells where the header names {names}{hint}")
     first = cells[table.heads[0] == "Type"].strip()
     if times and not _NUMBER.fullmatch(first.strip("<%")) and first not in _UNITS:
         raise csv.Error(f"{first!r} is no {table.heads[table.heads[0] == 'Type']}")
-    for head, cell in zip(table.heads, cells, strict=False):
-        if times and _UNREAD_FIGURE.match(head) and not _NUMBER.fullmatch(cell.strip()):
-            raise csv.Error(f"{cell!r} is no {head}")
+    for number in table.unread:
+        if not _NUMBER.fullmatch(cells[number].strip()):
+            raise csv.Error(f"{cells[number]!r} is no {table.heads[number]}")
     return cells, taken
 
 

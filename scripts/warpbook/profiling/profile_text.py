@@ -152,7 +152,7 @@ def _matches(prefix: str, lines: list[str], needed: Collection[int]) -> dict[int
 
 def _refuse_several_ranks(marks: list[str], origin: str) -> None:
     ranks = list(dict.fromkeys(marks))
-    numbers = [int("".join(re.findall(r"\d", mark)) or 0) for mark in marks]
+    numbers = [int("".join(re.findall(r"\d", mark))[:18] or 0) for mark in marks]
     if len(ranks) == 1 or all(b - a == 1 for a, b in pairwise(numbers)):  # one, or lines' numbers
         return
     shown = ", ".join(map(repr, ranks[:_RANKS_SHOWN])) + (", ..." if len(ranks) > _RANKS_SHOWN else "")

@@ -48,7 +48,7 @@ class ImportedProfile:
 
 def imported_profiles_view(ev: Evidence) -> tuple[ImportedProfile, ...]:
     """Every profile that was imported for a study."""
-    return tuple(_profile(one) for one in ev.imported)
+    return tuple(imported_profile(one) for one in ev.imported)
 
 
 def places(ev: Evidence) -> dict[str, str]:
@@ -73,7 +73,8 @@ def _id(one: ImportedTables) -> str:
     return f"imported-{one.record.variant}-{one.record.size}"
 
 
-def _profile(one: ImportedTables) -> ImportedProfile:
+def imported_profile(one: ImportedTables) -> ImportedProfile:
+    """What the report shows of one imported profile."""
     record, events, id = one.record, one.table(tables.ACTIVITIES), _id(one)
     by_tool = {str(tool): frame for tool, frame in events.groupby("tool", sort=False)}
     return ImportedProfile(

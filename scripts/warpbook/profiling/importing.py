@@ -21,6 +21,7 @@ from warpbook.profiling import (
     profile_text,
 )
 from warpbook.profiling.printed_tables import Part
+from warpbook.profiling.printed_times import KERNEL_SUMS
 from warpbook.profiling.profile_schema import Profile, Row, activity_group
 from warpbook.runs import tables
 from warpbook.runs.schema import Table
@@ -32,7 +33,6 @@ KNOWN = (
     "nvprof's console text, CSV (--csv) and SQLite, its --metrics and --events, nsys stats as text or CSV, nsys "
     "SQLite, .nsys-rep, ncu's console text and CSV (--csv --page raw or details, --print-summary per-kernel), .ncu-rep"
 )
-_KERNEL_SUMS = "nsys stats --report cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_api_sum --format csv REPORT"
 
 # What a text is that holds no table of a profile, and what gives one.
 _OTHER_TEXTS = (
@@ -51,19 +51,21 @@ _OTHER_TEXTS = (
     (r"\s*Start\s+Duration\s+(?:Grid Size|Name)", "an nvprof trace as text, line {number}: print it with nvprof "
      "--csv --print-gpu-trace"),
     (r"ERROR: Report '.*' could not be found", "the log of an `nsys stats` that failed ({line}): ask for the reports "
-     f"by their present names, as `{_KERNEL_SUMS}`"),
+     f"by their present names, as `{KERNEL_SUMS}`"),
     (r"NVPROF is profiling process", "the beginning of nvprof's output, without a table: profile again with `nvprof "
      "--csv --log-file profile.csv PROGRAM`"),
     (r"Generating .*(?:report|SQLite)|Processing \[|\.(?:nsys-rep|qdrep)\b", "the log of nsys, without a table of "
-     f"times: import what `{_KERNEL_SUMS}` prints"),
+     f"times: import what `{KERNEL_SUMS}` prints"),
+    (r"\b(nvprof|nsys|ncu): (?:command )?not found|(nvprof|nsys|ncu): No such file", "the shell's message: {line}; give "
+     "the profiler's whole path, and profile again"),
     (r"={2,8} ?(?:ERROR|Error|Warning)", "a message of the profiler: {line}"),
 )  # fmt: skip
 # The header of a table that is no profile of times or counters.
 _OTHER_TABLES = (
     (r'"?#"?,"?Address"?,"?Source', "ncu's source page: import the raw page, `ncu --import REPORT --csv --page raw`"),
-    (r"Count,QCount,TAvg", f"nsys' report of launches and waits, without sums: import what `{_KERNEL_SUMS}` prints"),
-    (r'\s*\[?\s*\{\s*"(?:Time|Total|Start)', f"nsys' JSON: import what `{_KERNEL_SUMS}` prints"),
-    (r"\s*Total \(\w+\)\W+Count\b", f"nsys' table of sizes, without times: import what `{_KERNEL_SUMS}` prints"),
+    (r"Count,QCount,TAvg", f"nsys' report of launches and waits, without sums: import what `{KERNEL_SUMS}` prints"),
+    (r'\s*\[?\s*\{\s*"(?:Time|Total|Start)', f"nsys' JSON: import what `{KERNEL_SUMS}` prints"),
+    (r"\s*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
 )
 
 
@@ -135,10 +137,11 @@ def _read_notebook(outputs: Mapping[int, str], origin: str, lines: tuple[int, in
 
 def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     """The one profile that a text holds. UserError where it holds none, or several, with the lines of each."""
-    for number, line in enumerate(lines, first_line):
-        for pattern, what in _OTHER_TABLES:
-            if re.match(pattern, line) and not printed_tables.find(lines[: number - first_line], origin, first_line):
-                raise UserError(f"{origin}, line {number}: {what}")
+    if not any(map(profile_text.LANDMARK.search, lines)):
+        for number, line in enumerate(lines, first_line):
+            for pattern, what in _OTHER_TABLES:
+                if re.match(pattern, line):
+                    raise UserError(f"{origin}, line {number}: {what}")
     lines = profile_text.without_prefix(lines, origin)
     found = printed_tables.find(lines, origin, first_line)
     parts = [

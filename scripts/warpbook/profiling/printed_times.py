@@ -20,6 +20,9 @@ from warpbook.profiling.profile_schema import (
     traced_event,
 )
 
+KERNEL_SUMS = "nsys stats --report cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_api_sum --format csv REPORT"
+"""The command that prints what is read, of a report of Nsight Systems."""
+
 _KILO = {"nsys": 1000, "nvprof": 1024}
 _CAPTION_UNITS = {"nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s"}
 _SECTIONS = {"GPU activities": "gpu", "API calls": "api"}
@@ -117,7 +120,10 @@ def _read(tables: Sequence[Table], origin: str, what: str) -> Profile:
             left_out += _read_sums(table, columns, origin, summaries)
     if not events and not summaries:
         if any(table.rows for table in tables):
-            raise UserError(f"{origin} holds no times of kernels, copies or API calls, only {', '.join(left_out)}")
+            hint = f": import what `{KERNEL_SUMS}` prints" if tables[0].tool == "nsys" else ""
+            raise UserError(
+                f"{origin} holds no times of kernels, copies or API calls, only {', '.join(left_out)}{hint}"
+            )
         raise UserError(f"{origin}, line {tables[0].line}: a header of {what} and no rows under it")
     tool = tables[0].tool
     profile = Profile(what, tool, events, summaries, omissions=tuple(left_out), device=", ".join(devices))

@@ -37,7 +37,7 @@ LANDMARK = re.compile(
 """What only a profiler prints, wherever it stands in a line."""
 
 _STAMP = re.compile(
-    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d+\.\d+|(?<=[A-Z][a-z]{2}) +\d{1,2}\b"
+    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d+\.\d+|(?<=[A-Z][a-z]{2}) +\d{1,2}\b"
 )
 _RANKS_SHOWN = 6
 

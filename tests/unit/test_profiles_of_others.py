@@ -154,9 +154,13 @@ def test_lines_of_several_ranks_are_refused_with_the_ranks_and_a_command(refusal
     assert re.search(r"2 ranks, behind '\[1,0\]<stdout>:', '\[1,1\]<stdout>:': .*`grep -F '\[1,0\]<std", refusal(text))
 
 
-def test_a_prefix_that_only_some_lines_have_is_refused_with_the_line(refusal):
+def test_a_prefix_that_only_some_lines_have_is_refused_with_the_line(read, refusal):
     lines = NVPROF.splitlines(keepends=True)
-    assert re.search(r"line 4: .* is no row", refusal("".join([*lines[:3], "+" + lines[3], *lines[4:]])))
+    assert rows(read("".join([*lines[:3], "+" + lines[3], *lines[4:]]))) == rows(
+        read(NVPROF)
+    )  # a diff's, nothing taken away
+    taken = "".join([*lines[:3], "- " + lines[3], "+" + lines[3], *lines[4:]])
+    assert re.search(r"line 4: .* is no row", refusal(taken))
     assert re.search(r"line 8: .* is no row", refusal("".join([*lines[:7], "> " + lines[7]])))
     assert re.search(
         r"line 4: .* is no row", refusal("".join("0: " + line if n != 5 else line for n, line in enumerate(lines)))
@@ -329,6 +333,8 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         ('"#","Address","Source","# Samples"\n"0","7f","MOV R1, R2","3"\n', "line 1: ncu's source page: .*--page raw"),
         ("Total (MB),Count,Avg (MB),Med (MB),Operation\n1.0,1,1.0,1.0,[CUDA memset]\n", "no times of .*, only the table at line 1: import"),
         ("<table>\n<tr><th>Time (%)</th><th>Total Time</th></tr>\n", "line 1: a table as HTML: import what `nsys stats"),
+        ("| Metric Name | Metric Unit | Metric Value |\n| Duration | ms | 1 |\n", "without the line of its kernel: print it"),
+        (re.sub(r"(.{80})", r"\1\n", NSYS), "line 3: .* begins a table whose heads or rows are not understood"),
         ("bash: nvprof: command not found\n", "the shell's message"),
         ('[\n {"Time (%)": 90.0, "Total Time (ns)": 5}]\n', "nsys' JSON: import what `nsys stats .* --format csv"),
         (b"PK\x03\x04rest", "a zip archive; import what this gives: unzip profile"),

@@ -52,6 +52,7 @@ _OTHER_TEXTS = (
      "--csv --print-gpu-trace"),
     (r"ERROR: Report '.*' could not be found", "the log of an `nsys stats` that failed ({line}): ask for the reports "
      f"by their present names, as `{KERNEL_SUMS}`"),
+    (r"Metric Name\W+Metric Unit", f"a table of ncu's metrics without the line of its kernel: {ncu_console.REMEDY}"),
     (r"NVPROF is profiling process", "the beginning of nvprof's output, without a table: profile again with `nvprof "
      "--csv --log-file profile.csv PROGRAM`"),
     (r"Generating .*(?:report|SQLite)|Processing \[|\.(?:nsys-rep|qdrep)\b", "the log of nsys, without a table of "
@@ -171,6 +172,12 @@ def _nothing(lines: Sequence[str], origin: str, first_line: int) -> UserError:
             if match := re.search(pattern, line):
                 words = what.format(*match.groups(), line=repr(line.strip()[:200]), number=number)
                 return UserError(f"{origin} is {words}")
+    for number, line in enumerate(lines, first_line):
+        if (match := profile_text.LANDMARK.search(line)) and not match[0].startswith("=="):
+            return UserError(
+                f"{origin}, line {number}: {line.strip()[:60]!r} begins a table whose heads or rows are not understood: "
+                "a terminal broke its lines, or some are missing; import what the profiler wrote to a file"
+            )
     return UserError(f"{origin} holds no profile that is known; known: {KNOWN}")
 
 

@@ -29,6 +29,7 @@ _PROCESS = re.compile(r"\s*(?:\[(\d+)\] \S+@\S+|==PROF== Connected to process (\
 _ADVICE = re.compile(r"\s*[A-Z]{3}\s.*|\s*\*{2,}.*")
 _RULE = re.compile(r"\s*-{3,}(?: -{3,}){2}(?: -{3,} -{3,})?\s*")
 _OTHER_RULE = re.compile(r"[\s-]*-{3,}[\s-]*")
+_OTHER_TABLES = re.compile(r"NVLink|NUMA|Topology")  # sections whose tables are not of metrics
 _VALUE_HEADS = ["Metric Name", "Metric Unit", "Metric Value"]
 _HEADS = (_VALUE_HEADS, [*_VALUE_HEADS[:2], *SPREAD_HEADS])
 _MOST_LINES = 5  # that a launch's line is broken into
@@ -52,6 +53,7 @@ class _Run:
     first: int
     last: int = 0
     launches: list[_Launch] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def _launch(line: str) -> re.Match[str] | None:
@@ -147,6 +149,9 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
                     raise ValueError("a table of metrics without the line of its section above it")
             elif line.split()[:4] == ["Metric", "Name", "Metric", "Unit"]:
                 raise ValueError("the heads of a table without the dashes above them")
+            elif place == "table" and _OTHER_TABLES.search(section) and _OTHER_RULE.fullmatch(line):
+                place = "advice"
+                runs[-1].left_out.append(f"the table at line {number}")
             elif _ADVICE.fullmatch(line) and not _PART_OF_A_LAUNCH.search(line):
                 place = "advice"
             elif line.strip() and not _is_other(line):
@@ -214,4 +219,4 @@ def _profile(run: _Run, origin: str) -> Profile:
             add(readings, reader, origin, line, key, metric, unit, texts)
     what = f"ncu console text ({len(readings)} launches or kernels)"
     device = ", ".join(filter(None, devices))
-    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions, device=device)
+    return Profile(what, "ncu", counters=readings.rows(), omissions=(*readings.omissions, *run.left_out), device=device)

@@ -18,7 +18,9 @@ FENCE = re.compile(r"\s*(?:`{3,}|~{3,}|</?\w+>.*|\\(?:begin|end)\{\w+\}|\{\w+\}|
 """What a page puts around a text that it quotes."""
 
 # nsys names the report, or before 2021 the unit of its times, above a table.
-_REPORT = re.compile(r"\s*\*\* .*\((\w+)\):|\s*Processing \[.*\] with \[(?:.*/)?(\w+?)(?:\.py)?\]")
+_REPORT = re.compile(
+    r"\s*(?:\*\* .*\((\w+)\):|Processing \[.*\] with \[(?:.*/)?(\w+?)(?:\.py)?\]|\[\d+/\d+\] Executing '(\w+)' stats report)"
+)
 _CAPTION = re.compile(r"\b(?:CUDA|NVTX|Operating System|OpenGL|OpenACC)\b.* Statistics(?: \((\w+)\))?")
 _READ_REPORT = re.compile(
     r"(?:cuda_?)?(?:api|gpu)_?(?:kern|mem_?time)?_?(?:gb_?)?(?:sum|trace)|nvtx_?(?:pushpop_?)?sum"
@@ -192,6 +194,8 @@ def _row(table: Table, lines: Sequence[str], place: int) -> tuple[list[str], int
     csv.Error where they are no row of the table.
     """
     taken = 1
+    if table.kind == "other":
+        return [lines[place]], taken
     if table.split is csv_cells:
         while '"' in lines[place] and "\n".join(lines[place : place + taken]).count('"') % 2 and taken < _CELL_LINES:
             taken += 1
@@ -256,9 +260,11 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Table]:
         below = lines[place + 1] if place + 1 < len(lines) else ""
         if not line.strip():
             blank = True
+            table = None if table and table.kind == "other" else table
         elif match := _REPORT.match(line) or _CAPTION.search(line):
             table, blank, caption = None, True, number
-            report, unit = ("", match[1] or "") if match.re is _CAPTION else (match[1] or match[2], "")
+            unit = (match[1] or "") if match.re is _CAPTION else ""
+            report = next(filter(None, match.groups())) if match.re is _REPORT else ""
         elif opened := _opened(number, line, below, report):
             table, blank = opened, False
             table.unit, table.section, table.first, table.last = unit, section, caption or number, number

@@ -29,6 +29,7 @@ _OTHER_FORMATS = (
 # Colours and erased lines. An escape that moves the cursor stays: what stood there is not certain.
 _COLOUR = re.compile(r"(?:\x1b|\u241b|\^\[|\\(?:x1b|033|e))(?:\[[\d;:]*[mK]|\(B)|\[\d{1,2}(?:;\d{1,3})*m")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
+_ADDED, _TAKEN_AWAY = re.compile(r"^\+(?=[\s\d]|$)"), re.compile(r"-(?:\s|\d)")
 LANDMARK = re.compile(
     r'==\d+== (?:NVPROF|Profiling) |(?:Type\s+)?"?Time ?\(%\)[\s,"|]+(?:Total )?Time\b|"?Start(?: \(\w+\))?"?[\s,"|]+'
     r'"?Duration\b|Section: \w|"?ID"?,"?(?:Process ID|Kernel Name)\b|"Device","(?:Kernel|Context)",|'
@@ -111,10 +112,13 @@ def notebook_outputs(text: str) -> dict[int, str]:
 
 
 def split(text: str) -> list[str]:
-    """A text's lines without colours and without HTML's entities."""
+    """A text's lines without colours, without HTML's entities, and without a diff's mark where lines were only added."""
     separator = "\n" if "\n" in text else "\r"
     lines = text.split(separator)
-    return [_ENTITY.sub(_character, _COLOUR.sub("", line.removesuffix("\r"))) for line in lines]
+    lines = [_ENTITY.sub(_character, _COLOUR.sub("", line.removesuffix("\r"))) for line in lines]
+    if any(_TAKEN_AWAY.match(line) for line in lines):
+        return lines
+    return [_ADDED.sub(" ", line) for line in lines]
 
 
 def _character(entity: re.Match[str]) -> str:

@@ -403,3 +403,41 @@ def test_kernels_that_are_none_of_the_variants_are_found(read):
     assert attribution.foreign_kernels(read(NSYS), known["direct"]) == ["do_not_remove_this_kernel"]
     assert attribution.foreign_kernels(read(NCU), known["direct"]) == []
     assert attribution.foreign_kernels(read(NSYS), known["cudnn_fp32"]) == []
+
+
+# --- a folder of such files --------------------------------------------------------------------------------------
+
+# What must come of each file: its summaries, counters and events, or why it is refused.
+CASES = {
+    "r01_*": (0, 0, 3), "r02_*": (0, 4, 0), "r03_*": "ncu --import analysis_file.ncu-rep --csv", "r04*": (2, 0, 0),
+    "r06_*": (4, 0, 0), "r07[abdf]*": None, "r07c_*": "iconv -f CP1252", "r07e_*": (0, 4, 0), "r08[ab]_*": (5, 0, 0),
+    "r08c_*": "line 8: .*processes 777, 778", "r08d_*": "line 8: .*processes 777, 778", "r08e_*": "--lines 13-18",
+    "r09[ad]_*": (5, 0, 0), "r09b_*": (4, 0, 0), "r09c_*": (0, 4, 0), "r10a_*": (5, 0, 0), "r10c_*": (0, 4, 0),
+    "r11*": "line [56]|line 9|line 1[23]", "r12*": "line (5|9|1[012]): '", "r13a_*": "--lines 1-14.* --lines 16-29",
+    "r13b_*": "--lines 1-13; .*--lines 15-27", "r13d_*": "--lines 1-13; .*--lines 15-28", "r13f_*": "--lines 4-9",
+    "r14[abcdfi]_*": None, "r14e_*": "line 1: nsys' report of launches", "r14g_*": "line 1: a header of nsys stats",
+    "r16[abci]_*": None, "r16d_*": "source page", "r16[ef]_*": "--lines 1-3", "r16[gh]_*": "line 2: '1.234|line 2: '1,234",
+    "r18[abc]_*": None, "r18d_*": "--lines 3-5.*--lines 7-9", "r18e_*": "line 2: print it with nvprof --csv",
+    "r19_*": "nsys profile --trace cuda", "r2[01]_*": "is empty|allow counters to all users", "r23_*": (0, 4, 0),
+    "r2[45]_*": (5, 0, 0), "r2[678]_*": (4, 0, 0), "r31_*": "gzip that is damaged", "r44_*": (0, 8, 0),
+    "r45_*": "saw no kernel", "r47_*": "without --cpu-profiling", "i01_*": (0, 132, 0), "j[12]_*": (2, 0, 0),
+    "j[34]_*": "only the table at line", "j5_*": "cuda_gpu_kern_sum", "*_ok.txt": None,
+}  # fmt: skip
+
+
+def test_every_file_of_a_folder_of_others_profiles_is_read_or_refused_as_it_must_be(shared_folder):
+    folder = shared_folder / "cases" / "profiles"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}: the files stand beside the project, not in it")
+    for pattern, expected in CASES.items():
+        paths = sorted(folder.glob(pattern))
+        assert paths, pattern
+        for path in paths:
+            try:
+                profile = importing.read(path)
+            except UserError as error:
+                assert isinstance(expected, str) and re.search(expected, str(error)), f"{path.name}: {error}"
+                continue
+            assert not isinstance(expected, str), path.name
+            counts = (len(profile.summaries), len(profile.counters), len(profile.events))
+            assert any(counts) if expected is None else counts == expected, path.name

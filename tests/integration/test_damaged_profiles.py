@@ -18,6 +18,7 @@ from warpbook.profiling import importing
 from warpbook.profiling.profile_schema import Profile
 
 CAPTURED = sorted((PROJECT / "tests/data/profiles").glob("*.[ct]*"))
+CAPTURED += sorted((PROJECT.parent / "shared/cases/profiles").glob("*_ok.txt"))  # where they stand beside the project
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "300"))
 PREFIXES = ("x", "> ", "0: ", "+", "2024-01-01 ", "rank ", "\x1b[1A")
 WIDTHS = (3, 40, 79, 80)  # terminals', and inside of the first column

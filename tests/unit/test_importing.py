@@ -177,20 +177,7 @@ def test_sizes_are_read_to_the_byte_or_left_empty_where_too_few_digits_are_print
 
 # --- nvprof's console text ---------------------------------------------------------------------------------------
 
-CONSOLE = """\
-Loading fashion-mnist data... done
-==720== NVPROF is profiling process 720, command: python m3.1.py 10000
-Op Time: 0.673526
-==720== Profiling application: python m3.1.py 10000
-==720== Profiling result:
-            Type  Time(%)      Time     Calls       Avg       Min       Max  Name
- GPU activities:   98.13%  3.72847s         2  1.86424s  673.48ms  3.05499s  mxnet::op::forward_kernel(float*, int)
-                    0.93%  35.225ms        20  1.7612ms  1.0240us  32.016ms  [CUDA memcpy HtoD]
-                    0.94%  35.673ms         2  17.836ms  3.0610ms  32.612ms  void pool<float**, int=2>(float**)
-      API calls:   61.51%  3.74530s         6  624.22ms  7.0110us  3.05500s  cudaDeviceSynchronize
-                   38.49%  2.34395s        22  106.54ms  69.205us  2.34030s  cuMemGetInfo
-======== Error: Application received signal 2
-"""
+CONSOLE = (CAPTURED / "nvprof_console.txt").read_text()
 
 
 def test_console_text_gives_rows_of_both_tables(tmp_path):
@@ -252,15 +239,7 @@ def test_text_redirected_by_powershell_is_read(tmp_path):
 
 # --- nvprof's CSV ------------------------------------------------------------------------------------------------
 
-SUMS_CSV = """\
-==9630== NVPROF is profiling process 9630, command: ./app
-==9630== Profiling result:
-"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"
-,%,us,,us,us,us,
-"GPU activities",75.000000,11202.339000,3,3734.113000,3734.112000,3734.114000,"conv_forward(float const *, int)"
-"GPU activities",25.000000,3734.113000,2,1867.056000,1.504000,3732.609000,"[CUDA memcpy DtoH]"
-"API calls",100.000000,88213.401000,3,29404.467000,0.897000,88210.000000,"cudaMalloc"
-"""
+SUMS_CSV = (CAPTURED / "nvprof_sums.csv").read_text()
 OLD_SUMS_CSV = """\
 ==9630== Profiling result:
 "Time(%)","Time","Calls","Avg","Min","Max","Name"
@@ -272,16 +251,7 @@ OLD_SUMS_CSV = """\
 %,s,,ms,us,ms,
 100.000000,0.118490,1,118.490000,118490.000000,118.490000,"cudaLaunch"
 """
-TRACE_CSV = """\
-======== Warning: 12 records have invalid timestamps
-======== Profiling result:
-"Start","Duration","Grid X","Grid Y","Grid Z","Block X","Block Y","Block Z","Registers Per Thread","Static SMem",\
-"Dynamic SMem","Size","Throughput","SrcMemType","DstMemType","Device","Context","Stream","Name","Correlation_ID"
-ms,us,,,,,,,,KB,B,MB,GB/s,,,,,,,
-321.562000,88213.401000,,,,,,,,,,,,,,,,,"cudaMalloc",1
-410.100000,1.504000,,,,,,,,,,3.814697,2.477,"Pageable","Device","TITAN V (0)","1","7","[CUDA memcpy HtoD]",2
-410.200000,3734.112000,25,6,10000,16,16,1,40,1.562500,0,,,,,"TITAN V (0)","1","7","conv_forward(float const *, int)",3
-"""
+TRACE_CSV = (CAPTURED / "nvprof_trace.csv").read_text()
 
 
 def test_csv_sums_are_read_exactly(tmp_path):
@@ -521,8 +491,6 @@ def test_damaged_stats_are_refused_with_their_line(tmp_path):
 
 # --- ncu ---------------------------------------------------------------------------------------------------------
 
-_PLACE = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
-          "Grid Size", "Device", "CC"]  # fmt: skip
 _DURATION = "gpu__time_duration.sum"
 _SOL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 
@@ -537,20 +505,8 @@ def launch(number: int) -> list[str]:
     return [str(number), "77", "python3.11", "127.0.0.1", CONV, "1", "7", "(16, 16, 1)", "(25, 6, 10000)", "0", "9.0"]
 
 
-NCU_RAW = "==PROF== Connected to process 77\n" + quoted(
-    [*_PLACE, _DURATION, _SOL, "launch__func_cache_config", "smsp__inst_executed.sum"],
-    [*[""] * len(_PLACE), "us", "%", "", "inst"],
-    [*launch(0), "3,734.11", "61.25", "CachePreferNone", "1,234,567"],
-    [*launch(1), "3,701.00", "n/a", "CachePreferNone", "(!) nan"],
-)
-NCU_DETAILS = quoted(
-    [*_PLACE, "Section Name", "Metric Name", "Metric Unit", "Metric Value", "Rule Name", "Rule Description"],
-    [*launch(0), "GPU Speed Of Light Throughput", "Memory Throughput", "%", "45.70", "", ""],
-    [*launch(0), "Memory Workload Analysis", "Memory Throughput", "Gbyte/s", "2,311.46", "", ""],
-    [*launch(0), "GPU Speed Of Light Throughput", "", "", "", "SOLBottleneck", "Memory is more heavily used"],
-    [*launch(0), "Launch Statistics", "Function Cache Configuration", "", "CachePreferNone", "", ""],
-    [*launch(3), "Command line profiler metrics", _DURATION, "us", "3,701.00", "", ""],
-)
+NCU_RAW = (CAPTURED / "ncu_raw.csv").read_text()
+NCU_DETAILS = (CAPTURED / "ncu_details.csv").read_text()
 
 
 def test_the_raw_page_of_ncu_gives_counters(tmp_path):
@@ -687,8 +643,7 @@ class Samples(dict[str, bytes]):
 @pytest.fixture(scope="module")
 def samples(databases) -> Samples:
     texts = {
-        "console": CONSOLE, "sums": SUMS_CSV, "old sums": OLD_SUMS_CSV, "trace": TRACE_CSV, "old stats": OLD_STATS,
-        "ncu raw": NCU_RAW, "ncu details": NCU_DETAILS,
+        "old sums": OLD_SUMS_CSV, "old stats": OLD_STATS,
     }  # fmt: skip
     files = {path.name: path for path in sorted(CAPTURED.glob("*.[ct]*"))} | databases
     return Samples(

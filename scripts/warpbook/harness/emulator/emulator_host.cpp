@@ -1,7 +1,13 @@
 // What CUDA's runtime does for host code, and what it refuses: memory of either side, copies, launches, and cuBLAS's product.
-#include "emulator_host.h"
+#include <mutex>
+
+#include "emulator_runtime.h"
 
 namespace emulator {
+
+// Several threads of the host may call: one call runs at a time.
+static std::recursive_mutex calls;
+using Call = std::lock_guard<std::recursive_mutex>;
 
 struct Region { size_t bytes; bool reachable; };  // reachable from both sides: pinned or managed
 static std::map<char*, Region> device_memory, host_arrays;
@@ -15,6 +21,8 @@ const char* words_of(cudaError_t error)
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInvalidPitchValue: return "invalid pitch argument";
+    case cudaErrorInvalidDeviceFunction: return "invalid device function";
     case cudaErrorInvalidSymbol: return "invalid device symbol";
     case cudaErrorInvalidMemcpyDirection: return "invalid copy direction for memcpy";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
@@ -102,6 +110,7 @@ static std::string beyond_source(const char* name, const void* from, size_t byte
 
 cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, int line)
 {
+    const Call one(calls);
     if (!bytes) return cudaSuccess;
     const auto on_device = [](const void* address) { return holding(device_memory, address) != nullptr; };
     const bool to_device = kind == cudaMemcpyDefault ? on_device(to) : kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
@@ -119,6 +128,7 @@ cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cud
 
 cudaError_t allocate(void** address, size_t bytes, bool device, int line)
 {
+    const Call one(calls);
     if (bytes > (size_t)6 << 30) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
     if (!bytes) { *address = nullptr; return cudaSuccess; }
     char* memory = static_cast<char*>(std::malloc(bytes));
@@ -132,6 +142,7 @@ cudaError_t allocate(void** address, size_t bytes, bool device, int line)
 
 cudaError_t release(void* address, int line)
 {
+    const Call one(calls);
     if (!address) return cudaSuccess;
     auto found = device_memory.find(static_cast<char*>(address));
     if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
@@ -143,6 +154,7 @@ cudaError_t release(void* address, int line)
 
 void launch_called(const Config& config, void (*kernel)(void*), void* given)
 {
+    const Call one(calls);
     const auto& [line, grid, block, shared] = config;
     std::string reason;
     const auto extents = [](dim3 e) { return std::to_string(e.x) + " x " + std::to_string(e.y) + " x " + std::to_string(e.z); };
@@ -160,6 +172,7 @@ void launch_called(const Config& config, void (*kernel)(void*), void* given)
 
 cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, int line)
 {
+    const Call one(calls);
     const char* name = to_symbol ? "cudaMemcpyToSymbol" : "cudaMemcpyFromSymbol";
     if (offset + bytes > size)
         return refused(cudaErrorInvalidValue, std::string(name) + ": the symbol has " + std::to_string(size) + " bytes, and the copy ends at " + std::to_string(offset + bytes), line);
@@ -176,7 +189,7 @@ cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t byt
 }
 
 // C (m, n) = alpha op(A) op(B) + beta C, column-major.
-EMULATOR_UNWATCHED static void gemm(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc)
+EMULATOR_UNWATCHED void gemm(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc)
 {
     std::vector<float> column(m);
     for (int j = 0; j < n; ++j) {
@@ -201,6 +214,8 @@ void begin_course(bool reversed)
     last_error = cudaSuccess;
 }
 
+bool is_of_device(const void* address) { return holding(device_memory, address); }
+std::string beyond_device_memory(const void* address, size_t bytes, const char* name) { return bytes ? beyond_ends(address, bytes, true, name) : ""; }
 void reachable(void* symbol, size_t bytes) { device_memory[static_cast<char*>(symbol)] = {bytes, true}; }
 cudaError_t allow_shared(int bytes, int line)
 {
@@ -237,6 +252,7 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes, int line)
 {
+    const emulator::Call one(emulator::calls);
     auto reason = emulator::beyond_ends(to, bytes, true, "the destination");
     if (bytes && !reason.empty()) return emulator::refused(cudaErrorInvalidValue, "cudaMemset: " + reason, line);
     emulator::filled(static_cast<char*>(to), value, bytes);

@@ -8,15 +8,17 @@
 #include <chrono>
 #include <map>
 
-#include "emulator_device.h"
+#include "emulator_groups.h"
 
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidPitchValue = 12,
     cudaErrorInvalidSymbol = 13,
     cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorHostMemoryAlreadyRegistered = 712,
@@ -80,8 +82,6 @@ void forget_host_arrays();
 void begin_course(bool reversed);
 
 }  // namespace emulator
-
-#define EMULATOR_LINE int line = __builtin_LINE()
 
 template <class T> cudaError_t cudaMalloc(T** address, size_t bytes, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, true, line); }
 template <class T> cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaStream_t, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, true, line); }

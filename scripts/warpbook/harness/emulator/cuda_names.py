@@ -7,7 +7,7 @@ from pathlib import Path
 _WITHOUT_HEADERS = re.compile(
     r"(cublas|cudnn|cufft|curand|cusolver|cusparse|nccl|nvtx|nvml|nvrtc)(?![a-z])|(CUBLAS|CUDNN|CUFFT|CURAND|CUSPARSE)_"
     r"|(cooperative_groups|cg|cuda|cub|thrust|cute|cutlass|nvcuda|wmma|nv)(::|$)|__nv|__builtin_"
-    r"|(tex|surf)([123]D|Cubemap)|(texture|surface)$"
+    r"|NV_(IF|IS|PROVIDES|DISPATCH|ANY)_|(tex|surf)([123]D|Cubemap)|(texture|surface)$"
 )
 """Names of libraries whose headers need not be here, of the compiler alone, and of what CUDA once had."""
 _RUNTIME = re.compile(r"(cuda|cu|CUDA_|CUDART_|CU_)[A-Z0-9]")

@@ -25,6 +25,7 @@ inline long long clock64() { static long long ticks; return ++ticks; }
 inline clock_t clock() { return clock_t(clock64()); }
 inline bool __isShared(const void* place) { return emulator::is_shared(place); }
 inline bool __isLocal(const void* place) { return emulator::is_local(place); }
+inline bool __isConstant(const void*) { return false; }  // memory that is written once lies with the rest
 inline bool __isGlobal(const void* place) { return !__isShared(place) && !__isLocal(place); }
 #define __trap() emulator::stop("__trap() was called", __LINE__)
 #define __brkpt() emulator::stop("__brkpt() was called", __LINE__)
@@ -496,3 +497,6 @@ template <int columns, class... Operands> void wgmma(int line, Operands&&... ope
 }  // namespace emulator::ptx
 
 inline size_t __cvta_generic_to_shared(const void* place, int line = __builtin_LINE()) { return emulator::offset_in_shared(place, line); }
+inline size_t __cvta_generic_to_global(const void* place) { return reinterpret_cast<size_t>(place); }
+inline void* __cvta_global_to_generic(size_t place) { return reinterpret_cast<void*>(place); }
+inline void* __cvta_shared_to_generic(size_t place, int line = __builtin_LINE()) { return emulator::at_offset(place, 1, line); }

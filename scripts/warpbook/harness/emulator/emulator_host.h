@@ -14,16 +14,40 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3,
+    cudaErrorCudartUnloading = 4,
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInvalidPitchValue = 12,
     cudaErrorInvalidSymbol = 13,
+    cudaErrorInvalidDevicePointer = 17,
+    cudaErrorInvalidTexture = 18,
     cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorMissingConfiguration = 52,
+    cudaErrorLaunchMaxDepthExceeded = 65,
     cudaErrorInvalidDeviceFunction = 98,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidKernelImage = 200,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorECCUncorrectable = 214,
+    cudaErrorInvalidPtx = 218,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorSymbolNotFound = 500,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchOutOfResources = 701,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
+    cudaErrorAssert = 710,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
+    cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719,
+    cudaErrorCooperativeLaunchTooLarge = 720,
+    cudaErrorNotPermitted = 800,
+    cudaErrorNotSupported = 801,
     cudaErrorUnknown = 999,
 };
 using cudaError = cudaError_t;
@@ -35,8 +59,6 @@ enum { cudaHostRegisterDefault = 0, cudaHostRegisterPortable = 1, cudaHostRegist
 enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4 };
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaMemAttachGlobal = 1, cudaMemAttachHost = 2, cudaCpuDeviceId = -1 };
-enum cudaDeviceAttr { cudaDevAttrMaxThreadsPerBlock = 1, cudaDevAttrMaxSharedMemoryPerBlock = 8, cudaDevAttrWarpSize = 10, cudaDevAttrMultiProcessorCount = 16 };
-
 struct cudaDeviceProp {
     char name[256] = "emulated by Warpbook";
     size_t totalGlobalMem = (size_t)48 << 30, sharedMemPerBlock = 48 << 10, totalConstMem = 64 << 10, sharedMemPerMultiprocessor = 100 << 10, sharedMemPerBlockOptin = 99 << 10;
@@ -46,9 +68,14 @@ struct cudaDeviceProp {
     int clockRate = 1740000, memoryClockRate = 7251000, memoryBusWidth = 384, major = 8, minor = 6, multiProcessorCount = 84, l2CacheSize = 6 << 20;
     int maxThreadsPerMultiProcessor = 1536, maxBlocksPerMultiProcessor = 16, concurrentKernels = 1, asyncEngineCount = 2, canMapHostMemory = 1;
     int integrated = 0, deviceOverlap = 1, kernelExecTimeoutEnabled = 0, computeMode = 0, ECCEnabled = 1, unifiedAddressing = 1, managedMemory = 1;
+    int pciBusID = 1, pciDeviceID = 0, pciDomainID = 0, cooperativeLaunch = 1, concurrentManagedAccess = 1, pageableMemoryAccess = 0;
+    int streamPrioritiesSupported = 1, globalL1CacheSupported = 1, localL1CacheSupported = 1, persistingL2CacheMaxSize = 3 << 20;
+    int maxTexture1D = 131072, maxTexture1DLinear = 1 << 28, maxTexture2D[2] = {131072, 65536}, maxTexture3D[3] = {16384, 16384, 16384};
+    int isMultiGpuBoard = 0, tccDriver = 0, singleToDoublePrecisionPerfRatio = 32, computePreemptionSupported = 1, hostNativeAtomicSupported = 0;
+    size_t surfaceAlignment = 512, texturePitchAlignment = 32;
 };
 
-struct cudaFuncAttributes { size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0; int maxThreadsPerBlock = 1024, numRegs = 32; };
+struct cudaFuncAttributes { size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0; int maxThreadsPerBlock = 1024, numRegs = 32, ptxVersion = 86, binaryVersion = 86, maxDynamicSharedSizeBytes = 48 << 10; };
 
 namespace emulator { struct Stream {}; struct Event { std::chrono::steady_clock::time_point at; }; }
 using cudaStream_t = emulator::Stream*;
@@ -131,11 +158,6 @@ inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) { *properties = {}; return cudaSuccess; }
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int)
-{
-    *value = attribute == cudaDevAttrMaxThreadsPerBlock ? 1024 : attribute == cudaDevAttrWarpSize ? 32 : attribute == cudaDevAttrMultiProcessorCount ? 84 : 48 << 10;
-    return cudaSuccess;
-}
 inline cudaError_t cudaMemGetInfo(size_t* left, size_t* total) { *left = *total = (size_t)6 << 30; return cudaSuccess; }
 inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t = nullptr) { return cudaSuccess; }
 inline cudaError_t cudaMemAdvise(const void*, size_t, int, int) { return cudaSuccess; }

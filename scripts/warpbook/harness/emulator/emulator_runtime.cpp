@@ -49,6 +49,42 @@ const char* element_at(const Texture& texture, float x, float y, int line)
 
 }  // namespace emulator
 
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int)
+{
+    const cudaDeviceProp of;
+    switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock: *value = of.maxThreadsPerBlock; break;
+    case cudaDevAttrMaxBlockDimX: *value = of.maxThreadsDim[0]; break;
+    case cudaDevAttrMaxBlockDimY: *value = of.maxThreadsDim[1]; break;
+    case cudaDevAttrMaxBlockDimZ: *value = of.maxThreadsDim[2]; break;
+    case cudaDevAttrMaxGridDimX: *value = of.maxGridSize[0]; break;
+    case cudaDevAttrMaxGridDimY: *value = of.maxGridSize[1]; break;
+    case cudaDevAttrMaxGridDimZ: *value = of.maxGridSize[2]; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = int(of.sharedMemPerBlock); break;
+    case cudaDevAttrTotalConstantMemory: *value = int(of.totalConstMem); break;
+    case cudaDevAttrWarpSize: *value = of.warpSize; break;
+    case cudaDevAttrMaxPitch: *value = int(of.memPitch); break;
+    case cudaDevAttrMaxRegistersPerBlock: *value = of.regsPerBlock; break;
+    case cudaDevAttrClockRate: *value = of.clockRate; break;
+    case cudaDevAttrTextureAlignment: *value = int(of.textureAlignment); break;
+    case cudaDevAttrMultiProcessorCount: *value = of.multiProcessorCount; break;
+    case cudaDevAttrMemoryClockRate: *value = of.memoryClockRate; break;
+    case cudaDevAttrGlobalMemoryBusWidth: *value = of.memoryBusWidth; break;
+    case cudaDevAttrL2CacheSize: *value = of.l2CacheSize; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = of.maxThreadsPerMultiProcessor; break;
+    case cudaDevAttrAsyncEngineCount: *value = of.asyncEngineCount; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = of.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = of.minor; break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = int(of.sharedMemPerMultiprocessor); break;
+    case cudaDevAttrMaxRegistersPerMultiprocessor: *value = of.regsPerMultiprocessor; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int(of.sharedMemPerBlockOptin); break;
+    case cudaDevAttrMaxBlocksPerMultiprocessor: *value = of.maxBlocksPerMultiProcessor; break;
+    case cudaDevAttrKernelExecTimeout: case cudaDevAttrIntegrated: case cudaDevAttrComputeMode: case cudaDevAttrPageableMemoryAccess: *value = 0; break;
+    default: *value = 1;  // whether it has something
+    }
+    return cudaSuccess;
+}
+
 cudaError_t cudaMallocArray(cudaArray_t* made, const cudaChannelFormatDesc* channels, size_t width, size_t height, unsigned, int line)
 {
     auto* array = new emulator::Array{nullptr, width, std::max<size_t>(height, 1), *channels};

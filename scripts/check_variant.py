@@ -12,7 +12,17 @@ import numpy as np
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import scratch_folder
 from warpbook.common.supervision import VariantFailure, run_supervised
-from warpbook.harness import building, checking, ece408_check, ece408_gpu, inference, preload, reference, sandbox
+from warpbook.harness import (
+    building,
+    checking,
+    data_races,
+    ece408_check,
+    ece408_gpu,
+    inference,
+    preload,
+    reference,
+    sandbox,
+)
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
@@ -103,8 +113,8 @@ def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Itera
 
 
 def emulate(variant: Variant, network: Network | CaseSet, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
-    """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
-    the threads reversed."""
+    """A GPU variant's source emulated on the CPU, its library in `folder`: a look for data races, ragged shapes, then the
+    network's layers, the threads reversed."""
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
@@ -112,6 +122,8 @@ def emulate(variant: Variant, network: Network | CaseSet, sandboxed: bool, folde
         yield from ece408_check.check(variant, sandboxed, folder)
         return
     ragged = checking.ragged_cases(variant)
+    small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
+    yield [data_races.find(variant, small, sandboxed, folder)]
     with IsolatedBench(variant, sandboxed, folder) as bench:
         yield from check_places(bench, variant, ragged)
         bench.reversed_order = True

@@ -36,12 +36,20 @@ class IsolatedBench(CpuBench):
     without a folder a file of the course runs on the GPU, its `library` made by nvcc.
 
     `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
-    one order only is found in the other. `without_convolution` leaves out a file's `conv_forward_gpu`.
+    one order only is found in the other. With `races` each access of an emulated kernel is looked at for data races, and no
+    sanitizer is on. `without_convolution` leaves out a file's `conv_forward_gpu`.
     """
 
     reference_name = "NumPy float64"
 
-    def __init__(self, variant: Variant, sandboxed: bool, folder: Path | None = None, library: Path | None = None):
+    def __init__(
+        self,
+        variant: Variant,
+        sandboxed: bool,
+        folder: Path | None = None,
+        library: Path | None = None,
+        races: bool = False,
+    ):
         self.reversed_order = False
         self.without_convolution = False
         self.ended = False
@@ -49,7 +57,7 @@ class IsolatedBench(CpuBench):
         """What may explain a wrong result of the last call, as its process says."""
         self.spent_s = 0.0
         """Processor time of an emulated variant's calls, as its process says."""
-        self._library = library
+        self._library, self._races = library, races
         self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -165,11 +173,15 @@ class IsolatedBench(CpuBench):
             command.append(str(self._library))
             readable = [source, self._library]
         elif self._folder:
-            library = self._library or emulation.compile_host(self._variant, self._folder, self._sandboxed)
+            compiled = self._library or emulation.compile_host(
+                self._variant, self._folder, self._sandboxed, self._races
+            )
+            self._library = compiled
             if self._variant.course:
                 command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
-            command.append(str(library))
-            readable, extra = [source, self._folder], emulation.sanitizer_environment()
+            command.append(str(compiled))
+            readable = [source, self._folder]
+            extra = {} if self._races else emulation.sanitizer_environment()
         elif self._variant.cpp_source:
             built = cpp_compiler.library(self._variant, self._sandboxed)
             command.append(str(built))
@@ -210,6 +222,8 @@ class IsolatedBench(CpuBench):
         if self._folder and (words := emulation.unsupported_feature(text)):
             return VariantFailure("unsupported", f"{self._variant.name}: {words}")
         if words := emulation.sanitizer_message(text):
+            if self._races and self._library:
+                words = emulation.with_lines(words, self._library)
             return VariantFailure("wrong_result", f"{self._variant.name}: {words}")
         ended = sandbox.describe_exit_inside(code, self._words, self._sandboxed)
         return VariantFailure("launch_failed", f"its process died: {ended}")

@@ -217,6 +217,14 @@ EMULATOR_UNWATCHED static void wait(State state, int line)
     leave_for(upcoming(), &mine->stack_pointer);
 }
 
+unsigned rounds;
+static bool in_kernel;
+EMULATOR_UNWATCHED bool let_others_run()
+{
+    if (in_kernel) leave_for(upcoming(), &current->stack_pointer);
+    return true;
+}
+
 void barrier(int line) { wait(State::BARRIER, line); }
 
 // Of the running block's barriers that have a number: threads that have come, and that it is of.
@@ -229,11 +237,14 @@ EMULATOR_UNWATCHED void meet(unsigned number, unsigned count, bool waits, int li
     auto& here = numbered[number];
     if (here.come && here.count != count) stop("threads come to one barrier and say different numbers of threads", line);
     here.count = count;
+    races::arrive_at(number);
     if (++here.come < count) {
         current->number = number;
-        if (waits) wait(State::NAMED, line);
+        if (waits) wait(State::NAMED, line), races::leave(number);
         return;
     }
+    races::complete(number);
+    if (waits) races::leave(number);
     here.come = 0;
     for (unsigned i = 0; i < threads; ++i)
         if (fibers[i].state == State::NAMED && fibers[i].number == number) made_ready(fibers[i]);
@@ -252,6 +263,7 @@ static unsigned parity_of(const Phases& here, int line)
 EMULATOR_UNWATCHED void arrive(Phases& here, int line)
 {
     parity_of(here, line);
+    races::arrive_at(&here);
     if (--here.missing) return;
     here.missing = here.of;
     here.mark ^= 1;
@@ -266,6 +278,7 @@ EMULATOR_UNWATCHED void wait_for_phase(Phases& here, unsigned parity, int line)
         current->given = &here;
         wait(State::PHASE, line);
     }
+    races::leave(&here);
 }
 
 EMULATOR_UNWATCHED unsigned lanes_of(unsigned first, bool (*is)(const Fiber&))
@@ -287,6 +300,7 @@ EMULATOR_UNWATCHED static bool all_have_come(const Fiber& last)
     }
     if ((come & last.mask & alive) != (last.mask & alive)) return false;
     last.work(Lanes{fibers + first, come}, last.line);
+    races::meet_in_warp(first, come);
     for (unsigned i = 0; i < WARP && first + i < threads; ++i)
         if (come >> i & 1 && fibers[first + i].state == State::WARP) made_ready(fibers[first + i]);
     return true;
@@ -317,7 +331,7 @@ struct FixedArray { char* memory; size_t bytes, begin; };
 static std::vector<FixedArray> fixed;
 
 // A declaration's memory for another block.
-void renewed(char*& memory, unsigned& word, size_t bytes, int line)
+void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int line)
 {
     shared_total += bytes;
     if (shared_total > SHARED_MAX) {
@@ -329,6 +343,7 @@ void renewed(char*& memory, unsigned& word, size_t bytes, int line)
         const size_t begin = fixed.empty() ? 0 : fixed.back().begin + fixed.back().bytes;
         fixed.push_back({memory, bytes, (begin + 255) / 128 * 128});  // never side by side: what passes an end is seen
         word = unwritten_word("shared memory declared", line);
+        races::watch(memory, bytes, name, line, true);
     }
     poisoned(memory, bytes, word);
 }
@@ -337,8 +352,9 @@ char* dynamic_base;
 static size_t dynamic_bytes;
 int launch_line;  // where the host launches; 0 where a driver does
 
-char* dynamic_shared(int line)
+char* dynamic_shared(const char* name, int line)
 {
+    races::watch(dynamic_base, dynamic_bytes, name, line, true);
     if (!dynamic_bytes) stop("dynamic shared memory is used, and the launch asks for none (`shared_bytes`)", line);
     return dynamic_base;
 }
@@ -385,9 +401,11 @@ static void new_dynamic()
 {
     static size_t bytes;
     if (bytes != dynamic_bytes) {
+        races::forget(dynamic_base);
         std::free(dynamic_base);
         dynamic_base = dynamic_bytes ? static_cast<char*>(std::malloc(dynamic_bytes)) : nullptr;
         bytes = dynamic_bytes;
+        races::watch(dynamic_base, dynamic_bytes, "", launch_line, true);
     }
     if (dynamic_bytes) poisoned(dynamic_base, dynamic_bytes, unwritten_word("dynamic shared memory of the launch", launch_line));
 }
@@ -423,6 +441,7 @@ EMULATOR_UNWATCHED static void release()
         if (!may_return_early) stop(words, one->line);
         note(words, one->line);
     }
+    races::barrier();
     for (unsigned i = 0; i < threads; ++i)
         if (fibers[i].state == State::BARRIER) made_ready(fibers[i]);
 }
@@ -432,6 +451,7 @@ EMULATOR_UNWATCHED static void run_block()
     ++block_number;
     shared_total = 0;
     new_dynamic();
+    races::new_block();
     live = threads, ready = 0;
     std::memset(ready_in, 0, sizeof ready_in);
     std::memset(numbered, 0, sizeof numbered);
@@ -462,12 +482,16 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     body = kernel;
     body_given = given;
     threads = block.x * block.y * block.z;
+    races::begin_launch();
+    in_kernel = true;
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
     for (size_t i = 0; i < blocks; ++i) {
         const size_t b = backwards ? blocks - 1 - i : i;
         blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
         run_block();
     }
+    in_kernel = false;
+    races::end_launch();
 }
 
 }  // namespace emulator

@@ -7,7 +7,7 @@ namespace emulator::ptx {
 constexpr unsigned AHEAD = 0xFFE80000;
 
 struct Sum { float* to; float value; unsigned group; };
-struct Copy { void* to; const void* from; size_t bytes; unsigned group; };
+struct Copy { void* to; const void* from; size_t bytes; unsigned group; int line; };
 
 // Copies that wait, each made when its group has been waited for.
 struct Copies {
@@ -18,8 +18,13 @@ struct Copies {
     {
         size_t kept = 0;
         for (const Copy& each : waiting) {
-            if (each.group + left < group) std::memcpy(each.to, each.from, each.bytes);
-            else waiting[kept++] = each;
+            if (each.group + left >= group) {
+                waiting[kept++] = each;
+                continue;
+            }
+            races::access(each.from, each.bytes, false, each.line);
+            races::access(each.to, each.bytes, true, each.line);
+            std::memcpy(each.to, each.from, each.bytes);
         }
         waiting.resize(kept);
     }
@@ -61,7 +66,7 @@ void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, in
     const unsigned word = word_of(line);
     for (int i = 0; i < 16; i += 4) std::memcpy(to + i, &word, 4);
     Copies& mine = ordered(thread_number()).inward;
-    mine.waiting.push_back({to, source, 16, mine.group});
+    mine.waiting.push_back({to, source, 16, mine.group, line});
 }
 
 }  // namespace emulator::ptx
@@ -70,6 +75,8 @@ void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, in
 void emulator::copy_async(void* to, const void* from, size_t bytes, size_t zeros, int line)
 {
     if (!is_shared(to)) {  // between other kinds of memory it is a copy like any other
+        races::access(from, bytes, false, line);
+        races::access(to, bytes, true, line);
         std::memcpy(to, from, bytes);
         return;
     }
@@ -80,8 +87,8 @@ void emulator::copy_async(void* to, const void* from, size_t bytes, size_t zeros
     ptx::Copies& mine = ptx::ordered(thread_number()).inward;
     static const char nothing[16] = {};
     if (zeros > bytes || zeros > sizeof nothing) stop("an asynchronous copy fills more with zeros than it copies", line);
-    mine.waiting.push_back({to, from, bytes - zeros, mine.group});
-    if (zeros) mine.waiting.push_back({static_cast<char*>(to) + bytes - zeros, nothing, zeros, mine.group});
+    mine.waiting.push_back({to, from, bytes - zeros, mine.group, line});
+    if (zeros) mine.waiting.push_back({static_cast<char*>(to) + bytes - zeros, nothing, zeros, mine.group, line});
 }
 
 namespace emulator::ptx {
@@ -106,7 +113,7 @@ void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int by
 {
     if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(to) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
     Copies& mine = ordered(thread_number()).outward;
-    mine.waiting.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group});
+    mine.waiting.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group, line});
 }
 
 void cp_async_bulk_commit_group() { ++ordered(thread_number()).outward.group; }

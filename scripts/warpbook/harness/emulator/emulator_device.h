@@ -17,9 +17,9 @@ template <class T> T __ldlu(const T* address) { return *address; }
 template <class T> void __stcg(T* address, typename emulator::Same<T>::type value) { *address = value; }
 template <class T> void __stwb(T* address, typename emulator::Same<T>::type value) { *address = value; }
 template <class T> void __stwt(T* address, typename emulator::Same<T>::type value) { *address = value; }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __threadfence_system() {}
+inline void __threadfence() { emulator::races::fence(); }
+inline void __threadfence_block() { emulator::races::fence(); }
+inline void __threadfence_system() { emulator::races::fence(); }
 inline void __nanosleep(unsigned) {}
 inline long long clock64() { static long long ticks; return ++ticks; }
 inline clock_t clock() { return clock_t(clock64()); }
@@ -33,28 +33,29 @@ inline bool __isGlobal(const void* place) { return !__isShared(place) && !__isLo
 namespace emulator { inline void assume(bool fact, int line) { if (!fact) stop("what __builtin_assume() was given is false", line); } }
 
 namespace emulator {
-template <class T, class Change> T atomically(T* address, Change change)
+template <class T, class Change> __attribute__((no_sanitize("thread"))) T atomically(T* address, int line, bool monotone, Change change)
 {
+    races::atomic(address, sizeof(T), monotone, line);
     T before = *address;
     *address = change(before);
     return before;
 }
 }  // namespace emulator
 
-template <class T> T atomicAdd(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return T(old + value); }); }
-template <class T> T atomicSub(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return T(old - value); }); }
-template <class T> T atomicExch(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T) { return value; }); }
-template <class T> T atomicMin(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return value < old ? value : old; }); }
-template <class T> T atomicMax(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old < value ? value : old; }); }
-template <class T> T atomicAnd(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old & value; }); }
-template <class T> T atomicOr(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old | value; }); }
-template <class T> T atomicXor(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old ^ value; }); }
-template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type compared, typename emulator::Same<T>::type value)
+template <class T> T atomicAdd(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return T(old + value); }); }
+template <class T> T atomicSub(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return T(old - value); }); }
+template <class T> T atomicExch(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T) { return value; }); }
+template <class T> T atomicMin(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return value < old ? value : old; }); }
+template <class T> T atomicMax(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old < value ? value : old; }); }
+template <class T> T atomicAnd(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old & value; }); }
+template <class T> T atomicOr(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old | value; }); }
+template <class T> T atomicXor(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return old ^ value; }); }
+template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type compared, typename emulator::Same<T>::type value, EMULATOR_LINE)
 {
-    return emulator::atomically(address, [=](T old) { return old == compared ? value : old; });
+    return emulator::atomically(address, line, false, [=](T old) { return old == compared ? value : old; });
 }
-inline unsigned atomicInc(unsigned* address, unsigned most) { return emulator::atomically(address, [=](unsigned old) { return old >= most ? 0 : old + 1; }); }
-inline unsigned atomicDec(unsigned* address, unsigned most) { return emulator::atomically(address, [=](unsigned old) { return !old || old > most ? most : old - 1; }); }
+inline unsigned atomicInc(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return old >= most ? 0 : old + 1; }); }
+inline unsigned atomicDec(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return !old || old > most ? most : old - 1; }); }
 // Whatever the scope: one block runs at a time.
 #define atomicAdd_block atomicAdd
 #define atomicAdd_system atomicAdd

@@ -394,7 +394,7 @@ char* at_offset(size_t offset, size_t bytes, int line)
         if (offset >= begin && offset + bytes <= begin + each.bytes) return each.memory + (offset - begin);
     }
     std::string words = "an address " + std::to_string(offset + bytes - dynamic_bytes) + " bytes beyond the block's dynamic shared memory";
-    stop(offset < first_fixed() && dynamic_bytes ? words.c_str() : "an address beyond the block's arrays in shared memory", line);
+    stop(fixed.empty() ? words.c_str() : "an address beyond the block's arrays in shared memory", line);
 }
 
 static void new_dynamic()

@@ -348,6 +348,31 @@ template <class T, int count, class Place> T* memory(Place place, int line)
     return made;
 }
 
+inline unsigned lop3(unsigned a, unsigned b, unsigned c, unsigned table)
+{
+    unsigned made = 0;
+    for (int i = 0; i < 32; ++i) made |= (table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i;
+    return made;
+}
+// So many bits of a number from a place on, the last of them its sign where it has one; and the same bits of another.
+template <class T> T bits_of(T number, unsigned place, unsigned count)
+{
+    constexpr unsigned ALL = 8 * sizeof(T);
+    place &= 255, count &= 255;
+    if (!count) return 0;
+    if (place >= ALL) return std::is_signed_v<T> && number < 0 ? T(-1) : T(0);
+    count = std::min(count, ALL - place);
+    return T(T(std::make_unsigned_t<T>(number) << (ALL - place - count)) >> (ALL - count));
+}
+template <class T> T bits_in(T bits, T number, unsigned place, unsigned count)
+{
+    for (unsigned i = 0; i < (count & 255) && (place & 255) + i < 8 * sizeof(T); ++i) {
+        const T mask = T(T(1) << ((place & 255) + i));
+        number = T((number & ~mask) | (bits >> i & 1 ? mask : 0));
+    }
+    return number;
+}
+
 enum class Small { HALF, BFLOAT, TF32 };
 struct Tile { float* d[4]; float c[4]; unsigned a[4], b[2]; };  // a lane's part of a (16 x k) * b (k x 8) + c
 
@@ -407,12 +432,7 @@ inline void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(float& d0, float&
     multiply<8, Small::TF32>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
 }
 inline void cvt_rna_tf32_f32(unsigned& to, float value) { to = __float_as_uint(nvcuda::wmma::__float_to_tf32(value)); }
-// The barrier of the whole block that has a number; that of number 0 is __syncthreads().
-inline void bar_sync_all(unsigned number, int line = __builtin_LINE())
-{
-    if (number) meet(number, (threads + WARP - 1) / WARP * WARP, true, line);
-    else barrier(line);
-}
+inline void bar_sync_all(unsigned, int line = __builtin_LINE()) { barrier(line); }  // whatever its number: of the whole block
 inline void bar_warp_sync(unsigned mask, int line = __builtin_LINE()) { warp_barrier(mask, line); }
 inline void griddepcontrol_wait() {}  // kernels run one after another
 inline void griddepcontrol_launch_dependents() {}

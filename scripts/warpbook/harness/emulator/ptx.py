@@ -65,11 +65,16 @@ _OPERATIONS = {
     "max": "a < b ? b : a", "min.f": "std::fmin(a, b)", "max.f": "std::fmax(a, b)", "abs.f": "std::fabs(a)",
     "sqrt.f": "std::sqrt(a)", "rsqrt.f": "T(1) / std::sqrt(a)", "rcp.f": "T(1) / a", "sin.f": "std::sin(a)",
     "cos.f": "std::cos(a)", "ex2.f": "std::exp2(a)", "lg2.f": "std::log2(a)", "tanh.f": "std::tanh(a)",
+    "mul24.lo": "T(W(a << 8) * W(b << 8) >> 16)", "lop3": "emulator::ptx::lop3(a, b, c, d)",
+    "bfe": "emulator::ptx::bits_of(a, b, c)", "bfi": "emulator::ptx::bits_in(a, b, c, d)",
     "popc": "unsigned(__popcll(a))", "brev": "T(sizeof(T) == 4 ? __brev(a) : __brevll(a))",
     "clz": "unsigned(sizeof(T) == 4 ? __clz(int(a)) : __clzll((long long)a))", "prmt": "__byte_perm(a, b, c)",
 }  # fmt: skip
-"""What an instruction makes of a, b and c, numbers of its type T; `.f` stands for both types of floating point, and W
+"""What an instruction makes of a, b, c and d, numbers of its type T; `.f` stands for both types of floating point, and W
 is the type twice as wide."""
+_PAIRS = {"f16x2": "__half2", "bf16x2": "__nv_bfloat162"}
+_PAIR_FUNCTIONS = {"add": "__hadd2", "sub": "__hsub2", "mul": "__hmul2", "fma": "__hfma2", "max": "__hmax2",
+                   "min": "__hmin2"}  # fmt: skip
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=",
                 "hi": ">", "hs": ">="}  # fmt: skip
 _IGNORED = {"rn", "ftz", "approx", "full", "uni", "volatile", "relaxed", "weak", "gpu", "cta", "sys", "nc", "ca", "cg",
@@ -179,6 +184,12 @@ def _arithmetic(name: str, words: list[str], operand: Callable[[str], str]) -> s
     if operation == "selp" and len(words) == 4 and kind in _TYPES:
         a, b = (f"emulator::ptx::as<{_TYPES[kind]}>({operand(word)})" for word in words[1:3])
         return f"emulator::ptx::put({operand(words[0])}, {operand(words[3])} ? {a} : {b})"
+    if kind in _PAIRS:
+        function = _PAIR_FUNCTIONS.get(operation)
+        if not function or set(modifiers) - _IGNORED or len(words) != (4 if operation == "fma" else 3):
+            return ""
+        pairs = (f"emulator::same_bits<{_PAIRS[kind]}>({operand(word)})" for word in words[1:])
+        return f"emulator::ptx::put({operand(words[0])}, emulator::same_bits<unsigned>({function}({', '.join(pairs)})))"
     floating = kind in ("f32", "f64")
     if modifiers and modifiers[0] in ("lo", "wide", "hi"):
         operation = f"{operation}.{modifiers.pop(0)}"
@@ -187,13 +198,13 @@ def _arithmetic(name: str, words: list[str], operand: Callable[[str], str]) -> s
     if kind not in _TYPES or set(modifiers) - _IGNORED or operation not in _OPERATIONS:
         return ""
     what = _OPERATIONS[operation]
-    count = max(letter in re.findall(r"\b[abc]\b", what) and "abc".index(letter) + 1 for letter in "abc")
+    count = max("abcd".index(letter) + 1 for letter in re.findall(r"\b[abcd]\b", what))
     if len(words) != count + 1:
         return ""
     wider = f"using W = {_WIDER[kind]}; " if kind in _WIDER else ""
     given = "".join(
         f"const auto {letter} = {_as_given(operation, letter, operand(word))}; "
-        for letter, word in zip("abc", words[1:], strict=False)
+        for letter, word in zip("abcd", words[1:], strict=False)
     )
     return (
         f"emulator::ptx::put({operand(words[0])}, [&] {{ using T = {_TYPES[kind]}; {wider}{given}return {what}; }}())"

@@ -180,7 +180,8 @@ def _address_edits(value: "Node | None", known: _Known) -> Iterator[Edit]:
 
 
 _MACRO_LAUNCH = re.compile(
-    r"(?P<kernel>(?:[\w:#]+|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)+)\s*<<<(?P<config>.*?)>>>\s*(?P<arguments>\w+|\()",
+    r"(?P<kernel>(?:[\w:#]+|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)+)(?:\s|\\\n)*"
+    r"<<<(?P<config>.*?)>>>(?:\s|\\\n)*(?P<arguments>\w+|\()",
     re.DOTALL,
 )
 

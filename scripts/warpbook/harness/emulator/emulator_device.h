@@ -340,6 +340,13 @@ template <class To, class From> To as(From from)
 }
 template <class To, class From> void put(To& to, From from) { to = as<To>(from); }
 
+// An address so many bytes on.
+template <class Place> Place moved(Place place, long bytes)
+{
+    if constexpr (std::is_pointer_v<Place>) return reinterpret_cast<Place>(reinterpret_cast<uintptr_t>(place) + bytes);
+    else return place + Place(bytes);
+}
+
 // Numbers in memory, aligned to all of them.
 template <class T, int count, class Place> T* memory(Place place, int line)
 {

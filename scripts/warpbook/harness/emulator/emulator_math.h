@@ -50,8 +50,13 @@ inline double __hiloint2double(int high, int low) { return __longlong_as_double(
 #define EMULATOR_FOUR_NUMBERS(T) (T a, T b, T c, T d)
 EMULATOR_FUNCTION(rsqrt, EMULATOR_ONE, 1 / std::sqrt(a), (a))
 EMULATOR_FUNCTION(rcbrt, EMULATOR_ONE, 1 / std::cbrt(a), (a))
-EMULATOR_FUNCTION(sinpi, EMULATOR_ONE, std::sin(std::remainder(a, 2.) * M_PI), (a))
-EMULATOR_FUNCTION(cospi, EMULATOR_ONE, std::cos(std::remainder(a, 2.) * M_PI), (a))
+inline double sine_of_half_turns(double a)  // 0 at whole ones
+{
+    const double rest = std::remainder(a, 2.);
+    return std::sin((std::fabs(rest) > 0.5 ? std::copysign(1., rest) - rest : rest) * M_PI);
+}
+EMULATOR_FUNCTION(sinpi, EMULATOR_ONE, sine_of_half_turns(a), (a))
+EMULATOR_FUNCTION(cospi, EMULATOR_ONE, sine_of_half_turns(0.5 - std::fabs(std::remainder(a, 2.))), (a))
 EMULATOR_FUNCTION(rhypot, EMULATOR_TWO, 1 / std::hypot(a, b), (a, b))
 EMULATOR_FUNCTION(norm3d, EMULATOR_THREE, std::hypot(a, b, c), (a, b, c))
 EMULATOR_FUNCTION(rnorm3d, EMULATOR_THREE, 1 / std::hypot(a, b, c), (a, b, c))

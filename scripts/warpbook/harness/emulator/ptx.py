@@ -134,7 +134,7 @@ def _call(instruction: str, named: Mapping[str, str]) -> str:
     def operand(word: str) -> str:
         plus = re.fullmatch(r"(%?[\w.]+?)\s*\+\s*(-?\d+)", word)
         if plus:
-            return f"({operand(plus[1])} + {plus[2]})"
+            return f"emulator::ptx::moved({operand(plus[1])}, {plus[2]})"
         if word in named:
             return named[word]
         if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", word):

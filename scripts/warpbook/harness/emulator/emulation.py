@@ -1,11 +1,12 @@
 """CUDA C++ variants emulated on the CPU: the system's C++ compiler compiles a kernel's source, sanitizers on.
 
 For machines without a GPU, CI's among them: a wrong kernel is caught there too, and a wrong file of the course, whose
-host code runs with it. What a source uses that is not here, most inline PTX for one, is beyond the emulator, which says
-nothing about the source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer
-developed), so files beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads,
-`emulator_device.h` and `.cpp` what device code calls, `emulator_host.h` and `.cpp` the runtime. They are compiled once,
-and each source with them: under the sanitizers, and once more with each access to memory reported to `races.cpp`.
+host code runs with it. What a source uses of CUDA that is not here is beyond the emulator, which says nothing about the
+source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer developed), so files
+beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads, `emulator_types.h`, `_math.h`,
+`_half.h`, `_device.h` and `_groups.h` what device code calls, `emulator_host.h` and `_runtime.h` the runtime. They are
+compiled once, and each source with them: under the sanitizers, and once more with each access to memory reported to
+`races.cpp`.
 """
 
 import contextlib

@@ -273,6 +273,22 @@ HOST = {
         cudaMemcpy(&count, wrong, 4, cudaMemcpyDeviceToHost);
         right = count == 0;
         cudaDestroyTextureObject(line), cudaDestroyTextureObject(rows), cudaFreeArray(array), cudaFree(memory), cudaFree(wrong);"""),
+    "a graph that a stream records": (
+        "",
+        """
+        cudaStream_t s; cudaGraph_t graph; cudaGraphExec_t made; float first = 0, last = 0;
+        cudaStreamCreate(&s); cudaMemset(dy, 0, 4);
+        cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);
+        { int maps = M; conv<<<grid, 128, 0, s>>>(dy, dx, dk, maps, C, H, W, K); maps = -1; }
+        cudaStreamEndCapture(s, &graph);
+        cudaMemcpy(&first, dy, 4, cudaMemcpyDeviceToHost);
+        cudaGraphInstantiate(&made, graph, NULL, NULL, 0);
+        for (int i = 0; i < 2; ++i) cudaMemsetAsync(dy, 0, 4, s), cudaGraphLaunch(made, s);
+        cudaStreamSynchronize(s);
+        cudaMemcpy(&last, dy, 4, cudaMemcpyDeviceToHost);
+        right = first == 0 && last != 0;
+        cudaGraphExecDestroy(made), cudaGraphDestroy(graph), cudaStreamDestroy(s);""",
+    ),
     "what the device and the driver are asked": ("", LAUNCH + """
         int low, high, version, count; size_t bytes; cudaStream_t s; cudaEvent_t e; cudaPointerAttributes of; bool called = false;
         cudaDeviceGetStreamPriorityRange(&low, &high); cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, high);

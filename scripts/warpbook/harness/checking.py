@@ -45,12 +45,21 @@ NOT_COMPARED: Row = {
 }
 
 
+MANY = 259
+"""Size of a batch that no power of two divides, beyond what a byte counts."""
+
+
 def ragged_cases(variant: Variant) -> list[Case]:
-    """The ragged cases that a variant is tested on: those with what is unusual where it is told of that; none where it
-    names the layers that it is for."""
-    if variant.header.limits.layers:
+    """The ragged cases that a variant is tested on, and the smallest of them as a large batch: those with what is unusual
+    where it is told of that, each with extents that its limits allow; none where it names the layers that it is for."""
+    limits, problem = variant.header.limits, variant.problem
+    if limits.layers:
         return []
-    return [case for case in variant.problem.ragged if not variant.missing_arguments(case)]
+    cases = [limits.nearest(case) for case in problem.ragged if not variant.missing_arguments(case)]
+    if cases and problem.facts.batch and (allowed := [case for case in cases if not variant.unsupported(case)]):
+        smallest = min(allowed, key=lambda case: case.flops / (case.size or 1))
+        cases.append(limits.nearest(smallest.at(MANY)))
+    return list(dict.fromkeys(cases))
 
 
 def _on_one_line(error: BaseException) -> str:

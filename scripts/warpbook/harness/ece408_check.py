@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking, data_races
+from warpbook.harness import checking, data_races, full_size
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
@@ -22,6 +22,8 @@ well is computed instead, and the course's where that is not right."""
 TESTS = ("integers", "reals")
 RACE_BATCHES = (ece408.LESSER_BATCH, ece408.ODD_BATCH)
 """Images of each layer's call that data races are looked for in: one batch that files divide among streams."""
+LARGEST_BATCH = 10_000
+"""Images that the course's program runs at most."""
 BACKWARDS = "the threads run from the last to the first"
 
 
@@ -42,8 +44,18 @@ def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]
     small = [layer.at(images) for layer, images in zip(ece408.LAYERS, RACE_BATCHES, strict=True)]
     with ProcessPoolExecutor(len(ece408.LAYERS), multiprocessing.get_context("fork")) as pool:
         races = pool.submit(data_races.find, variant, small, sandboxed, folder)
-        yield from pool.map(layer_checked, ece408.LAYERS)
+        sound = True
+        for rows in pool.map(layer_checked, ece408.LAYERS):
+            sound &= all(row["ok"] for row in rows)
+            yield rows
         yield [races.result()]
+        if sound:
+            large = [layer.at(LARGEST_BATCH) for layer in ece408.LAYERS]
+            yield list(pool.map(functools.partial(_full_size, variant, sandboxed, folder, library), large))
+
+
+def _full_size(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> Row:
+    return full_size.check(variant, layer, sandboxed, folder, library)
 
 
 def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> list[Row]:

@@ -4,6 +4,7 @@ It maps the memory that it is handed, calls the variant on the arrays there, and
 believed in nothing: the judge draws the inputs, keeps them to itself and compares what lies in the memory afterwards.
 """
 
+import ctypes
 import math
 import mmap
 import sys
@@ -16,7 +17,7 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc
 from warpbook.harness.bench import results_of
 from warpbook.harness.emulator import emulation
-from warpbook.harness.worker_protocol import GUARD_BYTES, layout, nbytes, serve
+from warpbook.harness.worker_protocol import GUARD_BYTES, guarded, layout, nbytes, repeated, serve
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
@@ -102,6 +103,32 @@ class Worker:
             if one.shape == place.shape:
                 place[...] = one
         return {"shapes": [list(one.shape) for one in results]} if results else {}
+
+    def sample(
+        self, memory: mmap.mmap, case: dict[str, Any], arrays: list[list[Any]], outputs: int, blocks: int
+    ) -> dict[str, Any]:
+        """Run some blocks of each launch: [first byte, bytes, shape, type, whether its images repeat] of each array in
+        the memory, the last `outputs` of them outputs."""
+        self._case = problem.from_description(self._variant.problem, case)
+        assert self._library
+        with checking.fault_context(self._variant, "prepared"):
+            kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants)
+            operation = self._variant.prepare(self._case, kernels)
+        called = []
+        for number, (place, count, shape, dtype, repeats) in enumerate(arrays):
+            total = nbytes(shape, dtype)
+            if number < len(arrays) - outputs and not repeats:
+                values = emulation.allocate((count,), np.uint8)
+                values[...] = np.frombuffer(memory, np.uint8, count, place)
+            else:
+                begin = repeated(memory, place, count, total) if repeats else guarded(memory, place, count)
+                held: Any = (ctypes.c_char * total).from_address(begin)
+                values = np.frombuffer(held, np.uint8, total)
+            called.append(values.view(numpy_type(dtype)).reshape(shape))
+        kernels.sample(blocks)
+        with checking.fault_context(self._variant, "called"):
+            operation(*called)
+        return {"launches": kernels.launches}
 
     def time(self, how: str) -> dict[str, Any]:
         """The times of one round, as the course takes them or on the `device`, on the arrays of the last call."""

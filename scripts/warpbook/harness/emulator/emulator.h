@@ -211,6 +211,9 @@ bool is_local(const void* place);  // to a thread: on its stack
 size_t offset_in_shared(const void* place, int line);
 char* at_offset(size_t offset, size_t bytes, int line);
 
+// How many blocks of a launch run where not all do, at the sizes that are measured; and launches so far.
+extern unsigned sampled, launches;
+
 // Runs a grid's blocks and threads from the first to the last, or from the last to the first.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given);
 template <class Kernel> void called(void* kernel) { (*static_cast<Kernel*>(kernel))(); }

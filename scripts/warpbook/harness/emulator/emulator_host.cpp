@@ -9,10 +9,12 @@ namespace emulator {
 static std::recursive_mutex calls;
 using Call = std::lock_guard<std::recursive_mutex>;
 
-struct Region { size_t bytes; bool reachable; };  // reachable from both sides: pinned or managed
+struct Region { size_t bytes; bool reachable, sparse = false; };  // reachable from both sides: pinned or managed
 static std::map<char*, Region> device_memory, host_arrays;
 static cudaError_t last_error = cudaSuccess;
 static size_t allowed_shared = 48 << 10;
+
+Graph* recorded = nullptr;
 
 const char* words_of(cudaError_t error)
 {
@@ -50,7 +52,7 @@ static std::pair<char* const, Region>* holding(std::map<char*, Region>& regions,
 static void closed(std::map<char*, Region>& regions, bool close)
 {
     for (auto& [begin, region] : regions) {
-        if (region.reachable) continue;
+        if (region.reachable || sampled) continue;  // closing what is that large takes long
         if (close) ASAN_POISON_MEMORY_REGION(begin, region.bytes);
         else ASAN_UNPOISON_MEMORY_REGION(begin, region.bytes);
     }
@@ -68,6 +70,16 @@ EMULATOR_UNWATCHED static void copied(char* to, const char* from, size_t bytes)
         for (size_t i = 0; i < bytes; ++i) { to[i] = from[i]; asm volatile("" ::: ); }
     else
         for (size_t i = bytes; i-- > 0;) to[i] = from[i];
+}
+
+// Where outputs are sparse, so are their copies: pages that nobody wrote are not copied.
+static void copied_by_page(char* to, const char* from, size_t bytes)
+{
+    static const char nothing[4096] = {};
+    for (size_t at = 0; at < bytes; at += sizeof nothing) {
+        const size_t count = std::min(sizeof nothing, bytes - at);
+        if (std::memcmp(from + at, nothing, count)) std::memcpy(to + at, from + at, count);
+    }
 }
 
 EMULATOR_UNWATCHED static void filled(char* to, int value, size_t bytes)
@@ -125,7 +137,8 @@ static void in_stream(const char* name, char* to, const char* from, size_t bytes
     races::enqueue(number_of(stream), name, line);
     if (!source) races::access(from, bytes, false, line);
     if (!destination) races::access(to, bytes, true, line);
-    copied(to, from, bytes);
+    if (sampled) copied_by_page(to, from, bytes);
+    else copied(to, from, bytes);
     if (!waits && !destination) return races::finish();
     races::wait_for_stream(number_of(stream));
     if (destination) races::access(to, bytes, true, line);
@@ -161,14 +174,23 @@ static std::string variable_allocated()
 cudaError_t allocate(void** address, size_t bytes, bool device, int line)
 {
     const Call one(calls);
-    if (bytes > (size_t)6 << 30) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
+    if (bytes > (size_t)(sampled ? 80 : 6) << 30) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
     if (!bytes) { *address = nullptr; return cudaSuccess; }
+    if (sampled && bytes > 1 << 20) {
+        const size_t whole = (bytes / 4096 + 2) * 4096;
+        void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (pages == MAP_FAILED) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
+        ASAN_POISON_MEMORY_REGION((char*)pages + bytes, whole - bytes);
+        device_memory[static_cast<char*>(pages)] = {bytes, !device, true};
+        *address = pages;
+        return cudaSuccess;
+    }
     char* memory = static_cast<char*>(std::malloc(bytes));
     if (!memory) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
     filled_with_nan(memory, bytes, unwritten_word("memory allocated", line));
     device_memory[memory] = {bytes, !device};
     races::watch(memory, bytes, variable_allocated(), line, false);
-    if (device) ASAN_POISON_MEMORY_REGION(memory, bytes);
+    if (device && !sampled) ASAN_POISON_MEMORY_REGION(memory, bytes);
     *address = memory;
     return cudaSuccess;
 }
@@ -181,6 +203,13 @@ cudaError_t release(void* address, int line)
     if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
     races::wait_for_device();
     races::forget(address);
+    if (found->second.sparse) {
+        const size_t whole = (found->second.bytes / 4096 + 2) * 4096;
+        ASAN_UNPOISON_MEMORY_REGION(found->first, whole);
+        munmap(address, whole);
+        device_memory.erase(found);
+        return cudaSuccess;
+    }
     ASAN_UNPOISON_MEMORY_REGION(found->first, found->second.bytes);
     device_memory.erase(found);
     std::free(address);
@@ -214,7 +243,7 @@ cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int lin
     if (bytes && !reason.empty()) return refused(cudaErrorInvalidValue, "cudaMemset: " + reason, line);
     races::enqueue(number_of(stream), "cudaMemset", line);
     races::access(to, bytes, true, line);
-    filled(static_cast<char*>(to), value, bytes);
+    if (!(sampled && !value)) filled(static_cast<char*>(to), value, bytes);  // sparse memory is zero
     races::finish();
     return cudaSuccess;
 }
@@ -309,6 +338,7 @@ cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cuda
 cudaError_t cudaPeekAtLastError() { return emulator::last_error; }
 cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, int line)
 {
+    if (emulator::recorded) emulator::beyond("a graph that records a product of cuBLAS", line);
     const auto failed = [line](const std::string& why) {
         emulator::refused(cudaErrorInvalidValue, "cuBLAS's product of matrices: " + why, line);
         return CUBLAS_STATUS_INVALID_VALUE;

@@ -162,6 +162,7 @@ EMULATOR_UNWATCHED static std::vector<float> read_matrix(const void* memory, cud
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const void* alpha, const void* a, cudaDataType a_type, int lda, long long stride_a, const void* b, cudaDataType b_type, int ldb, long long stride_b, const void* beta, void* c, cudaDataType c_type, int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t, int line)
 {
     using namespace emulator;
+    if (recorded) beyond("a graph that records a product of cuBLAS", line);
     const int a_rows = ta ? k : m, a_columns = ta ? m : k, b_rows = tb ? n : k, b_columns = tb ? k : n;
     if (m < 0 || n < 0 || k < 0 || count < 0 || lda < a_rows || ldb < b_rows || ldc < m) {
         refused(cudaErrorInvalidValue, "cuBLAS's product of matrices: a leading dimension is too small", line);

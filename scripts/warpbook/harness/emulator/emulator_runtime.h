@@ -171,6 +171,39 @@ template <class... Parameters, class... Arguments> cudaError_t cudaLaunchKernelE
     return cudaPeekAtLastError();
 }
 
+// ---- Graphs that a stream records: what was enqueued meanwhile is enqueued once more ----
+
+using cudaGraph_t = emulator::Graph*;
+using cudaGraphExec_t = emulator::Graph*;
+struct cudaGraphNode;
+using cudaGraphNode_t = cudaGraphNode*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode, EMULATOR_LINE)
+{
+    if (!stream || emulator::recorded) return emulator::refused(cudaErrorInvalidValue, "cudaStreamBeginCapture: the default stream, or a second stream, cannot record", line);
+    emulator::recorded = new emulator::Graph;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph, EMULATOR_LINE)
+{
+    if (!emulator::recorded) return emulator::refused(cudaErrorInvalidValue, "cudaStreamEndCapture: no stream records", line);
+    *graph = std::exchange(emulator::recorded, nullptr);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) { *status = emulator::recorded ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone; return cudaSuccess; }
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long = 0) { *made = new emulator::Graph(*graph); return cudaSuccess; }
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, cudaGraphNode_t*, char*, size_t) { return cudaGraphInstantiate(made, graph); }
+inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long = 0) { return cudaGraphInstantiate(made, graph); }
+inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
+{
+    for (auto& work : graph->work) work(stream);
+    return cudaPeekAtLastError();
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) { delete graph; return cudaSuccess; }
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { delete graph; return cudaSuccess; }
+
 // ---- Textures: memory in a line or in rows, read element by element, with coordinates outside clamped or read as 0 ----
 
 enum cudaChannelFormatKind { cudaChannelFormatKindSigned, cudaChannelFormatKindUnsigned, cudaChannelFormatKindFloat, cudaChannelFormatKindNone };

@@ -106,6 +106,8 @@ class _Known:
         self.kernels: set[str] = set()
         self.macros: set[str] = set()
         self.launching: set[str] = set()
+        self.records = "cudaStreamBeginCapture" in cuda_ast.node_text(root)
+        """Whether a launch may happen later than its arguments are there."""
         for node in cuda_ast.walk(root):
             if node.type == "function_definition" and "__global__" in architecture.head(node):
                 called = next((n for n in cuda_ast.walk(node) if n.type == "function_declarator"), None)
@@ -128,7 +130,8 @@ def _launch(call: "Node", config: "Node", known: _Known) -> Iterator[Edit]:
     kernel, arguments = call.children[0], call.children[-1]
     captured = []
     for number, argument in enumerate(arguments.named_children):
-        if _has_effect(argument, known):
+        later = known.records and argument.type not in ("null", "number_literal", "initializer_list")
+        if later or _has_effect(argument, known):
             given = f"given_{number}"
             captured.append(f", {given} = {' '.join(cuda_ast.node_text(argument).split())}")
             yield argument.start_byte, argument.end_byte, given
@@ -153,8 +156,10 @@ def _has_effect(argument: "Node", known: _Known) -> bool:
 def _call_edits(call: "Node", known: _Known) -> Iterator[Edit]:
     function, arguments = call.children[0], call.children[-1]
     word = cuda_ast.node_text(function)
+    line = call.start_point.row + 1
+    if word in known.launching and known.records:
+        raise unsupported_construct(f"{word}, which launches, in a file that records a graph", line)
     if word in known.launching and any(node.type in _CHANGES for node in cuda_ast.walk(arguments)):
-        line = call.start_point.row + 1
         raise unsupported_construct(f"an argument of {word}, which launches, that changes what it names", line)
     if _VOID_CAST.fullmatch(word) and len(arguments.named_children) == 1:
         yield from _address_edits(arguments.named_children[0], known)

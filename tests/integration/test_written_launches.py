@@ -63,3 +63,51 @@ def test_the_lines_to_write_are_right_once_what_was_not_read_is_filled_in(tmp_pa
     assert (variant.read_error, variant.inferred_launch) == ("", None)
     assert variant.header.arguments == ["y", "x", "w", "N", "M", "C", "H", "W", "K"]
     assert building.build(variant, "sm_90").cubin
+
+
+HOST_HEADERS = """#include <cuda.h>
+#include <cuda_runtime.h>
+#include <cublas_v2.h>
+#include <cudnn.h>
+#include <cuda_profiler_api.h>
+#include <device_launch_parameters.h>
+#include <helper_cuda.h>
+#include <thrust/device_vector.h>
+#include <cub/cub.cuh>
+#include <torch/extension.h>
+#include <sys/resource.h>
+#include <cassert>
+#include <climits>
+#include "../host/tensor.cuh"
+using namespace std;
+"""
+HOST_FUNCTIONS = """
+typedef std::vector<float> Values;
+struct Timer { cudaEvent_t start; float stop() { cudaEventSynchronize(start); return 0; } };
+constexpr int twice(int a) { return 2 * a; }
+float k(int only_here) { return only_here; }
+__host__ void show(const float* y) { printf("%f", y[0]); }
+"""
+
+
+def test_a_kernel_builds_whatever_host_code_and_headers_stand_beside_it(tmp_path):
+    kernel = "__global__ void k(float* y) { __shared__ float held[twice(2)]; held[0] = 1; y[0] = held[0]; }\n"
+    (tmp_path / "mine.cu").write_text(HOST_HEADERS + HOST_FUNCTIONS + kernel)
+    (tmp_path / "mine.yaml").write_text("kernel: k\n")
+    variant = variants.read("mine", tmp_path)
+    cubin, log = building.compile_source(
+        building.device_source(variant), "mine.cu", building.compiler_options("sm_80", [])
+    )
+    assert cubin, log
+
+
+def test_a_header_that_is_missing_is_named_where_the_kernel_does_not_compile_without_it(tmp_path):
+    (tmp_path / "mine.cu").write_text('#include "sizes.h"\n__global__ void k(float* y) { y[0] = SIZE; }\n')
+    (tmp_path / "mine.yaml").write_text("kernel: k\narguments: [y, x, w]\nthreads: [1]\ngrid: [1]\n")
+    assert building.build(variants.read("mine", tmp_path), "sm_80").log.startswith(
+        "mine.cu, line 1: there is no sizes.h"
+    )
+    (tmp_path / "sizes.h").write_text("#define SIZE 3\n")
+    variant = variants.read("mine", tmp_path)
+    assert [path.name for path in variant.included] == ["sizes.h"]
+    assert "SIZE" not in building.build(variant, "sm_80").log.partition("static assertion")[0]

@@ -305,7 +305,9 @@ def read(name: str, folder: Path | None = None) -> Variant:
     compiled = cuda or cpp
     described = sources.read_cuda(compiled) if compiled else host
     inlined = sources.inlined(cuda) if cuda else sources.Inlined("", described.code, (), "")
-    described = replace(described, code=inlined.code, problem=described.problem or inlined.problem)
+    # A stranger's header may be its host code's alone: the compiler tells.
+    absent = inlined.problem if described.header else ""
+    described = replace(described, code=inlined.code, problem=described.problem or absent)
     beside = sources.read_facts(facts) if facts else sources.Source("", "")
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()

@@ -135,6 +135,10 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
             command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own]
         )
     except cpp_compiler.CompileRefusal as error:
+        if absent := building.absent_headers(variant):
+            raise VariantFailure(
+                "unsupported", f"{variant.name}: it needs what is not here: {'; '.join(absent)}"
+            ) from None
         names = [path.name for path in (variant.cuda_source, *variant.included)]
         if reason := missing_feature(error.words, *names):
             raise VariantFailure("unsupported", f"{variant.name}: {reason}") from None

@@ -5,6 +5,7 @@ and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here ru
 """
 
 import ast
+import functools
 import math
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -72,6 +73,7 @@ def values(key: str, listed: Sequence[Expression], names: Mapping[str, int]) -> 
     return tuple(known)
 
 
+@functools.lru_cache(4096)
 def _parse(text: str) -> ast.expr:
     if len(text) > LENGTH_MAX:
         raise ValueError(f"{len(text)} characters exceed the limit {LENGTH_MAX}")

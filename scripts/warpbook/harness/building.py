@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError
-from warpbook.common.expressions import Expression
 from warpbook.common.files import PROJECT, atomic_write
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.harness import cpp_compiler, nvcc, sandbox
@@ -149,12 +148,17 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
 
 _TAKEN = """
 #line 1 "arguments"
-template <class T> struct warpbook_kind { static constexpr char of = sizeof(T) == 4 && T(1.5) == T(1) ? 'i' : '?'; };
+template <class T> struct warpbook_kind { static constexpr char of = __is_enum(T) ? 'i' : '?'; };
 template <class T> struct warpbook_kind<T*> { static constexpr char of = 'p'; };
+#define WARPBOOK_KIND(T, kind) template <> struct warpbook_kind<T> { static constexpr char of = kind; };
+WARPBOOK_KIND(int, 'i') WARPBOOK_KIND(unsigned, 'i') WARPBOOK_KIND(long, 'l') WARPBOOK_KIND(unsigned long, 'l')
+WARPBOOK_KIND(long long, 'l') WARPBOOK_KIND(unsigned long long, 'l') WARPBOOK_KIND(bool, 'i') WARPBOOK_KIND(char, 'i')
+WARPBOOK_KIND(signed char, 'i') WARPBOOK_KIND(unsigned char, 'i') WARPBOOK_KIND(short, 'i')
+WARPBOOK_KIND(unsigned short, 'i') WARPBOOK_KIND(float, 'f') WARPBOOK_KIND(double, 'd')
 template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), const char* passed)
 {
     const char kinds[] = {warpbook_kind<T>::of..., 0};
-    for (int i = 0; i < sizeof(kinds); ++i) if (kinds[i] != passed[i]) return false;
+    for (int i = 0; i < sizeof(kinds); ++i) if (kinds[i] != passed[i] && !(kinds[i] == 'i' && passed[i] == 'l')) return false;
     return true;
 }
 """
@@ -163,23 +167,15 @@ template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), c
 def device_source(variant: Variant) -> str:
     """A variant's CUDA C++ without the host's code in it. Where it is said how its kernel is called, what stands behind
     it does not compile unless the kernel takes what it is passed: a driver would take anything."""
-    text, header = variant.text, variant.header
+    text = variant.text
     if not variant.course:
         text, _ = without_host_headers(cuda_ast.device_code(text))
-    launched: list[tuple[str, Sequence[Expression]]] = []
-    if not variant.launcher and (header.arguments or header.grid):
-        launched.append((variant.kernel, header.arguments or variant.problem.arguments))
-    if header.general:
-        launched.append((header.general.kernel, header.general.arguments))
-    if not launched:
-        return text
-    arrays = variant.problem.facts.array_names
     asserted = ""
-    for kernel, listed in launched:
-        kinds = "".join("p" if argument in arrays else "i" for argument in listed)
-        words = f"{kernel} takes others than the {len(listed)} `arguments` of its header: pointers and ints"
+    for kernel, listed in variant.launched:
+        kinds = variant.passed_kinds(kernel, listed)
+        words = f"{kernel} takes others than the {len(listed)} `arguments` of its header: pointers and numbers"
         asserted += f'static_assert(warpbook_takes({kernel}, "{kinds}"), "{words}");\n'
-    return f"{text}\n{_TAKEN}{asserted}"
+    return f"{text}\n{_TAKEN}{asserted}" if asserted else text
 
 
 def absent_headers(variant: Variant) -> list[str]:

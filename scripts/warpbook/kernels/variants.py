@@ -8,13 +8,11 @@ what its kernels take. A variant's facts are YAML in the first comment (the docs
 
 import hashlib
 import importlib.util
-import itertools
 import json
-import operator
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +22,10 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.kernels import ece408, headers, occupancy, sources
+from warpbook.kernels import declared_launch, ece408, headers, occupancy, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.launch_inference import launch_reader, launch_sites
+from warpbook.kernels.launches import Argument, Call
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
 
@@ -91,6 +90,7 @@ class Variant:
         facts = self.header.model_dump(include={"constants", "launch", "precision", "method"}, mode="json")
         # Said by some alone: what others' identities were before these facts could be said stays theirs.
         later = {"kernel", "arguments", "general", "threads", "grid", "shared_bytes", "constant_memory"}
+        later |= {"clear", "loop", "steps", "scratch"}
         facts |= self.header.model_dump(include=later, exclude_defaults=True, mode="json")
         if self.header.split:
             facts["split"] = self.header.split.model_dump()
@@ -110,14 +110,34 @@ class Variant:
 
     @cached_property
     def kernel(self) -> str:
-        """The name of its kernel in the source: as its header says, else the only one there, else the problem's."""
+        """The name of its kernel in the source: as its header says, the last of several launches; else the only one
+        there, else the problem's."""
         there = launch_sites.kernel_names(self.code)
-        return self.header.kernel or (there[0] if len(there) == 1 else self.problem.function)
+        launched = [step.kernel for step in self.header.steps if step.kernel]
+        usual = there[0] if len(there) == 1 else self.problem.function
+        return self.header.kernel or (launched[-1] if launched else usual)
 
     @property
     def kernels(self) -> list[str]:
-        """The kernels that its header launches: the usual one, then that for unusual cases."""
-        return [self.kernel, *([self.header.general.kernel] if self.header.general else [])]
+        """The kernels that its header launches: the usual one, then that for unusual cases and other launches."""
+        return list(dict.fromkeys([self.kernel, *(kernel for kernel, _ in self.launched if kernel)]))
+
+    @property
+    def launched(self) -> list[tuple[str, Sequence[Argument]]]:
+        """The kernels that are launched as its header says, and the arguments of each."""
+        header = self.header
+        listed: list[tuple[str, Sequence[Argument]]] = [
+            (step.kernel, step.arguments) for step in header.steps if step.kernel
+        ]
+        if not self.launcher and not header.steps and (header.arguments or header.grid):
+            listed.append((self.kernel, header.arguments or self.problem.arguments))
+        if header.general:
+            listed.append((header.general.kernel, header.general.arguments))
+        return listed
+
+    def passed_kinds(self, kernel: str, arguments: Sequence[Argument]) -> str:
+        """What each argument of a kernel is passed as: a letter of `declared_launch.passed_kind`."""
+        return declared_launch.passed_kinds(self.code, kernel, arguments, self.header.arrays(self.problem))
 
     @cached_property
     def course(self) -> ece408.Interface | None:
@@ -173,11 +193,11 @@ class Variant:
             return f"{self.name}: a file of the course, which may assume its layers: {known}"
         if self.header.declares_launch and self.launcher is None:
             try:
-                shape = self.header.shape(case)
-                self.header.argument_values(case)
+                calls = self._calls(case)
             except ValueError as error:
-                return f"{self.name}: {error} ({self.fact_location('grid')})"
-            if reason := occupancy.launch_limit_reason(*shape):
+                return f"{self.name}: {error} ({self.fact_location('steps' if self.header.steps else 'grid')})"
+            shapes = dict.fromkeys(call.shape for call in calls if call.kernel)
+            if reason := next(filter(None, (occupancy.launch_limit_reason(*shape) for shape in shapes)), ""):
                 where = self.fact_location("launch" if self.header.launch else "grid")
                 return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
@@ -227,45 +247,21 @@ class Variant:
         if self.cuda_source is None:
             operation = self.module.prepare(case, case.size)
             return operation
-        launch = self._declared_launch(case, kernels) if self.header.declares_launch else None
+        launch = None
+        if self.header.declares_launch:
+            launch = declared_launch.operation(self._calls(case), case, self.header, self.code, kernels)
         if self.launcher is None:
             assert launch is not None
             return launch
         operation = self.module.prepare(kernels, case, case.size, launch)
         return operation
 
-    def _declared_launch(self, case: Case, kernels: Any) -> Operation:
-        import numpy as np
-
-        shape = self.header.shape(case)
-        general = self.header.general_for(case)
-        name = general.kernel if general else self.kernel
-        function = kernels.function(name, *([shape.shared_bytes] if shape.shared_bytes else []))
-        passed = self.header.argument_values(case)
-        numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
-        names = list(case.arrays)
-        absent = len(names) + len(numbers)
-        behind = itertools.count(len(names))
-        in_order = operator.itemgetter(
-            *(
-                next(behind) if not isinstance(value, str) else names.index(value) if value in names else absent
-                for value in passed
-            )
-        )
-        null = np.intp(0)  # an optional input that the case does not have
-
-        def launch(*arrays: Any) -> None:
-            function(shape.grid, shape.threads, in_order((*arrays, *numbers, null)))
-
-        if not (variable := self.header.constant_memory):
-            return launch
-        held = kernels.symbol(sources.find_variable_symbol(variable))
-
-        def copy_and_launch(*arrays: Any) -> None:
-            held.copy(arrays[1])
-            launch(*arrays)
-
-        return copy_and_launch
+    def _calls(self, case: Case) -> list[Call]:
+        """The launches for a case. Raises ValueError where there is none, or a number is beyond what a kernel takes."""
+        made = self.header.calls(case, self.kernel)
+        for call in made:
+            declared_launch.check_numbers(self.code, call)
+        return made
 
 
 def launch_arguments(case: Case) -> tuple[Any, ...]:

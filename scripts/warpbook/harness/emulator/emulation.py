@@ -311,7 +311,12 @@ class EmulatedSymbol:
 def _argument(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return ctypes.c_void_p(value.ctypes.data)
-    kinds = {np.int32: ctypes.c_int32, np.int64: ctypes.c_int64, np.float32: ctypes.c_float}
+    kinds = {
+        np.int32: ctypes.c_int32,
+        np.int64: ctypes.c_int64,
+        np.float32: ctypes.c_float,
+        np.float64: ctypes.c_double,
+    }
     return kinds[type(value)](value.item())
 
 

@@ -17,6 +17,7 @@ from warpbook.kernels.launch_inference.cpp_expressions import (
     UnreadableExpression,
 )
 from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.launch_sites import declared_name, function_parameters, is_pointer
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -82,33 +83,6 @@ def _top_level_nodes(root: "Node") -> "list[Node]":
         if node.type not in ("function_definition", "class_specifier", "struct_specifier"):
             ahead += reversed(node.named_children)
     return found
-
-
-def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
-    """Names and declarations of a function's parameters, in order; a nameless one's name is empty."""
-    declared = cuda_ast.field(function, "declarator")
-    while declared is not None and declared.type in ("pointer_declarator", "reference_declarator"):
-        declared = declared.named_children[-1]
-    listed = cuda_ast.field(declared, "parameters") if declared else None
-    found = [
-        node
-        for node in (listed.named_children if listed else [])
-        if node.type in ("parameter_declaration", "optional_parameter_declaration")
-    ]
-    return [(_name(cuda_ast.field(node, "declarator")), node) for node in found]
-
-
-def is_pointer(declaration: "Node") -> bool:
-    """Whether a parameter is a pointer or an array."""
-    declared = cuda_ast.field(declaration, "declarator")
-    kinds = ("pointer_declarator", "abstract_pointer_declarator", "array_declarator")
-    return declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared))
-
-
-def _name(declarator: "Node | None") -> str:
-    if declarator is None:
-        return ""
-    return next((cuda_ast.node_text(node) for node in cuda_ast.walk(declarator) if node.type == "identifier"), "")
 
 
 class HostScope:
@@ -212,7 +186,7 @@ class HostScope:
         """A declaration of variables."""
         kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
         for declarator in node.children_by_field_name("declarator"):
-            name, line = _name(declarator), cuda_ast.line(declarator)
+            name, line = declared_name(declarator), cuda_ast.line(declarator)
             value = cuda_ast.field(declarator, "value")
             inner = cuda_ast.field(declarator, "declarator")
             self.lines[name] = line

@@ -16,11 +16,13 @@ from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope, function_parameters, is_pointer
+from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
     constant_array,
     find_launches,
+    function_parameters,
+    is_pointer,
     kernel_definitions,
     namespaces,
 )

@@ -82,6 +82,7 @@ aliases:
     inputimage, i, inmaps]
   w: [w, k, weight, weights, wt, wts, wgt, mask, masks, filter, filters, kernel, kernels, kern, f, coefficients, coef,
     coeffs, taps]
+  bias: [b, biases]
   y: ["y", out, output, outputs, result, results, res, o, dst, outp, ofmap, ofmaps, outputdata, outputimage, outmaps]
 
 # Three maps: the weights of the longest sums still fit constant memory. No extent is a multiple of a tile.

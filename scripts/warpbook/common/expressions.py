@@ -41,6 +41,11 @@ def evaluate(text: Expression, names: Mapping[str, int]) -> int:
     return value.numerator
 
 
+def fraction(text: Expression) -> Fraction:
+    """The value of an expression of numbers alone. Raises ValueError with the reason where it has none."""
+    return Fraction(text) if isinstance(text, int) else _value(_parse(text), {})
+
+
 def used_names(text: Expression) -> set[str]:
     """The names that an expression uses, those of functions left out. Raises ValueError where it is none."""
     if isinstance(text, int):

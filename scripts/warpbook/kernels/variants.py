@@ -319,7 +319,10 @@ def read(name: str, folder: Path | None = None) -> Variant:
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
         if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
-            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")), of)
+            asked = content.get("kernel") or ""
+            if isinstance(asked, list):  # several, in a row
+                asked = list(map(str, content.pop("kernel")))
+            written = launch_reader.read_file(cuda, described.code, asked, of, inlined.files)
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""
@@ -379,6 +382,8 @@ def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
             f"(facts may stand in {name}.yaml)"
         )
+    if header.steps:
+        return ""
     if not header.kernel and len(there) > 1 and of.function not in there:
         return f"there are the kernels {', '.join(there)}; say which: `kernel: {there[0]}`"
     kernel = header.kernel or (there[0] if len(there) == 1 else of.function)

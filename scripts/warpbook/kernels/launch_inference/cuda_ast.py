@@ -124,7 +124,10 @@ def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
                 yield from _host_nodes(inner, of_device)
         elif inner.type == "expression_statement" and _FRAMEWORK_MACROS.match(node_text(inner)):
             yield each
-        elif inner.type not in ("compound_statement", "preproc_include", "preproc_def", "preproc_function_def"):
+        elif inner.type in ("preproc_def", "preproc_function_def"):
+            if "<<<" in node_text(inner):
+                yield each  # whoever launches by it is of the host
+        elif inner.type not in ("compound_statement", "preproc_include"):
             yield from _host_nodes(inner, of_device)
 
 

@@ -9,6 +9,8 @@ from warpbook.problems.problem import Problem
 _OF_CUDNN = {"k": "M", "r": "K", "s": "K", "p": "H_out", "q": "W_out"}
 """The names of cuDNN's documentation, where a filter has R x S taps and K is the number of filters."""
 
+_FACTORS = {"alpha": 1.0, "scale": 1.0, "scaling": 1.0, "beta": 0.0}
+
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
 )
@@ -21,13 +23,19 @@ class HostNames:
     def __init__(self, problem: Problem):
         aliases = problem.facts.aliases
         self.arrays, self.output = problem.arrays, next(iter(problem.outputs))
+        self.optional = problem.optional
         self.dtypes = {name: one.dtype for name, one in {**problem.inputs, **problem.outputs}.items()}
         self._shapes = {name: one.shape for name, one in {**problem.inputs, **problem.outputs}.items()}
         self._first = next(iter(problem.inputs))
+        self._numbers = problem.names
         # What is unusual, or follows from other extents, goes by its aliases alone.
         named = [name for name in problem.names if name in aliases or name in problem.arguments]
         self._extents = {_plain(word): name for name in named for word in (name, *aliases.get(name, ()))}
-        self._arrays = {_plain(word): name for name in problem.arrays for word in (name, *aliases.get(name, ()))}
+        self._arrays = {
+            _plain(word): name
+            for name in (*problem.arrays, *problem.optional)
+            for word in (name, *aliases.get(name, ()))
+        }
         # C // G is C, and KW is K.
         usual = {name: one.usual for name, one in problem.unusual.items()}
         self._usual = {name: text if isinstance(text, str) else "" for name, text in usual.items()}
@@ -59,6 +67,18 @@ class HostNames:
         if extent not in first or len(shape) != len(first):
             return extent
         return self.extent_at_place(array, first.index(extent)) or extent
+
+    def count_of_array(self, array: str) -> str:
+        """How many values an array has, as an expression; empty where it is none's."""
+        return " * ".join(f"({text})" if " " in str(text) else str(text) for text in self._shapes.get(array, ()))
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a name is an extent's or an array's in the problem itself."""
+        return name in self._numbers or name in self._shapes
+
+    def taken_number(self, name: str) -> float | None:
+        """What a number is that the problem has none of, by its name: a product's factors alpha and beta are 1 and 0."""
+        return _FACTORS.get(_plain(name))
 
     def find_array(self, name: str) -> str:
         """The array that a pointer's name is of; empty where it is none's."""

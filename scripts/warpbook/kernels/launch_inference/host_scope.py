@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "for_range_loop",
          "try_statement")  # fmt: skip
-_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?\[(\d)\]")
+_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?[\[(](-?\d)[\])]")
+_COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
+_OF_DEVICE = {
+    "multiProcessorCount": 132, "maxThreadsPerBlock": 1024, "warpSize": 32, "maxThreadsPerMultiProcessor": 2048,
+    "sharedMemPerBlock": 49152, "cudaDevAttrMultiProcessorCount": 132, "cudaDevAttrMaxThreadsPerBlock": 1024,
+}  # fmt: skip
+"""What a device says of itself, as an H100 does."""
+_ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 
@@ -100,6 +107,8 @@ class HostScope:
         self._outside = outside
         self._taken = taken
         self._claimed: set[str] = set()
+        self.loops: dict[int, tuple[str, str]] = {}
+        """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
         self.reader = cpp.Reader(self.look_up, strided)
         for name, extent in taken.items():
             if name in outside.known:
@@ -109,12 +118,17 @@ class HostScope:
         """What a name stands for. A structure's or a class's, set where nothing is read, is an extent by its name."""
         if known := self.known.get(name) or self._outside.known.get(name):
             return known
+        owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
+        if owner and member in _OF_DEVICE:
+            self.notes.setdefault(name, f"{name} (line {line}) for {_OF_DEVICE[member]}, as an H100 has")
+            return cpp.number(_OF_DEVICE[member])
+        if (counted := _COUNT.fullmatch(name)) and (count := self.names.count_of_array(self._array_of(counted[1]))):
+            return cpp.symbolic(count)
         if shape := _OF_SHAPE.fullmatch(name):
-            if not (extent := self.names.extent_at_place(self.names.find_array(shape[1]), int(shape[2]))):
+            if not (extent := self.names.extent_at_place(self._array_of(shape[1]), int(shape[2]))):
                 return None
             self._take(name, extent, line)
             return self.known[name]
-        owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
         extent = self.names.find_extent(member)
         if owner:
             extent = self.names.extent_of_array(self.names.find_array(owner.partition(".")[0]), extent)
@@ -122,6 +136,10 @@ class HostScope:
             return None
         self._take(name, extent, line)
         return self.known[name]
+
+    def _array_of(self, name: str) -> str:
+        """The array that a tensor of the host's function is."""
+        return self.names.find_array(name)
 
     def _take(self, name: str, extent: str, line: int) -> None:
         self.known[name] = cpp.extent(extent)
@@ -151,7 +169,12 @@ class HostScope:
 
     def _enclosing(self, statement: "Node", launch: "Node") -> None:
         if statement.type in LOOPS:
+            counted = self._counted(statement)
             self._forget(statement, "in a loop")
+            if counted:
+                variable, name, turns = counted
+                self.known[variable] = cpp.extent(name)
+                self.loops[statement.start_byte] = (name, turns)
         for inner in statement.named_children:
             if inner.start_byte <= launch.start_byte < inner.end_byte:
                 if inner.type == "compound_statement":
@@ -160,6 +183,26 @@ class HostScope:
                     self._enclosing(inner, launch)
             elif inner.type == "declaration" and statement.type not in LOOPS:
                 self.declare(inner)
+
+    def _counted(self, loop: "Node") -> tuple[str, str, str] | None:
+        """(variable, the name that it gets in facts, turns) of `for (int n = 0; n < N; n++)`; None for other loops."""
+        if loop.type != "for_statement":
+            return None
+        head = "".join(cuda_ast.node_text(loop).partition("{")[0].split())
+        found = re.match(
+            r"for\((?:int|size_t|unsigned|unsignedint|auto|long|int64_t|uint32_t)?(\w+)=0;\1<(?!=).*;(?:\+\+\1|\1\+\+|\1\+=1)\)",
+            head,
+        )
+        condition = cuda_ast.field(loop, "condition")
+        bound = cuda_ast.field(condition, "right") if condition else None
+        if not found or bound is None:
+            return None
+        try:
+            turns = self.reader.whole(bound).text
+        except UnreadableExpression:
+            return None
+        variable = found[1]
+        return variable, f"{variable}_index" if self.names.is_taken(variable) else variable, turns
 
     def _statement(self, statement: "Node") -> None:
         if statement.type == "declaration":
@@ -172,6 +215,10 @@ class HostScope:
             made = statement.named_children[0] if statement.named_children else None
             if made is not None and made.type == "assignment_expression":
                 self._assign(made)
+            elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
+                variable, attribute = asked.groups()
+                self.known[variable] = cpp.number(_OF_DEVICE[attribute])
+                self.notes[variable] = f"{variable} for {_OF_DEVICE[attribute]}, as an H100 has"
             else:
                 self._forget(statement, "by a call")
 
@@ -286,5 +333,5 @@ class HostScope:
             if changed is not None and changed.type == "identifier":
                 name = cuda_ast.node_text(changed)
                 self.known[name] = UnreadableExpression(f"`{name}` is set {where}", cuda_ast.line(node))
-                if name in self._taken and where == "by a call":
+                if name in self._taken and where in ("by a call", "under a condition"):
                     self._take(name, self._taken[name], cuda_ast.line(node))

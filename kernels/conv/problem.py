@@ -118,3 +118,34 @@ def reference(x, w, bias=None, S=1, SW=None, P=0, PW=None, P_end=None, PW_end=No
         results.append((rows @ columns).reshape(M, *windows.shape[1:3]))
     y = np.stack(results)
     return y if bias is None else y + bias[:, None, None]
+
+
+def alternatives(x, w, bias=None, **extents):
+    """What those compute who mistake the problem, in words, and what they get."""
+    taken = {name: extents[name] for name in ("S", "SW", "P", "PW", "P_end", "PW_end", "D", "DW", "G")}
+    _, C, K, KW = w.shape
+    yield (
+        "mirrors the filter, as a convolution does; this is a correlation",
+        reference(x, w[:, :, ::-1, ::-1], bias, **taken),
+    )
+    if taken["G"] == 1:
+        each = w.reshape(-1)[: C * K * KW].reshape(C, 1, K, KW)
+        yield (
+            "computes a depthwise convolution, one filter a channel: groups = C",
+            reference(x, each, **taken | {"G": C}),
+        )
+    for padding, words in ((K // 2, "K // 2"), (1, "1"), (K - 1, "K - 1")):
+        if padding != taken["P"]:
+            padded = reference(x, w, bias, **taken | dict.fromkeys(("P", "PW", "P_end", "PW_end"), padding))
+            rows, columns = (extents[side] for side in ("H_out", "W_out"))
+            if padded.shape[2] >= rows and padded.shape[3] >= columns:
+                yield f"takes the padding for {words}; here it is {taken['P']}", padded[:, :, :rows, :columns]
+    channels_last = x.reshape(len(x), *x.shape[2:], C).transpose(0, 3, 1, 2)
+    for order, axes in (
+        ("[K, KW, C, M]", (2, 3, 1, 0)),
+        ("[M, K, KW, C]", (0, 2, 3, 1)),
+        ("[M, C, K, KW]", (0, 1, 2, 3)),
+    ):
+        shape = [w.shape[axis] for axis in axes]
+        y = reference(channels_last, w.reshape(shape).transpose(np.argsort(axes)), bias, **taken)
+        yield f"takes x and y for [N, H, W, C], and w for {order}: another layout", y.transpose(0, 2, 3, 1)

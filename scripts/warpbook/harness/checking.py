@@ -20,7 +20,7 @@ import numpy as np
 from warpbook.common.errors import UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
-from warpbook.harness import reference, tamper_check
+from warpbook.harness import causes, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.problem import Case
@@ -281,12 +281,14 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
         return [row(tests[0], ok=False, status=status, reason=reason)]
     rows: list[Row] = []
     test = tests[0]
+    called: tuple[Operation, Buffers] | None = None
     try:
         with device_fault_context(variant):
             with fault_context(variant, "prepared"):
                 operation = bench.prepare(variant, case)
                 buffers = allocate(bench, case)
             reject_replaced_functions(variant)
+            called = operation, buffers
             margins = None
             for number, test in enumerate(tests):
                 integers = test == "integers"
@@ -305,6 +307,11 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
                     break
     except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))
+    if rows[-1]["status"] == "wrong_result" and called and isinstance(bench, benches.CpuBench) and not bench.ended:
+        cause = causes.find(bench, variant, case, *called)
+        # It tells more than which outputs nobody wrote: a NaN that is added to stays the one that it was.
+        seen = "" if "unwritten" in rows[-1]["reason"] else f"; {rows[-1]['reason']}"
+        rows[-1] |= {"reason": f"{variant.name} {cause}{seen}"} if cause else {}
     return rows
 
 

@@ -26,9 +26,9 @@ aliases:
   m: [M, rows]
   n: [N, cols, columns]
   k: [K, inner]
-  a: [A]
-  b: [B]
-  c: [C, out]
+  a: [A, M, Md, lhs, left, mat1, matA, first, x]
+  b: [B, N, Nd, rhs, right, mat2, matB, second, w]
+  c: [C, Pd, out, output, result, res, matC, prod, product, dst, ans]
 """
 
 

@@ -6,7 +6,9 @@ import yaml
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
 from warpbook.kernels.launch_inference import cuda_ast, launch_reader
+from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.problems import networks
+from warpbook.problems import problem as problems
 from warpbook.report import excerpts
 
 FILES = PROJECT / "tests" / "data" / "strangers"
@@ -340,3 +342,83 @@ def test_kernels_that_each_compute_the_result_are_asked_for_in_a_line_that_answe
         (tmp_path / "mine.yaml").write_text(answer.strip("`"))
         assert variants.read("mine", tmp_path).read_error == ""
         (tmp_path / "mine.yaml").unlink()
+
+
+# --- other problems -------------------------------------------------------------------------------------------------
+
+OTHERS = {
+    "a product with factors, a template and a structure": (
+        "gemm",
+        "template <typename T, int B> __global__ void __launch_bounds__(B * B) sgemm(int M, int N, int K, T alpha,"
+        " const T* A, const T* B_, T beta, T* C) {}\nstruct Sizes { int M, N, K; };\n"
+        "void run(cudaStream_t stream, const float* A, const float* B, float* C, Sizes p, float alpha, float beta) {\n"
+        "  constexpr int SIDE = 16;\n"
+        "  sgemm<float, SIDE><<<dim3(p.N / SIDE, p.M), SIDE * SIDE, 0, stream>>>"
+        "(p.M, p.N, p.K, alpha, A, B, beta, C);\n}\n",
+        {"kernel": "sgemm<float, 16>", "arguments": ["m", "n", "k", 1.0, "a", "b", 0.0, "c"], "clear": ["c"],
+         "threads": [256], "grid": ["n // 16", "m"]},
+    ),
+    "tensors of an extension": (
+        "gemm",
+        "__global__ void mm(const float* m, const float* n, float* o, int h, int w, int k) {}\n"
+        "torch::Tensor matmul(torch::Tensor m, torch::Tensor n) {\n"
+        "  int h = m.size(0), w = n.size(-1);\n  auto made = torch::empty({h, w});\n"
+        "  mm<<<h, w>>>(m.data_ptr<float>(), n.data_ptr<float>(), made.data_ptr<float>(), h, w, m.size(1));\n}\n",
+        {"kernel": "mm", "arguments": ["a", "b", "c", "m", "n", "k"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "square matrices of one number": (
+        "gemm",
+        "#define N 512\n__global__ void mul(float* p, float* q, float* r, int Width) { r[0] = p[0] * q[0]; }\n"
+        "int main() {\n  int Width = N;\n  float *p, *q, *r;\n  mul<<<Width / 16, 16>>>(p, q, r, Width);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m"], "threads": [16], "grid": ["m // 16"],
+         "limits": {"equal": ["m", "n", "k"]}},
+    ),
+    "rows N and columns C, and threads that the caller says": (
+        "softmax",
+        "__global__ void soft(float* out, const float* inp, int N, int C) {}\n"
+        "void run(float* out, const float* inp, int N, int C, int block_size) {\n"
+        "  soft<<<N, block_size>>>(out, inp, N, C);\n}\n",
+        {"kernel": "soft", "arguments": ["y", "x", "rows", "columns"], "threads": [256], "grid": ["rows"]},
+    ),
+    "rows M and columns N": (
+        "softmax",
+        "__global__ void soft(const float* a, float* b, int M, int N) {}\n"
+        "void run(const float* a, float* b, int M, int N) {\n  soft<<<M, 32>>>(a, b, M, N);\n}\n",
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [32], "grid": ["rows"]},
+    ),
+    "a sum in two launches": (
+        "reduce",
+        "__global__ void add(float* in, float* out, int n) { out[0] = in[0]; }\nint main() {\n"
+        "  int n = 1 << 20, blocks = (n + 255) / 256;\n  float *d_in, *part, *total;\n"
+        "  cudaMalloc(&part, blocks * sizeof(float));\n"
+        "  add<<<blocks, 256>>>(d_in, part, n);\n  add<<<1, 1024>>>(part, total, blocks);\n}\n",
+        {"steps": [
+            {"kernel": "add", "arguments": ["x", "part", "n"], "threads": [256], "grid": ["(n + 255) // 256"]},
+            {"kernel": "add", "arguments": ["part", "y", "(n + 255) // 256"], "threads": [1024], "grid": [1]},
+        ], "scratch": {"part": "(n + 255) // 256 * 4"}},
+    ),
+    "blocks for each multiprocessor of the device": (
+        "reduce",
+        "__global__ void add(const float* v, float* r, int n) { atomicAdd(r, v[0]); }\n"
+        "void run(const float* v, float* r, int n) {\n  cudaDeviceProp prop;\n  cudaGetDeviceProperties(&prop, 0);\n"
+        "  cudaMemset(r, 0, 4);\n  add<<<2 * prop.multiProcessorCount, 256>>>(v, r, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": [264], "clear": ["y"]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_launches_of_every_problem_are_read(name, tmp_path):
+    of, text, facts = OTHERS[name]
+    (tmp_path / "problem.py").write_text((problems.FOLDER / of / "problem.py").read_text())
+    (tmp_path / "mine.cu").write_text(text)
+    variant = variants.read("mine", tmp_path)
+    assert variant.read_error == ""
+    assert variant.inferred_launch.facts == facts
+
+
+def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
+    for of, text, _ in OTHERS.values():
+        (tmp_path / "problem.py").write_text((problems.FOLDER / of / "problem.py").read_text())
+        facts = launch_reader.read(text, "", HostNames(problems.find(of))).facts
+        assert yaml.safe_load(launch_reader.yaml_lines(facts)) == facts

@@ -103,6 +103,15 @@ STANDARD = {
     **{f"{name}.h": _standard(f"c{name}") for name in ("math", "stdlib", "assert", "stdint", "stddef", "limits")},
     **dict.fromkeys(("cfloat", "float.h"), _FLOATS),
 }
+PRELUDE = "warpbook_prelude.h"
+STANDARD[PRELUDE] = (
+    "".join(f"#include <{name}>\n" for name in ("cstdint", "cmath", "climits", "cstddef", "cfloat", "algorithm"))
+    + "typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar; typedef unsigned long ulong;\n"
+    "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
+    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
+    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
+    "#ifndef NULL\n#define NULL 0\n#endif\n"
+)
 """C++'s headers that kernels include, and NVRTC has not: CUDA's own of the same names, or nothing device code could
 call."""
 
@@ -112,8 +121,12 @@ _OF_HOST_CUDA = re.compile(
     r"|host_defines|builtin_types|nvml|nccl|nvToolsExt)\.h|nvtx3/.*|helper_\w+\.h|exception\.h|(\.\./)*common/inc/.*"
 )
 """Headers of the host's CUDA, and what NVRTC knows without them."""
-_NAMESPACED = {name: rf"\b{name}\s*::" for name in ("thrust", "cub", "cuda")}
-"""Libraries for host and device: what a device's code has to name where it uses them."""
+_NAMED = {
+    **{name: rf"\b{name}\s*::" for name in ("thrust", "cub", "cuda")},
+    "cuda_bf16.h": "bf16|bfloat", "cuda_bf16.hpp": "bf16|bfloat", "cuda_fp8.h": "fp8", "cuda_pipeline.h": "pipeline",
+    "curand_kernel.h": "curand", "cuComplex.h": "cu\\w*Complex",
+}  # fmt: skip
+"""Libraries and headers for host and device: what a device's code has to name where it uses them."""
 
 
 @functools.cache
@@ -128,12 +141,13 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
     """CUDA C++ of the device without the includes that are the host's or that are not here, every line in its place;
     and those that are not here, each with its line, which may explain what does not compile without them."""
     plain, absent = sources.without_comments(text), []
+    without_includes = sources.without_comments(sources.INCLUDE_LINE.sub("", text))
 
     def kept(match: re.Match[str]) -> str:
         name, library = match[2].strip(), match[2].partition("/")[0]
         if "include" not in plain[match.start() : match.end()] or name in STANDARD:
             return match[0]
-        if library in _NAMESPACED and not re.search(_NAMESPACED[library], plain):
+        if (used := _NAMED.get(library)) and not re.search(used, without_includes):
             return ""
         if _OF_HOST_CUDA.fullmatch(name):
             return ""
@@ -202,12 +216,14 @@ def compile_with_limits(
 def compile_source(source: str, name: str, options: list[str], kernels: Sequence[str] = ()) -> tuple[bytes | None, str]:
     """(cubin, compiler's log) of CUDA C++ source; the cubin is None when it does not compile.
 
-    `kernels` are those of templates, as conv<16>, which nothing else asks the compiler for. A function for the host,
-    such as one that is constexpr, which nvcc lets kernels use, is taken for the device's.
+    `kernels` are those of templates, as conv<16>, which nothing else asks the compiler for. What does not compile is
+    tried again as nvcc takes it: it knows C's types and constants without a header, and kernels may use functions that
+    are constexpr.
     """
     cubin, log = _compile_once(source, name, options, kernels)
-    if cubin is None and "without execution space annotations" in log:
-        return _compile_once(source, name, [*options, "-default-device"], kernels)
+    if cubin is None and re.search(r"without execution space annotations|undefined|has no member", log):
+        asked = [*options, "-default-device", f"--pre-include={PRELUDE}"]
+        return _compile_once(source, name, asked, kernels)
     return cubin, log
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,7 +51,18 @@ def ragged_cases(variant: Variant) -> list[Case]:
     names the layers that it is for."""
     if variant.header.limits.layers:
         return []
-    return [case for case in variant.problem.ragged if not variant.missing_arguments(case)]
+    cases = [case for case in variant.problem.ragged if not variant.missing_arguments(case)]
+    return [_equalized(case, equal) for case in cases] if (equal := variant.header.limits.equal) else cases
+
+
+def _equalized(case: Case, equal: Sequence[str]) -> Case:
+    """A case, some of its extents equal to the least of them that is not 1."""
+    values = [case.extents[name] for name in equal]
+    least = min((value for value in values if value > 1), default=1)
+    given = {name: least if name in equal else value for name, value in case.given}
+    size = least if case.problem.facts.size in equal else case.size
+    made = replace(case.problem.case("", given, case.optional), size=size)
+    return made.renamed(str(made))
 
 
 def _on_one_line(error: BaseException) -> str:

@@ -124,6 +124,14 @@ def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
                 yield from _host_nodes(inner, of_device)
         elif inner.type == "expression_statement" and _FRAMEWORK_MACROS.match(node_text(inner)):
             yield each
+        elif inner.type == "linkage_specification":
+            body = field(inner, "body")
+            alone = body is not None and body.type != "declaration_list"
+            hosts = list(_host_nodes(inner, of_device))
+            yield from [each] if alone and hosts else hosts
+        elif inner.type == "using_declaration":
+            if re.match(r"using\s+std\s*::", node_text(inner)):
+                yield each
         elif inner.type in ("preproc_def", "preproc_function_def"):
             if "<<<" in node_text(inner):
                 yield each  # whoever launches by it is of the host

@@ -28,9 +28,16 @@ class HostNames:
         self._shapes = {name: one.shape for name, one in {**problem.inputs, **problem.outputs}.items()}
         self._first = next(iter(problem.inputs))
         self._numbers = problem.names
+        self.base = [name for name, one in problem.facts.extents.items() if one.usual is None]
         # What is unusual, or follows from other extents, goes by its aliases alone.
         named = [name for name in problem.names if name in aliases or name in problem.arguments]
-        self._extents = {_plain(word): name for name in named for word in (name, *aliases.get(name, ()))}
+        self._extents: dict[str, list[str]] = {}
+        for name in named:
+            for word in (name, *aliases.get(name, ())):
+                self._extents.setdefault(_plain(word), []).append(name)
+        self._exact = {word: name for name in named for word in (name, *aliases.get(name, ()))}
+        self.has_matrices = all(len(one.shape) == 2 for one in problem.inputs.values())
+        """Whether every input is a matrix: who takes two takes them in the order of the product."""
         self._arrays = {
             _plain(word): name
             for name in (*problem.arrays, *problem.optional)
@@ -48,8 +55,15 @@ class HostNames:
         if {"r", "s"} <= {_plain(each) for each in among} and plain in self._of_cudnn:
             return self._of_cudnn[plain]
         for each in (plain, re.sub(r"^(?:num|n)(?=\w{3})", "", plain)):
-            if each in self._extents:
-                return self._extents[each]
+            known = list(dict.fromkeys(self._extents.get(each, ())))
+            if len(known) > 1:
+                # N and C, M and N: what the names beside it are not, else what it is letter for letter.
+                beside = [self._extents.get(_plain(other), []) for other in among if _plain(other) != each]
+                settled = {names[0] for names in beside if len(set(names)) == 1}
+                known = [name for name in known if name not in settled] or known
+            if known:
+                exact = self._exact.get(name, "")
+                return exact if exact in known else known[0]
         return ""
 
     def extent_at_place(self, array: str, place: int) -> str:

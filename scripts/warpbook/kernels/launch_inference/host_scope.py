@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "for_range_loop",
          "try_statement")  # fmt: skip
 _OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?[\[(](-?\d)[\])]")
+_OF_BLOCK = re.compile(
+    r"(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
+)
+THREADS = 256
+"""Threads of a block where the host's caller says them."""
+_NONE: Mapping[str, str] = {}
 _COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
 _OF_DEVICE = {
     "multiProcessorCount": 132, "maxThreadsPerBlock": 1024, "warpSize": 32, "maxThreadsPerMultiProcessor": 2048,
@@ -99,12 +105,20 @@ class HostScope:
     is one layer's alone. `notes` tell of each, as do those of names that are set elsewhere.
     """
 
-    def __init__(self, outside: Globals, taken: Mapping[str, str], strided: bool, names: HostNames):
+    def __init__(
+        self,
+        outside: Globals,
+        taken: Mapping[str, str],
+        strided: bool,
+        names: HostNames,
+        tensors: Mapping[str, str] = _NONE,
+    ):
         self.names = names
         self.known: dict[str, Known] = {}
         self.lines: dict[str, int] = {}
         self.notes: dict[str, str] = {}
         self._outside = outside
+        self._tensors = tensors
         self._taken = taken
         self._claimed: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
@@ -139,7 +153,7 @@ class HostScope:
 
     def _array_of(self, name: str) -> str:
         """The array that a tensor of the host's function is."""
-        return self.names.find_array(name)
+        return self._tensors.get(name) or self.names.find_array(name)
 
     def _take(self, name: str, extent: str, line: int) -> None:
         self.known[name] = cpp.extent(extent)
@@ -154,6 +168,9 @@ class HostScope:
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
+        elif _OF_BLOCK.fullmatch(name):
+            self.known[name] = cpp.number(THREADS)
+            self.notes[name] = f"{name} for {THREADS}"
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
 

@@ -6,9 +6,11 @@ line, and the facts to write instead, as far as they were understood.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warpbook.common import expressions, units
@@ -21,6 +23,7 @@ from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostSco
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
     constant_array,
+    declared_name,
     find_launches,
     function_parameters,
     is_pointer,
@@ -94,6 +97,9 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     for launch in chosen:
         made = _LaunchInference(launch, kernels[launch.plain], outside, root, names)
         groups.setdefault(launch.function.start_byte, []).append(made)
+    for group in groups.values():
+        beside = {name: extent for one in group for name, extent in one.own_extents.items()}
+        group[:] = [one.beside(beside) for one in group] if len(group) > 1 else group
     if len(several) > 1:
         together = [
             group for group in groups.values() if {one.plain for one in group} >= {_plain(one) for one in several}
@@ -175,17 +181,37 @@ def yaml_lines(facts: dict[str, Any]) -> str:
 class _LaunchInference:
     """One launch being read: what is understood so far is kept for who has to write the rest."""
 
-    def __init__(self, launch: LaunchSite, kernel: "Node", outside: Globals, root: "Node", names: HostNames):
+    def __init__(
+        self,
+        launch: LaunchSite,
+        kernel: "Node",
+        outside: Globals,
+        root: "Node",
+        names: HostNames,
+        beside: Mapping[str, str] = MappingProxyType({}),
+    ):
+        """`beside` are the host's extents that launches beside this one get."""
         self._names = names
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
         self._takes = function_parameters(kernel)
         self._among = [name for name, _ in self._host]
+        self._by_place: dict[int, str] = {}
+        self.is_square = False
+        self.pointers = [self._pointer(node) for node in launch.arguments]
+        """(variable, what is added to it) of each argument that may be one."""
+        known = {place: name for place, name in self._roles().items() if name}
+        tensors = {self.pointers[place][0]: name for place, name in known.items()}
         taken = self._extent_parameters()
+        self.own_extents = {name: extent for name, extent in taken.items() if names.find_extent(name) == extent}
+        # A kernel's n is another number where the host's n is given beside it.
+        taken = {name: one for name, one in taken.items() if name in beside or one not in beside.values()} | dict(
+            beside
+        )
         strided = bool(
             {"S", "P"} & {*taken.values(), *(self._names.find_extent(each, self._among) for each in self._among)}
         )
-        self._scope = HostScope(outside, taken, strided, names)
+        self._scope = HostScope(outside, taken, strided, names, tensors)
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
         body = cuda_ast.field(launch.function, "body")
@@ -195,9 +221,12 @@ class _LaunchInference:
         self._to_be_launched = False
         self._copied: dict[str, Any] = {}
         self._arrays_found: dict[int, str] = {}
-        self.kernel, self.plain, self.line = launch.kernel, launch.plain, launch.line
-        self.pointers = [self._pointer(node) for node in launch.arguments]
-        """(variable, what is added to it) of each argument that may be one."""
+        self.plain, self.line = launch.plain, launch.line
+        self.kernel = self._template_arguments(launch.kernel)
+
+    def beside(self, extents: Mapping[str, str]) -> "_LaunchInference":
+        """It, among launches that get extents by these names of the host's."""
+        return _LaunchInference(self._launch, self._kernel, self._outside, self._root, self._names, extents)
 
     @property
     def is_complete(self) -> bool:
@@ -216,6 +245,7 @@ class _LaunchInference:
             said = {} if self._to_be_launched else facts | self._copied
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
         limits = self._limits(facts) | self._copied.pop("limits", {})
+        limits |= {"equal": self._names.base} if self.is_square else {}
         facts |= self._copied | ({"limits": limits} if limits else {}) | ({"clear": cleared} if cleared else {})
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
@@ -284,6 +314,10 @@ class _LaunchInference:
         """Whether a kernel only reads what it gets at a place."""
         return "const" in cuda_ast.node_text(self._takes[place][1]).partition("*")[0].split()
 
+    def only_reads(self, place: int) -> bool:
+        """Whether a kernel does not write what it gets at a place, as far as its body tells."""
+        return self.is_constant(place) or bool(self._written and self._takes[place][0] not in self._written)
+
     def is_null(self, place: int) -> bool:
         """Whether a launch gives no memory at a place."""
         return cuda_ast.node_text(self._launch.arguments[place]) in ("nullptr", "NULL", "0")
@@ -346,6 +380,17 @@ class _LaunchInference:
                 extent = self._names.find_extent(name, among) or self._names.find_extent(parameter, among)
                 if extent:
                     taken[name] = extent
+        numbers = [
+            (node, declaration)
+            for (_, declaration), node in zip(self._takes, self._launch.arguments, strict=False)
+            if not is_pointer(declaration)
+        ]
+        if self._names.has_matrices and len(self._names.base) > 2 and len(numbers) == 1:
+            # A kernel that gets one number is for square matrices.
+            name = cuda_ast.node_text(numbers[0][0])
+            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.node_text(cuda_ast.field(numbers[0][1], "type"))):
+                taken[name] = taken.get(name) or self._names.base[0]
+                self.is_square = True
         return taken
 
     def _fail(self, reason: str, line: int) -> str:
@@ -422,24 +467,21 @@ class _LaunchInference:
         output = self._names.output
         if len(self._launch.arguments) != len(self._takes):
             return {}
-        given = self.pointer_places
-        absent = [place for place in given if self.is_null(place)]
-        places = [place for place in given if place not in absent]
-        names = {place: self._array(place) for place in places}
-        const = {place: self.is_constant(place) for place in places}
-        written = [place for place in places if not const[place]]
-        if len(written) == 1 and not names[written[0]] and output not in names.values():
-            names[written[0]] = output
+        absent = [place for place in self.pointer_places if self.is_null(place)]
+        places = [place for place in self.pointer_places if place not in absent]
+        names, const = self._roles(), {place: self.is_constant(place) for place in places}
+        for place in places:
+            if not self.pointers[place][0]:
+                node = self._launch.arguments[place]
+                self._fail(f"`{cuda_ast.node_text(node)}` is no array, nor one and a number", cuda_ast.line(node))
         missing = [array for array in self._names.arrays if array not in names.values()]
         unnamed = [place for place in places if not names[place]]
-        if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not const[unnamed[0]]):
-            names[unnamed[0]] = missing[0]
-            missing, unnamed = [], []
         line = self._launch.line
         for place in places:
             name, declaration = self._takes[place]
             kinds = C_TYPES[self._names.dtypes.get(names[place], "float32")]
-            if cuda_ast.node_text(cuda_ast.field(declaration, "type")) not in kinds:
+            allowed = {*kinds, "void", *(f"{kinds[0]}{width}" for width in (2, 3, 4)), *self._type_names}
+            if cuda_ast.node_text(cuda_ast.field(declaration, "type")) not in allowed:
                 self._fail(f"`{name}` points to other than {kinds[0]}", cuda_ast.line(declaration))
             elif not names[place]:
                 names[place] = self._fail(
@@ -456,6 +498,7 @@ class _LaunchInference:
             self._fail(f"no pointer is {' or '.join(missing)}", line)
             self._to_be_launched = True
         self._arrays_found = dict(names)
+        self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {place: name if name == UNKNOWN else name + self.offset(place) for place, name in names.items()}
         return names | dict.fromkeys(absent, launches.NULL)
 
@@ -487,14 +530,78 @@ class _LaunchInference:
             self._fail(f"how many weights {name} holds is not known", cuda_ast.line(array))
         self._scope.notes[name] = f"{name} (filled in line {line}) for w"
 
-    def _array(self, place: int) -> str:
-        """By its name where the kernel is launched, else by the kernel's."""
-        name = self.pointers[place][0]
-        if not name:
-            node = self._launch.arguments[place]
-            self._fail(f"`{cuda_ast.node_text(node)}` is no array, nor one and a number", cuda_ast.line(node))
-            return ""
-        return self._names.find_array(name) or self._names.find_array(self._takes[place][0])
+    def _roles(self) -> dict[int, str]:
+        """The array of each pointer by its place, empty where nothing tells: by the host's name for it, else the kernel's;
+        the output by what the kernel writes; and what is left by its place, where inputs are matrices."""
+        output = self._names.output
+        places = [p for p in self.pointer_places if p < len(self.pointers) and not self.is_null(p)]
+        names = {
+            place: (self._names.find_array(self.pointers[place][0]) or self._names.find_array(self._takes[place][0]))
+            if self.pointers[place][0]
+            else ""
+            for place in places
+        }
+        written = [place for place in places if not self.is_constant(place)]
+        if len(written) > 1:
+            written = [place for place in written if self._takes[place][0] in self._written] or written
+        if len(written) == 1 and not names[written[0]] and output not in names.values():
+            names[written[0]] = output
+        missing = [array for array in self._names.arrays if array not in names.values()]
+        unnamed = [place for place in places if not names[place] and self.pointers[place][0]]
+        if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not self.is_constant(unnamed[0])):
+            names[unnamed[0]] = missing[0]
+        elif len(missing) == len(unnamed) and output not in missing and self._names.has_matrices:
+            for place, array in zip(unnamed, missing, strict=True):
+                names[place] = array
+                self._by_place[place] = f"{self.pointers[place][0]} for {array} by its place"
+        return names
+
+    @cached_property
+    def _written(self) -> set[str]:
+        """Names of pointers that the kernel writes through, and of those that these were made of."""
+        body = cuda_ast.field(self._kernel, "body")
+        found: set[str] = set()
+        made: list[tuple[str, set[str]]] = []
+        for node in cuda_ast.walk(body) if body else ():
+            target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
+            if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
+                value = cuda_ast.node_text(cuda_ast.field(node, "value"))
+                made.append((declared_name(node), set(re.findall(r"\w+", value))))
+            if node.type == "call_expression" and "atomic" in cuda_ast.node_text(cuda_ast.field(node, "function")):
+                listed = cuda_ast.field(node, "arguments")
+                target = listed.named_children[0] if listed and listed.named_children else None
+            if target is not None and target.type != "identifier":
+                found |= set(re.findall(r"\w+", cuda_ast.node_text(target).partition("[")[0]))
+            elif target is not None and node.type == "call_expression":
+                found.add(cuda_ast.node_text(target))
+        for name, words in reversed(made):
+            found |= words if name in found else set()
+        return found
+
+    @cached_property
+    def _type_names(self) -> set[str]:
+        """Names of types that the kernel, a template, is given."""
+        around = self._kernel.parent
+        listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
+        declared = listed.named_children if listed else []
+        return {cuda_ast.node_text(each).split()[-1] for each in declared if each.type == "type_parameter_declaration"}
+
+    def _template_arguments(self, kernel: str) -> str:
+        """A kernel's name, what its template is given in numbers."""
+        name, opened, given = kernel.partition("<")
+        if not opened:
+            return kernel
+        made = []
+        for word in given.removesuffix(">").split(","):
+            text = word.strip()
+            try:
+                node = cpp.parse_expression(text)
+                fixed = cpp.is_whole(text) or text in ("true", "false")
+                value = _fact(self._scope.reader.whole(node).text) if node and not fixed else text
+            except UnreadableExpression:
+                value = text
+            made.append(str(value) if isinstance(value, int) else text)
+        return f"{name}<{', '.join(made)}>"
 
     def _check_unconditional(self) -> None:
         """Complain of a launch under a condition."""
@@ -595,7 +702,7 @@ class LaunchSequence:
                     raise UnreadableLaunch(
                         f"an argument of {part.kernel} is no array, nor one and a number, line {part.line}"
                     )
-                found.setdefault(name, []).append((number, part.is_constant(place)))
+                found.setdefault(name, []).append((number, part.only_reads(place)))
         return found
 
     def _roles(self, variables: "dict[str, list[tuple[int, bool]]]") -> dict[str, str]:

@@ -187,7 +187,7 @@ class Header(BaseModel):
     def missing(self, name: str) -> str:
         """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
         if self.requires and importlib.util.find_spec(self.requires) is None:
-            return f"{name} needs the Python package {self.requires}, which is not installed here"
+            return f"{name} needs the Python package {self.requires}, which is not installed here: pip install {self.requires}"
         return ""
 
     @property

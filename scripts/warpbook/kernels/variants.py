@@ -22,9 +22,10 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.kernels import declared_launch, ece408, headers, occupancy, sources
+from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
-from warpbook.kernels.launch_inference import launch_reader, launch_sites
+from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launches import Argument, Call
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
@@ -72,6 +73,8 @@ class Variant:
     read_error: str = ""
     inferred_launch: launch_reader.InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
+    entry: python_launches.Entry | None = None
+    """The function of a Python file that has no `prepare`, where that is called."""
     included: tuple[Path, ...] = ()
     """Files of the project that its CUDA C++ includes or its launcher imports; their code is part of what identifies it."""
 
@@ -244,6 +247,8 @@ class Variant:
         """
         operation: Operation
         assert self.cpp_source is None  # which is compiled first: `harness.host` prepares it
+        if self.entry:
+            return python_functions.operation(self.module, self.entry, case, self.header.requires == "torch")
         if self.cuda_source is None:
             operation = self.module.prepare(case, case.size)
             return operation
@@ -307,10 +312,14 @@ def read(name: str, folder: Path | None = None) -> Variant:
     beside = sources.read_facts(facts) if facts else sources.Source("", "")
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
-    usual = {"device": "cpu"} if cpp else {}
+    usual: dict[str, Any] = {"device": "cpu"} if cpp else {}
     of = problem_of(folder)
     context = {"problem": of}
-    written = None
+    written = entry = None
+    if python and not compiled and not host.problem and not headers.is_header(host.header):
+        text = sources.read_text(python)
+        if entry := python_launches.find_entry(text, HostNames(of), of.function):
+            described, usual = replace(described, header=""), python_launches.usual_facts(text)
     try:
         content = headers.parse_facts(described.header) if described.header.strip() else {}
         if facts:
@@ -332,7 +341,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
             header = header.model_copy(update={"builds_on": baseline})
         if compiled is None and python is None:
             problem = f"there is no {name}.cu, {name}.cpp or {name}.py beside it"
-        elif compiled is None and not content:
+        elif compiled is None and not content and not entry:
             problem = "the header is not YAML of the form `key: value`"
         elif cuda and python is None and (file := ece408.interface(described.code)):
             problem = file.problem
@@ -370,6 +379,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
         "\n".join([host.code, *(sources.read_python(path).code for path in imported)]),
         described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
         written,
+        entry,
         (*inlined.files, *imported),
     )
 

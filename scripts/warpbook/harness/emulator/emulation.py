@@ -30,9 +30,12 @@ from warpbook.common.files import atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import translation
-from warpbook.kernels import ece408, occupancy
-from warpbook.kernels.launch_inference import launch_sites
+from warpbook.kernels import ece408, occupancy, sources, variants
+from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
 from warpbook.kernels.variants import Variant
+from warpbook.problems import problem
 
 HEADER = Path(__file__).with_name("emulator_host.h")
 INCLUDED = ("emulator.h", "emulator_device.h", "emulator_host.h")
@@ -57,11 +60,39 @@ def compiler() -> str | None:
 
 def unsupported_reason(variant: Variant) -> str:
     """Why a variant cannot be emulated here; empty when it can."""
-    if variant.cuda_source is None:
+    if variant.cuda_source is None and not variant.entry:
         return f"{variant.name} is no CUDA C++ of ours"
     if compiler() is None:
         return "the emulator needs a C++ compiler, and there is no g++ here (apt-get install g++)"
     return ""
+
+
+def cuda_of_python(variant: Variant, folder: Path) -> Variant:
+    """The CUDA C++ that stands in a variant's Python file, as a variant in `folder`. Raises VariantFailure where there is
+    none, or its launch cannot be read."""
+    assert variant.launcher is not None
+    names = HostNames(variant.problem)
+    try:
+        found = python_launches.read(sources.read_text(variant.launcher), names)
+    except UnreadableLaunch as reason:
+        raise VariantFailure(
+            "unsupported", f"{variant.launcher.name}: {reason}; {variant.missing or 'it runs on a GPU'}"
+        ) from None
+    if found is None:
+        raise VariantFailure(
+            "unsupported", variant.missing or f"{variant.name} is no CUDA C++, and runs on a GPU alone"
+        )
+    made = folder / "cuda" / variant.problem.name
+    made.mkdir(parents=True)
+    (made / problem.FILE).write_text((variant.problem.folder / problem.FILE).read_text())
+    (made / f"{variant.stem}.cu").write_text(found.text)
+    if found.facts:
+        (made / f"{variant.stem}.yaml").write_text(launch_reader.yaml_lines(found.facts))
+    extracted = variants.read(variant.stem, made)
+    if extracted.read_error:  # of the text in it; the file itself may be sound
+        needed = variant.missing or f"{variant.name} runs on a GPU"
+        raise VariantFailure("unsupported", f"{needed}; of the CUDA C++ in it: {extracted.read_error}")
+    return extracted
 
 
 def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> str:

@@ -105,6 +105,10 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     name = variant.cuda_source.name
     body = translation.to_host(building.device_source(variant), name, own)
     declared = variant.course.declaration if variant.course else ""
+    if building.absent_headers(variant):  # what a framework's headers bring with them
+        declared = "".join(
+            f"#include <{header}>\n" for header in ("cfloat", "climits", "cstdint", "stdexcept", "vector")
+        )
     entries = _driver(variant.course) if variant.course else "".join(map(_entry, kernels))
     return f'{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{entries}'
 

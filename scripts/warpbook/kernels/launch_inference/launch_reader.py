@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 UNKNOWN = "?"
+_SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
 _FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),")
@@ -197,6 +198,7 @@ class _LaunchInference:
         self._takes = function_parameters(kernel)
         self._among = [name for name, _ in self._host]
         self._by_place: dict[int, str] = {}
+        self._beside = beside
         self.is_square = False
         self.pointers = [self._pointer(node) for node in launch.arguments]
         """(variable, what is added to it) of each argument that may be one."""
@@ -273,6 +275,12 @@ class _LaunchInference:
         """The variable that a pointer begins at, and what is added to it, if anything; no name for what is none."""
         while node.type in ("cast_expression", "parenthesized_expression"):
             node = cuda_ast.field(node, "value") or node.named_children[0]
+        if node.type == "conditional_expression":  # bias.defined() ? bias.data_ptr<float>() : nullptr
+            other = cuda_ast.field(node, "alternative")
+            chosen = cuda_ast.field(node, "consequence")
+            if chosen is not None and cuda_ast.node_text(other) in ("nullptr", "NULL", "0"):
+                return self._pointer(chosen)
+            return "", None
         if node.type == "call_expression" and cuda_ast.node_text(cuda_ast.field(node, "function")).startswith(_CASTS):
             listed = cuda_ast.field(node, "arguments")
             return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
@@ -433,12 +441,20 @@ class _LaunchInference:
                 made.append(arrays[place])
             elif cpp.is_fraction(kind) or self._names.taken_number(name) is not None:
                 made.append(self._fraction(name, node))
-            elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind):
+            elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind) or self._is_structure(
+                kind
+            ):
                 words = f"`{name}` is of type {kind}, and a kernel gets pointers and numbers"
                 made.append(self._fail(words, cuda_ast.line(declaration)))
             else:
                 made.append(self._extent(name, node))
         return made
+
+    def _is_structure(self, kind: str) -> bool:
+        """Whether the file defines a type of that name as a structure."""
+        text = cuda_ast.node_text(self._root)
+        name = re.escape(kind)
+        return bool(re.search(rf"\b(?:struct|class)\s+(?:\w+\([^)]*\)\s*)?{name}\b|\}}\s*{name}\s*;", text))
 
     def _fraction(self, parameter: str, node: "Node") -> float | str:
         """The number of a float: one that the source gives, else of a factor that the problem has not."""
@@ -457,7 +473,7 @@ class _LaunchInference:
     def _extent(self, parameter: str, node: "Node") -> str | int:
         extent = self._names.find_extent(parameter, [name for name, _ in self._takes])
         value = self._number(node)
-        if isinstance(value, int) and extent:
+        if isinstance(value, int) and extent and extent not in self._beside.values():
             self._scope.notes[parameter] = f"the {value} given for {parameter} for {extent}"
             return extent
         return value
@@ -594,6 +610,8 @@ class _LaunchInference:
         made = []
         for word in given.removesuffix(">").split(","):
             text = word.strip()
+            if text in _SCALARS:  # a type that PyTorch chooses by the tensors
+                text = C_TYPES[self._names.dtypes[self._names.output]][0]
             try:
                 node = cpp.parse_expression(text)
                 fixed = cpp.is_whole(text) or text in ("true", "false")

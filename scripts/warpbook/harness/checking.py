@@ -8,6 +8,7 @@ numbers in the margins: a kernel that works for poison and NaNs alone is wrong t
 """
 
 import math
+import re
 import secrets
 import sys
 import time
@@ -24,7 +25,7 @@ from warpbook.harness import bench as benches
 from warpbook.harness import causes, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.problem import Case
+from warpbook.problems.problem import Case, itemsize
 
 Row = dict[str, Any]
 
@@ -275,6 +276,14 @@ def tests_for(case: Case) -> tuple[str, ...]:
     return tests if len(tests) > 1 else tests * 2
 
 
+def _with_array(reason: str, variant: Variant, case: Case) -> str:
+    """A reason that tells of memory by its bytes, with the array that is as large; where several are, as it is."""
+    told = re.search(r"the (\d+) bytes$", reason)
+    sizes = {name: case.count(name) * itemsize(one.dtype) for name, one in case.arrays.items()}
+    named = [name for name, size in sizes.items() if told and size == int(told[1])]
+    return f"{reason} of {named[0]}" if len(named) == 1 and not variant.header.scratch else reason
+
+
 def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
     """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all
     its tests where none are named.
@@ -319,6 +328,7 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
                     break
     except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))
+        rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
     if rows[-1]["status"] == "wrong_result" and called and isinstance(bench, benches.CpuBench) and not bench.ended:
         cause = causes.find(bench, variant, case, *called)
         # It tells more than which outputs nobody wrote: a NaN that is added to stays the one that it was.

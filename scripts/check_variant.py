@@ -12,7 +12,18 @@ import numpy as np
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import scratch_folder
 from warpbook.common.supervision import VariantFailure, run_supervised
-from warpbook.harness import building, checking, ece408_check, ece408_gpu, inference, preload, reference, sandbox
+from warpbook.harness import (
+    building,
+    checking,
+    data_races,
+    ece408_check,
+    ece408_gpu,
+    full_size,
+    inference,
+    preload,
+    reference,
+    sandbox,
+)
 from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
@@ -66,6 +77,13 @@ def placed(row: Row, cases: Network | CaseSet, shared: Row) -> Row:
     return {**shared, **row, **tables.place(cases.problem.name, cases.name, row["case"])}
 
 
+def size_words(row: Row, cases: Network | CaseSet) -> str:
+    """The size that a row is about, for whoever reads its reason; empty where there is one size, or it is said."""
+    name = cases.problem.facts.size
+    said = f"{name} = {row['size']}"
+    return f" (at {said})" if name and row["case"] and said not in row["reason"] else ""
+
+
 def check_labels(bench: Bench, variant: Variant, network: Network, expected: np.ndarray, sizes: list[int]) -> list[Row]:
     """A row for each size: how many images are labelled differently from the float64 reference."""
     try:
@@ -102,9 +120,11 @@ def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Itera
             return
 
 
-def emulate(variant: Variant, network: Network | CaseSet, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
-    """A GPU variant's source emulated on the CPU, its library in `folder`: ragged shapes, then the network's layers,
-    the threads reversed."""
+def emulate(
+    variant: Variant, network: Network | CaseSet, sandboxed: bool, folder: Path, size: int = 1
+) -> Iterator[list[Row]]:
+    """A GPU variant's source emulated on the CPU, its library in `folder`: a look for data races, ragged shapes, then the
+    network's layers, the threads reversed, and some blocks of each at the largest `size` that is measured."""
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
@@ -114,13 +134,20 @@ def emulate(variant: Variant, network: Network | CaseSet, sandboxed: bool, folde
         yield from ece408_check.check(variant, sandboxed, folder)
         return
     ragged = checking.ragged_cases(variant)
+    small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
+    yield [data_races.find(variant, small, sandboxed, folder)]
     with IsolatedBench(variant, sandboxed, folder) as bench:
         yield from check_places(bench, variant, ragged)
         bench.reversed_order = True
         if not network.problem.facts.size:  # nobody says how small its cases may be
             return
         # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
-        yield from check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.cases))
+        sound = True
+        for rows in check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.cases)):
+            sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
+            yield rows
+    if sound and size > SEVERAL_IMAGES:
+        yield [full_size.check(variant, conv.at(size), sandboxed, folder) for conv in network.cases]
 
 
 def check(
@@ -174,7 +201,7 @@ def main() -> None:
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":
-                    return emulate(variant, network, sandboxed, folder)
+                    return emulate(variant, network, sandboxed, folder, max(arguments.sizes))
                 if variant.course and not variant.read_error:
                     return ece408_gpu.check(variant, network.cases, sandboxed)
                 if arguments.device == "gpu" and sandboxed:
@@ -191,7 +218,7 @@ def main() -> None:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")
     for row in rows:
         if not row["ok"]:
-            print(f"{row['status']}: {row['reason']}")
+            print(f"{row['status']}: {row['reason']}{size_words(row, network)}")
 
 
 if __name__ == "__main__":

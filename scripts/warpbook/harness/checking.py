@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,23 +46,21 @@ NOT_COMPARED: Row = {
 }
 
 
+MANY = 259
+"""Size of a batch that no power of two divides, beyond what a byte counts."""
+
+
 def ragged_cases(variant: Variant) -> list[Case]:
-    """The ragged cases that a variant is tested on: those with what is unusual where it is told of that; none where it
-    names the layers that it is for."""
-    if variant.header.limits.layers:
+    """The ragged cases that a variant is tested on, and the smallest of them as a large batch: those with what is unusual
+    where it is told of that, each with extents that its limits allow; none where it names the layers that it is for."""
+    limits, problem = variant.header.limits, variant.problem
+    if limits.layers:
         return []
-    cases = [case for case in variant.problem.ragged if not variant.missing_arguments(case)]
-    return [_equalized(case, equal) for case in cases] if (equal := variant.header.limits.equal) else cases
-
-
-def _equalized(case: Case, equal: Sequence[str]) -> Case:
-    """A case, some of its extents equal to the least of them that is not 1."""
-    values = [case.extents[name] for name in equal]
-    least = min((value for value in values if value > 1), default=1)
-    given = {name: least if name in equal else value for name, value in case.given}
-    size = least if case.problem.facts.size in equal else case.size
-    made = replace(case.problem.case("", given, case.optional), size=size)
-    return made.renamed(str(made))
+    cases = [limits.nearest(case) for case in problem.ragged if not variant.missing_arguments(case)]
+    if cases and problem.facts.batch and (allowed := [case for case in cases if not variant.unsupported(case)]):
+        smallest = min(allowed, key=lambda case: case.flops / (case.size or 1))
+        cases.append(limits.nearest(smallest.at(MANY)))
+    return list(dict.fromkeys(cases))
 
 
 def _on_one_line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking
+from warpbook.harness import checking, data_races
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
@@ -20,6 +20,8 @@ LONG_S = 1.1
 """Of a processor, for one layer: where the course's batch is expected to take longer, one that most tilings divide as
 well is computed instead, and the course's where that is not right."""
 TESTS = ("integers", "reals")
+RACE_BATCHES = (ece408.LESSER_BATCH, ece408.ODD_BATCH)
+"""Images of each layer's call that data races are looked for in: one batch that files divide among streams."""
 BACKWARDS = "the threads run from the last to the first"
 
 
@@ -37,8 +39,11 @@ def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]
         yield [{**place, **checking.NOT_COMPARED, "ok": False, **failure.columns}]
         return
     layer_checked = functools.partial(_layer, variant, sandboxed, folder, library)
+    small = [layer.at(images) for layer, images in zip(ece408.LAYERS, RACE_BATCHES, strict=True)]
     with ProcessPoolExecutor(len(ece408.LAYERS), multiprocessing.get_context("fork")) as pool:
+        races = pool.submit(data_races.find, variant, small, sandboxed, folder)
         yield from pool.map(layer_checked, ece408.LAYERS)
+        yield [races.result()]
 
 
 def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> list[Row]:

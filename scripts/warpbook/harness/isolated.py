@@ -14,9 +14,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 
+if TYPE_CHECKING:
+    from warpbook.harness.full_size import Sparse
+
 EXIT_TIMEOUT_S = 10
 
 
@@ -36,12 +40,20 @@ class IsolatedBench(CpuBench):
     without a folder a file of the course runs on the GPU, its `library` made by nvcc.
 
     `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
-    one order only is found in the other. `without_convolution` leaves out a file's `conv_forward_gpu`.
+    one order only is found in the other. With `races` each access of an emulated kernel is looked at for data races, and no
+    sanitizer is on. `without_convolution` leaves out a file's `conv_forward_gpu`.
     """
 
     reference_name = "NumPy float64"
 
-    def __init__(self, variant: Variant, sandboxed: bool, folder: Path | None = None, library: Path | None = None):
+    def __init__(
+        self,
+        variant: Variant,
+        sandboxed: bool,
+        folder: Path | None = None,
+        library: Path | None = None,
+        races: bool = False,
+    ):
         self.reversed_order = False
         self.without_convolution = False
         self.ended = False
@@ -49,7 +61,7 @@ class IsolatedBench(CpuBench):
         """What may explain a wrong result of the last call, as its process says."""
         self.spent_s = 0.0
         """Processor time of an emulated variant's calls, as its process says."""
-        self._library = library
+        self._library, self._races = library, races
         self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -69,7 +81,7 @@ class IsolatedBench(CpuBench):
         places, returned, size = worker_protocol.layout(arrays, outputs)
         handle, memory = _shared_memory(size)
         described = {"case": case.describe(), "arrays": arrays, "outputs": outputs}
-        self._ask(handle, do="prepare", **described, reverse=self.reversed_order)
+        self._ask(handle, None, do="prepare", **described, reverse=self.reversed_order)
 
         def operation(*values: np.ndarray) -> Any:
             buffers = [_with_margins(array) for array in values]
@@ -100,6 +112,30 @@ class IsolatedBench(CpuBench):
 
         return operation
 
+    def sample(
+        self, sparse: "Sparse", inputs: Mapping[str, np.ndarray], blocks: int, timeout_s: float
+    ) -> tuple[int, int]:
+        """Run some blocks of each launch of an emulated variant on memory laid out as `sparse` says: a descriptor of that
+        memory, to be closed, and how many launches there were."""
+        handle, memory = _shared_memory(sparse.size)
+        kept = os.dup(handle)
+        for name, values in inputs.items():
+            place, count = sparse.places[name]
+            memory[place : place + count] = np.ascontiguousarray(values).tobytes()
+        arrays = [
+            [*sparse.places[name], sparse.case.shape(name), one.dtype, name in inputs and sparse.of_batch(name)]
+            for name, one in sparse.case.arrays.items()
+        ]
+        described = {"case": sparse.case.describe(), "arrays": arrays, "outputs": len(sparse.case.problem.outputs)}
+        try:
+            answer = self._ask(handle, timeout_s, do="sample", blocks=blocks, **described)
+            if type(answer.get("launches")) is not int:
+                raise self._invalid_answer()
+        except VariantFailure:
+            os.close(kept)
+            raise
+        return kept, answer["launches"]
+
     def round_ms(self, how: str) -> dict[str, float]:
         """Milliseconds of one round of a file of the course, on the arrays of the last call: `course` or `device`, as
         `nvcc.Driver` takes them."""
@@ -120,23 +156,25 @@ class IsolatedBench(CpuBench):
             memory[begin : begin + array.nbytes] = np.ascontiguousarray(array).tobytes()
             facts.append([name, array.dtype.str, array.shape, begin])
         answer = self._ask(
-            handle, do="infer", name=network.name, described=network.description.model_dump(), arrays=facts
+            handle, None, do="infer", name=network.name, described=network.description.model_dump(), arrays=facts
         )
         labels = answer.get("labels")
         if not isinstance(labels, list) or len(labels) != len(images) or not all(type(each) is int for each in labels):
             raise self._invalid_answer()
         return np.array([each if 0 <= each < network.classes else -1 for each in labels])
 
-    def _ask(self, handle: int | None, **request: Any) -> dict[str, Any]:
+    def _ask(self, handle: int | None, wait_s: float | None = None, /, **request: Any) -> dict[str, Any]:
         """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no
-        more."""
+        more, or still computes after so many seconds."""
         if self._process is None:
             self._process = self._start()
         content = b""
         with contextlib.suppress(ConnectionError):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
             # Not the socket alone: what the variant started may hold its end.
-            wait([self._socket, self._death])
+            if not wait([self._socket, self._death], wait_s):
+                self._process.kill()
+                raise VariantFailure("timed_out", f"still computing after {wait_s} s")
             content = self._socket.recv(worker_protocol.ANSWER_BYTES, socket.MSG_DONTWAIT)
         if handle is not None:
             os.close(handle)
@@ -165,11 +203,15 @@ class IsolatedBench(CpuBench):
             command.append(str(self._library))
             readable = [source, self._library]
         elif self._folder:
-            library = self._library or emulation.compile_host(self._variant, self._folder, self._sandboxed)
+            compiled = self._library or emulation.compile_host(
+                self._variant, self._folder, self._sandboxed, self._races
+            )
+            self._library = compiled
             if self._variant.course:
                 command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
-            command.append(str(library))
-            readable, extra = [source, self._folder], emulation.sanitizer_environment()
+            command.append(str(compiled))
+            readable = [source, self._folder]
+            extra = {} if self._races else emulation.sanitizer_environment()
         elif self._variant.cpp_source:
             built = cpp_compiler.library(self._variant, self._sandboxed)
             command.append(str(built))
@@ -210,6 +252,8 @@ class IsolatedBench(CpuBench):
         if self._folder and (words := emulation.unsupported_feature(text)):
             return VariantFailure("unsupported", f"{self._variant.name}: {words}")
         if words := emulation.sanitizer_message(text):
+            if self._races and self._library:
+                words = emulation.with_lines(words, self._library)
             return VariantFailure("wrong_result", f"{self._variant.name}: {words}")
         ended = sandbox.describe_exit_inside(code, self._words, self._sandboxed)
         return VariantFailure("launch_failed", f"its process died: {ended}")

@@ -103,6 +103,31 @@ class Worker:
                 place[...] = one
         return {"shapes": [list(one.shape) for one in results]} if results else {}
 
+    def sample(
+        self, memory: mmap.mmap, case: dict[str, Any], arrays: list[list[Any]], outputs: int, blocks: int
+    ) -> dict[str, Any]:
+        """Run some blocks of each launch: [first byte, bytes, shape, type, whether its images repeat] of each array in
+        the memory, the last `outputs` of them outputs."""
+        self._case = problem.from_description(self._variant.problem, case)
+        assert self._library
+        with checking.fault_context(self._variant, "prepared"):
+            kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants)
+            operation = self._variant.prepare(self._case, kernels)
+        called = []
+        for number, (place, count, shape, dtype, repeats) in enumerate(arrays):
+            if number >= len(arrays) - outputs:
+                values = emulation.guarded(memory, place, count)
+            elif repeats:
+                values = emulation.repeated(memory, place, count, nbytes(shape, dtype))
+            else:
+                values = emulation.allocate((count,), np.uint8)
+                values[...] = np.frombuffer(memory, np.uint8, count, place)
+            called.append(values.view(numpy_type(dtype)).reshape(shape))
+        kernels.sample(blocks)
+        with checking.fault_context(self._variant, "called"):
+            operation(*called)
+        return {"launches": kernels.launches}
+
     def time(self, how: str) -> dict[str, Any]:
         """The times of one round, as the course takes them or on the `device`, on the arrays of the last call."""
         assert self._driver

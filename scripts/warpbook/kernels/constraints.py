@@ -54,6 +54,14 @@ class Bounds(BaseModel):
             return f"is below its limit {self.at_least}"
         return f"must be a multiple of {self.multiple_of}" if extent % self.multiple_of else ""
 
+    def nearest(self, extent: int) -> int:
+        """The value within its bounds that is nearest to an extent, or the multiple below that."""
+        if self.exactly is not None:
+            return self.exactly
+        least = -(-max(self.at_least, 1) // self.multiple_of) * self.multiple_of
+        extent = extent if self.at_most is None else min(extent, self.at_most)
+        return max(least, extent // self.multiple_of * self.multiple_of)
+
 
 class Limits(BaseModel):
     """Cases that a variant supports: bounds of extents, and cases by name (conv1) or in short (6x30x30 * 16@5x5)."""
@@ -73,6 +81,26 @@ class Limits(BaseModel):
         known = [*problem.names, "layers", "equal"]
         if unknown := next((name for name in (*self.bounds, *self.equal) if name not in known), ""):
             raise ValueError(f"unknown key {unknown!r}: {nearest_name(unknown, known)}")
+
+    def nearest(self, case: Case) -> Case:
+        """A case whose extents these limits allow, as near to one as may be; that one where there is none."""
+        facts, extents = case.problem.facts, dict(case.given)
+        bounds = {name: one for name, one in self.bounds.items() if name in facts.extents}
+        size = case.size if case.size is None or facts.size not in bounds else bounds[facts.size].nearest(case.size)
+        for name, one in bounds.items():
+            if name != facts.size and one.violation(case.extents[name]):
+                extents[name] = one.nearest(case.extents[name])
+        equal = [name for name in self.equal if name in facts.extents]
+        if len({case.extents[name] for name in equal}) > 1:
+            least = min(value for name in equal if (value := case.extents[name]) > 1)
+            extents |= {name: least for name in equal if name != facts.size}
+            size = least if facts.size in equal else size
+        try:
+            changed = case.problem.case("", extents, case.optional)
+            changed = changed if size is None else changed.at(size)
+            return changed.renamed(str(changed))
+        except ValueError:  # no outputs are left, for one
+            return case
 
     @property
     def words(self) -> str:

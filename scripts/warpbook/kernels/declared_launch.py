@@ -13,6 +13,8 @@ from warpbook.problems.problem import Case
 if TYPE_CHECKING:
     from warpbook.kernels.headers import Header
 
+_FILLED_MAX = 1 << 26
+"""Scratch memory beyond so many values is left as it is: pages that no launch touches cost nothing."""
 _Launch = Callable[[tuple[Any, ...]], None]
 
 
@@ -76,7 +78,8 @@ class _Binding:
     def _memory(self, count: int, value: float = math.nan) -> Any:
         """Memory for so many float32; what nobody wrote is NaN."""
         memory = self._kernels.empty((max(count, 1),))
-        memory.fill(value)
+        if not math.isnan(value) or count <= _FILLED_MAX:
+            memory.fill(value)
         return memory
 
     def call(self, call: Call) -> _Launch:

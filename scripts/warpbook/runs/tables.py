@@ -81,7 +81,8 @@ CORRECTNESS = Table(
         "size": _SIZE,
         "test": Column(
             "string",
-            "integers: exact on small integers; reals: within tolerance; labels: real images; scores: a whole network's",
+            "integers: exact on small integers; reals: within tolerance; labels: real images; scores: a whole network's; "
+            "races: no data race in an emulated call",
         ),
         "reference": Column("string", "what it was compared with"),
         "max_abs_err": Column("float64", "largest absolute error of an output", COUNT),

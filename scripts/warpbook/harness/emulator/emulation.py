@@ -5,7 +5,7 @@ host code runs with it. What a source uses that is not here, most inline PTX for
 nothing about the source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer
 developed), so files beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads,
 `emulator_device.h` and `.cpp` what device code calls, `emulator_host.h` and `.cpp` the runtime. They are compiled once,
-and each source with them.
+and each source with them: under the sanitizers, and once more with each access to memory reported to `races.cpp`.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import ctypes
 import fcntl
 import functools
 import hashlib
+import mmap
 import os
 import re
 import shutil
@@ -42,14 +43,20 @@ INCLUDED = ("emulator.h", "emulator_device.h", "emulator_host.h")
 """All that a translated source includes of ours."""
 OWN = ("emulator.cpp", "emulator_device.cpp", "emulator_host.cpp")
 """All that it is linked with of ours."""
+RACES, RACE = "races.cpp", "a data race on "
+"""And where data races are looked for; how it reports one."""
 CODE = Path(__file__).resolve().parents[4]
 """The project whose code this is: those whose `scripts/` is a link to it share what it keeps."""
-FLAGS = (
-    "-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer",
+FLAGS = ("-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer")
+SANITIZERS = (
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
     # What the address sanitizer finds too, or what no access follows from.
     "-fno-sanitize=vptr,null,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute",
     "-fno-sanitize=shift-base",  # negative numbers shifted left: defined since C++20, and by CUDA's compiler before
+)  # fmt: skip
+ACCESSES = (
+    # The compiler calls functions of races.cpp at each access; ThreadSanitizer's own library is left out.
+    "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
 )  # fmt: skip
 
 
@@ -109,15 +116,26 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
         declared = "".join(
             f"#include <{header}>\n" for header in ("cfloat", "climits", "cstdint", "stdexcept", "vector")
         )
-    entries = _driver(variant.course) if variant.course else "".join(map(_entry, kernels))
-    return f'{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{entries}'
+    if variant.course:
+        entries = _driver(variant.course)
+    else:
+        parameters = launch_sites.parameter_names(variant.code)
+        entries = "".join(_entry(kernel, parameters.get(sources.plain_name(kernel), ())) for kernel in kernels)
+    symbols = "".join(
+        f'emulator::races::watch((const void*)&{variable}, sizeof {variable}, "{variable}", {line}, false); '
+        for variable, line in translation.device_variables(building.device_source(variant))
+    )
+    watched = f"static const bool emulator_symbols_watched = [] {{ {symbols}return true; }}();\n"
+    return f'{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
 
 
-def _entry(kernel: str) -> str:
+def _entry(kernel: str, parameters: Sequence[str]) -> str:
+    names = ", ".join([*(f'"{name}"' for name in parameters), "nullptr"])
     return (
-        f'extern "C" void {entry_name(kernel)}'
-        "(const unsigned* grid, const unsigned* block, unsigned shared, void** arguments, int count, int reversed)"
-        f"{{ emulator::launch_untyped({kernel}, grid, block, shared, arguments, count, reversed); }}\n"
+        f'extern "C" void {entry_name(kernel)}(const unsigned* grid, const unsigned* block, unsigned shared, '
+        "void** arguments, void** arrays, const size_t* bytes, int count, int reversed)"
+        f"{{ static const char* const names[] = {{{names}}}; emulator::launch_untyped("
+        f"{kernel}, names, grid, block, shared, arguments, arrays, bytes, count, reversed); }}\n"
     )
 
 
@@ -127,14 +145,21 @@ extern "C" void {ece408_worker.ENTRY}(
     float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
 {{
     emulator::begin_course(reversed);
-    emulator::host_array(x, sizeof(float) * B * C * H * W);
-    emulator::host_array(w, sizeof(float) * M * C * K * K);
-    emulator::host_array(y, sizeof(float) * B * M * (H - K + 1) * (W - K + 1));
+    const size_t y_bytes = sizeof(float) * B * M * (H - K + 1) * (W - K + 1);
+    emulator::host_array(x, sizeof(float) * B * C * H * W, "the host's x");
+    emulator::host_array(w, sizeof(float) * M * C * K * K, "the host's w");
+    emulator::host_array(y, y_bytes, "the host's y");
     {{
         GPUInterface gpu;
         float *device_x = nullptr, *device_w = nullptr, *device_y = nullptr;
-        {" ".join(interface.steps)}
+        {interface.steps[0]}
+        const auto before = emulator::races::enqueued();
+        {interface.steps[1]}
+        // The course's program waits here for what conv_forward_gpu began; no file can count on more.
+        emulator::races::wait_for_later(before);
+        {interface.steps[2]}
     }}
+    emulator::races::access(y, y_bytes, false, 0);  // the program goes on with it
     emulator::forget_host_arrays();
     emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
 }}
@@ -147,24 +172,27 @@ def entry_name(kernel: str) -> str:
     return "launch_" + re.sub(r"\W", "_", kernel)
 
 
-def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
+def compile_host(variant: Variant, folder: Path, sandboxed: bool, races: bool = False) -> Path:
     """The variant's shared library; UserError with the compiler's words where it is no C++.
 
-    `sandboxed`, a source can include nothing of its author's choice but the system's headers.
+    It runs under the sanitizers, or looks for data `races`. `sandboxed`, a source can include nothing of its author's choice but the system's headers.
     """
     assert variant.cuda_source is not None
-    path = folder / f"{variant.stem}.cpp"
+    stem = f"{variant.stem}-races" if races else variant.stem
+    path = folder / f"{stem}.cpp"
     # A launcher may want any of the kernels; without one the header's is enough.
     there = launch_sites.kernel_names(variant.code) if variant.launcher else ()
     kernels = dict.fromkeys([*there, *(kernel for kernel in variant.kernels if "<" in kernel or not there)])
     product = folder / ece408.MATRIX_HEADER
     product.write_text(translation.to_host(nvcc.MATRIX_PRODUCT.read_text(), product.name, {}))
     path.write_text(to_host(variant, list(kernels), {product.name: str(product)}))
-    library = folder / f"{variant.stem}.so"
-    own = build_emulator(folder)
+    library = folder / f"{stem}.so"
+    own = build_emulator(folder, races)
     # Ours first: memory that its own variables begin with is there before the source's.
-    files = ["-include", own / HEADER.name, *(own / f"{name}.o" for name in OWN), path, "-o", library]
-    command = [str(compiler()), "-shared", *_options(), *variant.defines, *map(str, files)]
+    files = ["-include", own / HEADER.name, *(own / f"{name}.o" for name in own_sources(races)), path, "-o", library]
+    command = [str(compiler()), "-shared", *_options(races), *variant.defines, *map(str, files)]
+    if races:
+        command += ["-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"]
     try:
         cpp_compiler.run_compiler(
             command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own]
@@ -181,22 +209,26 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool) -> Path:
     return library
 
 
-def build_emulator(scratch: Path) -> Path:
+def own_sources(races: bool) -> tuple[str, ...]:
+    return (*OWN, RACES) if races else OWN
+
+
+def build_emulator(scratch: Path, races: bool = False) -> Path:
     """The folder of what is the same for every source: HEADER, read by the compiler already, and OWN compiled.
 
     Kept under the hash of all that decides it. Nothing of a variant goes into it, and no variant's process can write
     there. Where nothing can be kept, it is made in `scratch`.
     """
-    texts = [HEADER.with_name(name).read_text() for name in (*INCLUDED, *OWN)]
+    texts = [HEADER.with_name(name).read_text() for name in (*INCLUDED, *own_sources(races))]
     said = subprocess.run([str(compiler()), "--version"], capture_output=True, text=True, errors="replace").stdout
-    identity = hashlib.sha256("\0".join([*texts, *_options(), str(compiler()), said, str(HEADER)]).encode())
+    identity = hashlib.sha256("\0".join([*texts, *_options(races), str(compiler()), said, str(HEADER)]).encode())
     name = f"emulator-{identity.hexdigest()[:16]}"
     for folder in (CODE / "results" / "libraries", cpp_compiler.LIBRARIES, scratch):
         try:
             with _exclusive_lock(folder / f".{name}.lock"):
                 if not (folder / name).exists():
                     with atomic_write(folder / name) as made:
-                        _make(made)
+                        _make(made, races)
             return folder / name
         except cpp_compiler.CompileRefusal:
             raise
@@ -215,18 +247,20 @@ def _exclusive_lock(lock: Path) -> Iterator[None]:
         yield
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, races: bool) -> None:
     folder.mkdir()
     (folder / HEADER.name).write_text(f'#include "{HEADER}"\n')  # for a compiler that cannot take what it read before
-    jobs = [["-x", "c++-header", str(HEADER), "-o", str(folder / f"{HEADER.name}.gch")]]
-    jobs += [["-c", str(HEADER.with_name(name)), "-o", str(folder / f"{name}.o")] for name in OWN]
-    for job in jobs:
-        cpp_compiler.run_compiler([str(compiler()), *_options(), *job], folder, False, "the emulator does not compile")
+    jobs = [(_options(races), ["-x", "c++-header", str(HEADER), "-o", str(folder / f"{HEADER.name}.gch")])]
+    # Our own accesses are none of a kernel's.
+    own = (*FLAGS, *_halves(), "-O2", "-DEMULATOR_RACES") if races else _options(races)
+    jobs += [(own, ["-c", str(HEADER.with_name(name)), "-o", str(folder / f"{name}.o")]) for name in own_sources(races)]
+    for options, job in jobs:
+        cpp_compiler.run_compiler([str(compiler()), *options, *job], folder, False, "the emulator does not compile")
 
 
-def _options() -> tuple[str, ...]:
-    """What sources, and what they are linked with, are compiled with."""
-    return (*FLAGS, *_halves())
+def _options(races: bool) -> tuple[str, ...]:
+    """What sources are compiled with, and with sanitizers on what they are linked with."""
+    return (*FLAGS, *_halves(), *((*ACCESSES, "-DEMULATOR_RACES") if races else SANITIZERS))
 
 
 @functools.cache
@@ -266,6 +300,10 @@ def missing_feature(words: str, *names: str) -> str:
     return ""
 
 
+PROT_NONE, MAP_NORESERVE, MREMAP_MAYMOVE, MREMAP_FIXED = 0, 0x4000, 1, 2
+"""Linux's numbers, which Python's `mmap` does not name."""
+
+
 class EmulatedKernels:
     """A variant's kernels as its launcher sees them: the host's stand-in for `gpu.Kernels`."""
 
@@ -291,9 +329,21 @@ class EmulatedKernels:
             extents = [(ctypes.c_uint * 3)(*(*shape, 1, 1)[:3]) for shape in (grid, threads)]
             held = [_argument(value) for value in arguments]
             pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
-            entry(*extents, shared_bytes, pointers, len(held), int(self._reversed))
+            whole = [_allocation(value) for value in arguments]
+            places = (ctypes.c_void_p * len(held))(*(place for place, _ in whole))
+            bytes_of = (ctypes.c_size_t * len(held))(*(count for _, count in whole))
+            entry(*extents, shared_bytes, pointers, places, bytes_of, len(held), int(self._reversed))
 
         return call
+
+    def sample(self, blocks: int) -> None:
+        """From now on run so many blocks of each launch."""
+        self._library.emulator_sample(blocks)
+
+    @property
+    def launches(self) -> int:
+        """Launches since `sample`."""
+        return int(self._library.emulator_launches())
 
     def has(self, name: str) -> bool:
         """Whether there is a kernel of that name."""
@@ -355,6 +405,15 @@ def _argument(value: Any) -> Any:
     return kinds[type(value)](value.item())
 
 
+def _allocation(value: Any) -> tuple[int, int]:
+    """Where the memory begins that an argument lies in, and its bytes; 0 for a number."""
+    if not isinstance(value, np.ndarray):
+        return 0, 0
+    while isinstance(value.base, np.ndarray):
+        value = value.base
+    return value.ctypes.data, value.nbytes
+
+
 @functools.cache
 def _malloc() -> Any:
     library = ctypes.CDLL(None)
@@ -369,6 +428,56 @@ def allocate(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     size = max(1, count * np.dtype(dtype).itemsize)
     memory = (ctypes.c_char * size).from_address(_malloc()(size))
     return np.frombuffer(memory, dtype, count).reshape(shape)
+
+
+def guarded(memory: mmap.mmap, place: int, count: int) -> np.ndarray:
+    """Bytes of shared memory behind which the sanitizer lets nobody go, to the end of the page after them."""
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
+    end = (-(-(place + count) // mmap.PAGESIZE) + 1) * mmap.PAGESIZE - place
+    _poison(begin + count, end - count)
+    return np.frombuffer(memory, np.uint8, count, place)
+
+
+def repeated(memory: mmap.mmap, place: int, count: int, total: int) -> np.ndarray:
+    """Whole pages of shared memory mapped one after another, read-only, until they are `total` bytes; what is left of
+    the last is closed. Raises MemoryError where the system has no room for so many."""
+    library = ctypes.CDLL(None, use_errno=True)
+    for name in ("mmap", "mremap"):
+        getattr(library, name).restype = ctypes.c_void_p
+    source = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
+    whole = -(-total // count) * count
+    taken = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+    begin = library.mmap(None, ctypes.c_size_t(whole + mmap.PAGESIZE), PROT_NONE, taken, -1, ctypes.c_long(0))
+    for at in range(0, whole, count):
+        # Of a shared mapping, none of it moved: the same pages once more.
+        moved = [ctypes.c_void_p(source), ctypes.c_size_t(0), ctypes.c_size_t(count), MREMAP_MAYMOVE | MREMAP_FIXED]
+        if library.mremap(*moved, ctypes.c_void_p(begin + at)) != begin + at:
+            raise MemoryError(f"{total} bytes cannot be mapped")
+    library.mprotect(ctypes.c_void_p(begin), ctypes.c_size_t(whole), mmap.PROT_READ)
+    _poison(begin + total, whole - total)
+    mapped: Any = (ctypes.c_char * total).from_address(begin)
+    return np.frombuffer(mapped, np.uint8, total)
+
+
+def _poison(address: int, count: int) -> None:
+    ctypes.CDLL(None).__asan_poison_memory_region(ctypes.c_void_p(address), ctypes.c_size_t(count))
+
+
+def with_lines(words: str, library: Path) -> str:
+    """What races.cpp says, each place of an instruction in the library, `@` and a hexadecimal number, as a line of the
+    source."""
+    return re.sub(r"@([0-9a-f]+)", lambda place: _line_of(library, place[1]), words)
+
+
+def _line_of(library: Path, place: str) -> str:
+    program = shutil.which("addr2line")
+    if program is None:
+        return "a line that addr2line would tell (apt-get install binutils)"
+    asked = [program, "-i", "-e", str(library), f"0x{place}"]
+    said = subprocess.run(asked, capture_output=True, text=True, errors="replace").stdout
+    lines = [line.partition(" ")[0].rpartition("/")[2] for line in said.splitlines()]
+    own = [line for line in lines if not line.startswith(("emulator", "driver", "?"))]
+    return f"line {own[0].rpartition(':')[2]}" if own else "an unknown line"
 
 
 def sanitizer_environment() -> dict[str, str]:

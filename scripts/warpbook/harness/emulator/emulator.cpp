@@ -209,6 +209,14 @@ EMULATOR_UNWATCHED static void wait(State state, int line)
     leave_for(upcoming(), &mine->stack_pointer);
 }
 
+unsigned rounds;
+static bool in_kernel;
+EMULATOR_UNWATCHED bool let_others_run()
+{
+    if (in_kernel) leave_for(upcoming(), &current->stack_pointer);
+    return true;
+}
+
 void barrier(int line) { wait(State::BARRIER, line); }
 
 // Of the running block's barriers that have a number: threads that have come, and that it is of.
@@ -221,11 +229,14 @@ EMULATOR_UNWATCHED void meet(unsigned number, unsigned count, bool waits, int li
     auto& here = numbered[number];
     if (here.come && here.count != count) stop("threads come to one barrier and say different numbers of threads", line);
     here.count = count;
+    races::arrive_at(number);
     if (++here.come < count) {
         current->number = number;
-        if (waits) wait(State::NAMED, line);
+        if (waits) wait(State::NAMED, line), races::leave(number);
         return;
     }
+    races::complete(number);
+    if (waits) races::leave(number);
     here.come = 0;
     for (unsigned i = 0; i < threads; ++i)
         if (fibers[i].state == State::NAMED && fibers[i].number == number) made_ready(fibers[i]);
@@ -244,6 +255,7 @@ static unsigned parity_of(const Phases& here, int line)
 EMULATOR_UNWATCHED void arrive(Phases& here, int line)
 {
     parity_of(here, line);
+    races::arrive_at(&here);
     if (--here.missing) return;
     here.missing = here.of;
     here.mark ^= 1;
@@ -258,6 +270,7 @@ EMULATOR_UNWATCHED void wait_for_phase(Phases& here, unsigned parity, int line)
         current->given = &here;
         wait(State::PHASE, line);
     }
+    races::leave(&here);
 }
 
 EMULATOR_UNWATCHED unsigned lanes_of(unsigned first, bool (*is)(const Fiber&))
@@ -279,6 +292,7 @@ EMULATOR_UNWATCHED static bool all_have_come(const Fiber& last)
     }
     if ((come & last.mask & alive) != (last.mask & alive)) return false;
     last.work(Lanes{fibers + first, come}, last.line);
+    races::meet_in_warp(first, come);
     for (unsigned i = 0; i < WARP && first + i < threads; ++i)
         if (come >> i & 1 && fibers[first + i].state == State::WARP) made_ready(fibers[first + i]);
     return true;
@@ -305,7 +319,7 @@ static void poisoned(char* memory, size_t bytes, unsigned word)
 }
 
 // A declaration's memory for another block.
-void renewed(char*& memory, unsigned& word, size_t bytes, int line)
+void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int line)
 {
     shared_total += bytes;
     if (shared_total > SHARED_MAX) {
@@ -315,6 +329,7 @@ void renewed(char*& memory, unsigned& word, size_t bytes, int line)
     if (!memory) {
         memory = static_cast<char*>(std::malloc(bytes));
         word = unwritten_word("shared memory declared", line);
+        races::watch(memory, bytes, name, line, true);
     }
     poisoned(memory, bytes, word);
 }
@@ -323,8 +338,9 @@ char* dynamic_base;
 static size_t dynamic_bytes;
 int launch_line;  // where the host launches; 0 where a driver does
 
-char* dynamic_shared(int line)
+char* dynamic_shared(const char* name, int line)
 {
+    races::watch(dynamic_base, dynamic_bytes, name, line, true);
     if (!dynamic_bytes) stop("dynamic shared memory is used, and the launch asks for none (`shared_bytes`)", line);
     return dynamic_base;
 }
@@ -349,9 +365,11 @@ static void new_dynamic()
 {
     static size_t bytes;
     if (bytes != dynamic_bytes) {
+        races::forget(dynamic_base);
         std::free(dynamic_base);
         dynamic_base = dynamic_bytes ? static_cast<char*>(std::malloc(dynamic_bytes)) : nullptr;
         bytes = dynamic_bytes;
+        races::watch(dynamic_base, dynamic_bytes, "", launch_line, true);
     }
     if (dynamic_bytes) poisoned(dynamic_base, dynamic_bytes, unwritten_word("dynamic shared memory of the launch", launch_line));
 }
@@ -387,6 +405,7 @@ EMULATOR_UNWATCHED static void release()
         if (!may_return_early) stop(words, one->line);
         note(words, one->line);
     }
+    races::barrier();
     for (unsigned i = 0; i < threads; ++i)
         if (fibers[i].state == State::BARRIER) made_ready(fibers[i]);
 }
@@ -396,6 +415,7 @@ EMULATOR_UNWATCHED static void run_block()
     ++block_number;
     shared_total = 0;
     new_dynamic();
+    races::new_block();
     live = threads, ready = 0;
     std::memset(ready_in, 0, sizeof ready_in);
     std::memset(numbered, 0, sizeof numbered);
@@ -409,6 +429,17 @@ EMULATOR_UNWATCHED static void run_block()
         position = ~0u;
         leave_for(upcoming(), &scheduler);
     }
+}
+
+unsigned sampled, launches;
+
+// The number of the block that runs as so manieth of a launch: all in order, or some of the first, the last and others.
+static size_t block_at(size_t place, size_t blocks)
+{
+    if (!sampled || blocks <= sampled) return backwards ? blocks - 1 - place : place;
+    if (place < sampled / 4) return place;
+    if (place < sampled / 2) return blocks - 1 - (place - sampled / 4);
+    return size_t((place * 0x9E3779B97F4A7C15ull) % blocks);
 }
 
 EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given)
@@ -426,12 +457,21 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     body = kernel;
     body_given = given;
     threads = block.x * block.y * block.z;
+    races::begin_launch();
+    in_kernel = true;
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
-    for (size_t i = 0; i < blocks; ++i) {
-        const size_t b = backwards ? blocks - 1 - i : i;
+    const size_t run = sampled ? std::min<size_t>(blocks, sampled) : blocks;
+    ++launches;
+    for (size_t i = 0; i < run; ++i) {
+        const size_t b = block_at(i, blocks);
         blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
         run_block();
     }
+    in_kernel = false;
+    races::end_launch();
 }
 
 }  // namespace emulator
+
+extern "C" void emulator_sample(unsigned blocks) { emulator::sampled = blocks, emulator::launches = 0; }
+extern "C" unsigned emulator_launches() { return emulator::launches; }

@@ -35,7 +35,9 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
-#define EMULATOR_UNWATCHED __attribute__((no_sanitize("address", "undefined"), optimize("O3")))
+#define EMULATOR_UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread"), optimize("O3")))
+
+#define EMULATOR_LINE int line = __builtin_LINE()  // a function's last parameter: where it is called
 
 struct uint3 { unsigned x, y, z; };
 struct int3 { int x, y, z; };
@@ -91,6 +93,64 @@ unsigned unwritten_word(const std::string& what, int line);
 // Note where the first NaN of an output that is memory nobody wrote comes from.
 void explain(const float* y, size_t count);
 
+// What orders accesses to memory, and accesses that no compiler reports: races.cpp judges them. Other builds judge nothing.
+namespace races {
+using Clock = std::vector<unsigned>;
+#ifdef EMULATOR_RACES
+void watch(const void* address, size_t bytes, const std::string& name, int line, bool of_block);
+void forget(const void* address);
+void access(const void* address, size_t bytes, bool writes, int line);
+void atomic(const void* address, size_t bytes, bool monotone, int line);
+void fence();
+void begin_launch();
+void end_launch();
+void new_block();
+void barrier();
+void meet_in_warp(unsigned first, unsigned come);
+void arrive_at(unsigned number);
+void complete(unsigned number);
+void leave(unsigned number);
+void arrive_at(const void* phases);
+void leave(const void* phases);
+unsigned new_stream(bool blocking);
+void enqueue(unsigned stream, const char* kind, int line);
+void finish();
+void wait_for_stream(unsigned stream);
+void wait_for_device();
+Clock enqueued();
+void wait_for_later(const Clock& before);  // than what was enqueued then
+void record(Clock& event, unsigned stream);
+void wait_for_event(unsigned stream, const Clock& event);
+void wait_for_event(const Clock& event);
+#else
+inline void watch(const void*, size_t, const std::string&, int, bool) {}
+inline void forget(const void*) {}
+inline void access(const void*, size_t, bool, int) {}
+inline void atomic(const void*, size_t, bool, int) {}
+inline void fence() {}
+inline void begin_launch() {}
+inline void end_launch() {}
+inline void new_block() {}
+inline void barrier() {}
+inline void meet_in_warp(unsigned, unsigned) {}
+inline void arrive_at(unsigned) {}
+inline void complete(unsigned) {}
+inline void leave(unsigned) {}
+inline void arrive_at(const void*) {}
+inline void leave(const void*) {}
+inline unsigned new_stream(bool) { return 0; }
+inline void enqueue(unsigned, const char*, int) {}
+inline void finish() {}
+inline void wait_for_stream(unsigned) {}
+inline void wait_for_device() {}
+inline Clock enqueued() { return {}; }
+inline void wait_for_later(const Clock&) {}
+inline void record(Clock&, unsigned) {}
+inline void wait_for_event(unsigned, const Clock&) {}
+inline void wait_for_event(const Clock&) {}
+#endif
+}  // namespace races
+
 struct Lanes;
 enum class State : unsigned char { READY, BARRIER, NAMED, PHASE, WARP, DONE };
 
@@ -120,6 +180,11 @@ extern bool backwards;
 extern bool may_return_early;  // before a barrier that others wait at
 extern int launch_line;        // where the host launches; 0 where a driver does
 
+// Each round of a loop that may wait for another thread comes here, so that the other can run.
+extern unsigned rounds;
+bool let_others_run();
+inline bool pause() { return ++rounds % 16 || let_others_run(); }
+
 void barrier(int line);
 // Come to a barrier of so many of the block's threads, and wait for the others or go on.
 void meet(unsigned number, unsigned count, bool waits, int line);
@@ -139,26 +204,29 @@ void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line
 
 // Shared memory of the running block: memory for each declaration, so that the sanitizer knows its ends.
 extern unsigned long block_number;
-void renewed(char*& memory, unsigned& word, size_t bytes, int line);
+void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int line);
 
-template <class Array, int number> Array& shared(int line)
+template <class Array, int number> Array& shared(const char* name, int line)
 {
     static char* memory;
     static unsigned word;
     static unsigned long block = ~0ul;
     if (block != block_number) {
         block = block_number;
-        renewed(memory, word, sizeof(Array), line);
+        renewed(memory, word, sizeof(Array), name, line);
     }
     return *reinterpret_cast<Array*>(memory);
 }
 
 // Dynamic shared memory of the running block: what its launch asks for. It counts beside the arrays of fixed size.
 extern char* dynamic_base;
-char* dynamic_shared(int line);
+char* dynamic_shared(const char* name, int line);
 // Where something is in it, as addresses of shared memory are counted here: arrays of fixed size have none.
 size_t offset_in_shared(const void* place, int line);
 char* at_offset(size_t offset, size_t bytes, int line);
+
+// How many blocks of a launch run where not all do, at the sizes that are measured; and launches so far.
+extern unsigned sampled, launches;
 
 // Runs a grid's blocks and threads from the first to the last, or from the last to the first.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given);
@@ -172,15 +240,18 @@ auto with_arguments(void (*kernel)(Parameters...), void** arguments, std::index_
 
 // A launch by a driver that knows nothing of the kernel's parameters.
 template <class... Parameters>
-void launch_untyped(void (*kernel)(Parameters...), const unsigned* grid, const unsigned* block, unsigned shared, void** arguments, int count, int reversed)
+void launch_untyped(void (*kernel)(Parameters...), const char* const* names, const unsigned* grid, const unsigned* block, unsigned shared, void** arguments, void** arrays, const size_t* bytes, int count, int reversed)
 {
     if (count != sizeof...(Parameters)) {
         std::fprintf(stderr, "\nemulator: a kernel of %zu parameters is launched with %d arguments\n", sizeof...(Parameters), count);
         std::abort();
     }
     backwards = reversed;
+    for (int i = 0; i < count; ++i) races::watch(arrays[i], bytes[i], *names ? *names++ : "", 0, false);
+    races::enqueue(1, "the kernel", 0);
     auto launched = with_arguments(kernel, arguments, std::index_sequence_for<Parameters...>());
     run_grid({grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, called<decltype(launched)>, &launched);
+    races::wait_for_device();
 }
 
 }  // namespace emulator

@@ -7,7 +7,7 @@ namespace emulator::ptx {
 constexpr unsigned AHEAD = 0xFFE80000;
 
 struct Sum { float* to; float value; unsigned group; };
-struct Copy { void* to; const void* from; size_t bytes; unsigned group; };
+struct Copy { void* to; const void* from; size_t bytes; unsigned group; int line; };
 
 // Copies that wait, each made when its group has been waited for.
 struct Copies {
@@ -18,8 +18,13 @@ struct Copies {
     {
         std::vector<Copy> later;
         for (const Copy& each : waiting) {
-            if (each.group + left < group) std::memcpy(each.to, each.from, each.bytes);
-            else later.push_back(each);
+            if (each.group + left >= group) {
+                later.push_back(each);
+                continue;
+            }
+            races::access(each.from, each.bytes, false, each.line);
+            races::access(each.to, each.bytes, true, each.line);
+            std::memcpy(each.to, each.from, each.bytes);
         }
         waiting.swap(later);
     }
@@ -52,7 +57,7 @@ void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, in
     const unsigned word = unwritten_word("a copy not waited for, ordered", line);
     for (int i = 0; i < 16; i += 4) std::memcpy(to + i, &word, 4);
     Copies& mine = ordered(thread_number()).inward;
-    mine.waiting.push_back({to, source, 16, mine.group});
+    mine.waiting.push_back({to, source, 16, mine.group, line});
 }
 
 void cp_async_commit_group() { ++ordered(thread_number()).inward.group; }
@@ -69,7 +74,7 @@ void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int by
 {
     if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(to) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
     Copies& mine = ordered(thread_number()).outward;
-    mine.waiting.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group});
+    mine.waiting.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group, line});
 }
 
 void cp_async_bulk_commit_group() { ++ordered(thread_number()).outward.group; }

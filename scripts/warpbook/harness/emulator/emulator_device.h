@@ -57,35 +57,36 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned chosen)
 inline int __popc(unsigned a) { return __builtin_popcount(a); }
 inline int __clz(int a) { return a ? __builtin_clz(a) : 32; }
 inline int __ffs(int a) { return __builtin_ffs(a); }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __threadfence_system() {}
+inline void __threadfence() { emulator::races::fence(); }
+inline void __threadfence_block() { emulator::races::fence(); }
+inline void __threadfence_system() { emulator::races::fence(); }
 inline void __nanosleep(unsigned) {}
 inline long long clock64() { static long long ticks; return ++ticks; }
 
 namespace emulator {
 template <class T> struct Same { using type = T; };
-template <class T, class Change> T atomically(T* address, Change change)
+template <class T, class Change> __attribute__((no_sanitize("thread"))) T atomically(T* address, int line, bool monotone, Change change)
 {
+    races::atomic(address, sizeof(T), monotone, line);
     T before = *address;
     *address = change(before);
     return before;
 }
 }  // namespace emulator
 
-template <class T> T atomicAdd(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return T(old + value); }); }
-template <class T> T atomicSub(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return T(old - value); }); }
-template <class T> T atomicExch(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T) { return value; }); }
-template <class T> T atomicMin(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return value < old ? value : old; }); }
-template <class T> T atomicMax(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old < value ? value : old; }); }
-template <class T> T atomicAnd(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old & value; }); }
-template <class T> T atomicOr(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old | value; }); }
-template <class T> T atomicXor(T* address, typename emulator::Same<T>::type value) { return emulator::atomically(address, [=](T old) { return old ^ value; }); }
-template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type compared, typename emulator::Same<T>::type value)
+template <class T> T atomicAdd(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return T(old + value); }); }
+template <class T> T atomicSub(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return T(old - value); }); }
+template <class T> T atomicExch(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T) { return value; }); }
+template <class T> T atomicMin(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return value < old ? value : old; }); }
+template <class T> T atomicMax(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old < value ? value : old; }); }
+template <class T> T atomicAnd(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old & value; }); }
+template <class T> T atomicOr(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old | value; }); }
+template <class T> T atomicXor(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return old ^ value; }); }
+template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type compared, typename emulator::Same<T>::type value, EMULATOR_LINE)
 {
-    return emulator::atomically(address, [=](T old) { return old == compared ? value : old; });
+    return emulator::atomically(address, line, false, [=](T old) { return old == compared ? value : old; });
 }
-template <class T> T atomicAdd_block(T* address, typename emulator::Same<T>::type value) { return atomicAdd(address, value); }
+template <class T> T atomicAdd_block(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return atomicAdd(address, value, line); }
 
 // ---- Operations of a warp, and barriers that tell ----
 

@@ -85,7 +85,9 @@ static std::string beyond_ends(const void* address, size_t bytes, bool device, c
     }
     if (found && !found->second.reachable) return std::string(role) + " is memory of the device";
     // Only a sanitizer knows the ends of the host's memory.
+#ifdef __SANITIZE_ADDRESS__
     if (bytes && __asan_region_is_poisoned(const_cast<void*>(address), bytes)) return std::string(role) + " is shorter than the " + std::to_string(bytes) + " bytes";
+#endif
     return "";
 }
 
@@ -100,7 +102,28 @@ static std::string beyond_source(const char* name, const void* from, size_t byte
     return beyond_ends(from, bytes, device, "the source");
 }
 
-cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, int line)
+// Memory of the host that a copy cannot use while the host goes on: its call takes it, or brings it, before it returns.
+static bool pageable(const void* address)
+{
+    auto* registered = holding(host_arrays, address);
+    return !holding(device_memory, address) && !(registered && registered->second.reachable);
+}
+
+// Do a copy between two places, in a stream: all that it reads and writes is its own, but for the host's pageable memory.
+static void in_stream(const char* name, char* to, const char* from, size_t bytes, bool waits, cudaStream_t stream, int line)
+{
+    const bool source = pageable(from), destination = pageable(to);
+    if (source) races::access(from, bytes, false, line);
+    races::enqueue(number_of(stream), name, line);
+    if (!source) races::access(from, bytes, false, line);
+    if (!destination) races::access(to, bytes, true, line);
+    copied(to, from, bytes);
+    if (!waits && !destination) return races::finish();
+    races::wait_for_stream(number_of(stream));
+    if (destination) races::access(to, bytes, true, line);
+}
+
+cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line)
 {
     if (!bytes) return cudaSuccess;
     const auto on_device = [](const void* address) { return holding(device_memory, address) != nullptr; };
@@ -113,8 +136,17 @@ cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cud
         if (reason.find("is shorter than") != std::string::npos) stop((std::string(name) + ": " + reason).c_str(), line);
         return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
     }
-    copied(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+    in_stream(name, static_cast<char*>(to), static_cast<const char*>(from), bytes, waits, stream, line);
     return cudaSuccess;
+}
+
+const char* allocated;
+static std::string variable_allocated()
+{
+    std::string words = std::exchange(allocated, nullptr) ?: "";
+    while (!words.empty() && words.back() == ')') words.pop_back();
+    const size_t before = words.find_last_of("&*() ");
+    return before == words.npos ? words : words.substr(before + 1);
 }
 
 cudaError_t allocate(void** address, size_t bytes, bool device, int line)
@@ -125,6 +157,7 @@ cudaError_t allocate(void** address, size_t bytes, bool device, int line)
     if (!memory) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
     filled_with_nan(memory, bytes, unwritten_word("memory allocated", line));
     device_memory[memory] = {bytes, !device};
+    races::watch(memory, bytes, variable_allocated(), line, false);
     if (device) ASAN_POISON_MEMORY_REGION(memory, bytes);
     *address = memory;
     return cudaSuccess;
@@ -135,6 +168,8 @@ cudaError_t release(void* address, int line)
     if (!address) return cudaSuccess;
     auto found = device_memory.find(static_cast<char*>(address));
     if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
+    races::wait_for_device();
+    races::forget(address);
     ASAN_UNPOISON_MEMORY_REGION(found->first, found->second.bytes);
     device_memory.erase(found);
     std::free(address);
@@ -143,7 +178,7 @@ cudaError_t release(void* address, int line)
 
 void launch_called(const Config& config, void (*kernel)(void*), void* given)
 {
-    const auto& [line, grid, block, shared] = config;
+    const auto& [line, grid, block, shared, stream] = config;
     std::string reason;
     const auto extents = [](dim3 e) { return std::to_string(e.x) + " x " + std::to_string(e.y) + " x " + std::to_string(e.z); };
     if ((uint64_t)block.x * block.y * block.z - 1 >= 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) reason = "blocks of " + extents(block) + " threads";
@@ -155,10 +190,23 @@ void launch_called(const Config& config, void (*kernel)(void*), void* given)
     }
     OnDevice open;
     launch_line = line;
+    races::enqueue(number_of(stream), "the kernel", line);
     run_grid(grid, block, shared, kernel, given);
+    races::finish();
 }
 
-cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, int line)
+cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int line)
+{
+    auto reason = beyond_ends(to, bytes, true, "the destination");
+    if (bytes && !reason.empty()) return refused(cudaErrorInvalidValue, "cudaMemset: " + reason, line);
+    races::enqueue(number_of(stream), "cudaMemset", line);
+    races::access(to, bytes, true, line);
+    filled(static_cast<char*>(to), value, bytes);
+    races::finish();
+    return cudaSuccess;
+}
+
+cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line)
 {
     const char* name = to_symbol ? "cudaMemcpyToSymbol" : "cudaMemcpyFromSymbol";
     if (offset + bytes > size)
@@ -170,8 +218,9 @@ cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t byt
         if (reason.find("is shorter than") != std::string::npos) stop((std::string(name) + ": " + reason).c_str(), line);
         return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
     }
-    if (to_symbol) copied(symbol + offset, static_cast<const char*>(other), bytes);
-    else copied(static_cast<char*>(const_cast<void*>(other)), symbol + offset, bytes);
+    char* const mine = symbol + offset;
+    if (to_symbol) in_stream(name, mine, static_cast<const char*>(other), bytes, waits, stream, line);
+    else in_stream(name, static_cast<char*>(const_cast<void*>(other)), mine, bytes, waits, stream, line);
     return cudaSuccess;
 }
 
@@ -191,10 +240,15 @@ EMULATOR_UNWATCHED static void gemm(bool ta, bool tb, int m, int n, int k, float
     }
 }
 
-void host_array(const void* address, size_t bytes) { host_arrays[static_cast<char*>(const_cast<void*>(address))] = {bytes, false}; }
+void host_array(const void* address, size_t bytes, const char* name)
+{
+    host_arrays[static_cast<char*>(const_cast<void*>(address))] = {bytes, false};
+    races::watch(address, bytes, name, 0, false);
+}
 void forget_host_arrays() { host_arrays.clear(); }
 void begin_course(bool reversed)
 {
+    races::wait_for_device();
     backwards = reversed;
     may_return_early = true;
     noted.clear();
@@ -232,19 +286,12 @@ cudaError_t cudaHostUnregister(const void* address)
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, int line)
 {
     for (size_t row = 0; row < height; ++row)
-        if (auto error = emulator::copy("cudaMemcpy2D", (char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind, line)) return error;
-    return cudaSuccess;
-}
-cudaError_t cudaMemset(void* to, int value, size_t bytes, int line)
-{
-    auto reason = emulator::beyond_ends(to, bytes, true, "the destination");
-    if (bytes && !reason.empty()) return emulator::refused(cudaErrorInvalidValue, "cudaMemset: " + reason, line);
-    emulator::filled(static_cast<char*>(to), value, bytes);
+        if (auto error = emulator::copy("cudaMemcpy2D", (char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind, true, nullptr, line)) return error;
     return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return emulator::last_error; }
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, int line)
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, int line)
 {
     const auto failed = [line](const std::string& why) {
         emulator::refused(cudaErrorInvalidValue, "cuBLAS's product of matrices: " + why, line);
@@ -259,6 +306,13 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t, cublasOperation_t ta, c
         auto reason = emulator::beyond_ends(sides[i].first, sides[i].second, true, names[i]);
         if (!reason.empty()) emulator::stop(("cuBLAS's product of matrices: " + reason).c_str(), line);
     }
+    emulator::races::enqueue(emulator::number_of(handle->stream), "cuBLAS's product", line);
+    for (int i = 0; i < count; ++i) {
+        emulator::races::access(a + i * stride_a, 4 * ((size_t)lda * ((ta ? m : k) - 1) + (ta ? k : m)), false, line);
+        emulator::races::access(b + i * stride_b, 4 * ((size_t)ldb * ((tb ? k : n) - 1) + (tb ? n : k)), false, line);
+        for (int j = 0; j < n; ++j) emulator::races::access(c + i * stride_c + (size_t)j * ldc, 4 * (size_t)m, true, line);
+    }
+    emulator::races::finish();
     for (int i = 0; i < count; ++i) emulator::gemm(ta, tb, m, n, k, *alpha, a + i * stride_a, lda, b + i * stride_b, ldb, *beta, c + i * stride_c, ldc);
     return CUBLAS_STATUS_SUCCESS;
 }

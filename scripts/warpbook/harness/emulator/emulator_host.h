@@ -48,7 +48,11 @@ struct cudaDeviceProp {
 
 struct cudaFuncAttributes { size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0; int maxThreadsPerBlock = 1024, numRegs = 32; };
 
-namespace emulator { struct Stream {}; struct Event { std::chrono::steady_clock::time_point at; }; }
+namespace emulator {
+struct Stream { unsigned number; };
+struct Event { std::chrono::steady_clock::time_point at; races::Clock over; };
+inline unsigned number_of(Stream* stream) { return stream > reinterpret_cast<Stream*>(2) ? stream->number : 1; }  // 1 and 2 are names of the default stream
+}
 using cudaStream_t = emulator::Stream*;
 using cudaEvent_t = emulator::Event*;
 
@@ -57,10 +61,12 @@ namespace emulator {
 
 const char* words_of(cudaError_t error);
 cudaError_t refused(cudaError_t error, const std::string& what, int line);
+extern const char* allocated;  // what the host's code calls the memory that it asks for
 cudaError_t allocate(void** address, size_t bytes, bool device, int line);
 cudaError_t release(void* address, int line);
-cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, int line);
-cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, int line);
+cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line);
+cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int line);
+cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line);
 void reachable(void* symbol, size_t bytes);
 cudaError_t allow_shared(int bytes, int line);
 
@@ -68,20 +74,19 @@ struct Config {
     int line;
     dim3 grid, block;
     size_t shared;
-    Config(int line, dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr) : line(line), grid(grid), block(block), shared(shared) {}
+    cudaStream_t stream;
+    Config(int line, dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) : line(line), grid(grid), block(block), shared(shared), stream(stream) {}
 };
 
 void launch_called(const Config& config, void (*kernel)(void*), void* given);
 template <class Kernel> void launch(const Config& config, Kernel kernel) { launch_called(config, called<Kernel>, &kernel); }
 
 // What a driver says before it calls host code: whose arrays are the host's.
-void host_array(const void* address, size_t bytes);
+void host_array(const void* address, size_t bytes, const char* name);
 void forget_host_arrays();
 void begin_course(bool reversed);
 
 }  // namespace emulator
-
-#define EMULATOR_LINE int line = __builtin_LINE()
 
 template <class T> cudaError_t cudaMalloc(T** address, size_t bytes, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, true, line); }
 template <class T> cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaStream_t, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, true, line); }
@@ -95,23 +100,23 @@ cudaError_t cudaHostRegister(const void* address, size_t bytes, unsigned, EMULAT
 cudaError_t cudaHostUnregister(const void* address);
 template <class T> cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned) { *device = static_cast<T*>(host); return cudaSuccess; }
 
-inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, EMULATOR_LINE) { return emulator::copy("cudaMemcpy", to, from, bytes, kind, line); }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t = nullptr, EMULATOR_LINE) { return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, line); }
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, EMULATOR_LINE) { return emulator::copy("cudaMemcpy", to, from, bytes, kind, true, nullptr, line); }
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr, EMULATOR_LINE) { return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line); }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, EMULATOR_LINE);
-cudaError_t cudaMemset(void* to, int value, size_t bytes, EMULATOR_LINE);
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t = nullptr, EMULATOR_LINE) { return cudaMemset(to, value, bytes, line); }
+inline cudaError_t cudaMemset(void* to, int value, size_t bytes, EMULATOR_LINE) { return emulator::fill(to, value, bytes, nullptr, line); }
+inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr, EMULATOR_LINE) { return emulator::fill(to, value, bytes, stream, line); }
 
 template <class T> cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, EMULATOR_LINE)
 {
-    return emulator::copy_symbol((char*)&symbol, sizeof(T), from, bytes, offset, true, kind, line);
+    return emulator::copy_symbol((char*)&symbol, sizeof(T), from, bytes, offset, true, kind, true, nullptr, line);
 }
-template <class T> cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t = nullptr, EMULATOR_LINE)
+template <class T> cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t stream = nullptr, EMULATOR_LINE)
 {
-    return emulator::copy_symbol((char*)&symbol, sizeof(T), from, bytes, offset, true, kind, line);
+    return emulator::copy_symbol((char*)&symbol, sizeof(T), from, bytes, offset, true, kind, false, stream, line);
 }
 template <class T> cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyDeviceToHost, EMULATOR_LINE)
 {
-    return emulator::copy_symbol((char*)&symbol, sizeof(T), to, bytes, offset, false, kind, line);
+    return emulator::copy_symbol((char*)&symbol, sizeof(T), to, bytes, offset, false, kind, true, nullptr, line);
 }
 template <class T> cudaError_t cudaGetSymbolAddress(void** address, const T& symbol)
 {
@@ -124,9 +129,9 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 inline const char* cudaGetErrorString(cudaError_t error) { return emulator::words_of(error); }
 inline const char* cudaGetErrorName(cudaError_t error) { return emulator::words_of(error); }
-inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-inline cudaError_t cudaThreadSynchronize() { return cudaSuccess; }
-inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
+inline cudaError_t cudaDeviceSynchronize() { emulator::races::wait_for_device(); return cudaSuccess; }
+inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
+inline cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
@@ -154,18 +159,23 @@ template <class Kernel> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* at
 template <class Kernel> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int block, size_t) { *blocks = std::max(1, 1536 / block); return cudaSuccess; }
 template <class Kernel> cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel, size_t = 0, int = 0) { *grid = 84, *block = 256; return cudaSuccess; }
 
-inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { *stream = new emulator::Stream; return cudaSuccess; }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { *stream = new emulator::Stream{emulator::races::new_stream(flags != cudaStreamNonBlocking)}; return cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) { return cudaStreamCreateWithFlags(stream, flags); }
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) { delete stream; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) { emulator::races::wait_for_stream(emulator::number_of(stream)); return cudaSuccess; }
+inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) { *event = new emulator::Event; return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
-inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t = nullptr) { event->at = std::chrono::steady_clock::now(); return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr)
+{
+    event->at = std::chrono::steady_clock::now();
+    emulator::races::record(event->over, emulator::number_of(stream));
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) { emulator::races::wait_for_event(emulator::number_of(stream), event->over); return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event) { emulator::races::wait_for_event(event->over); return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) { *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count(); return cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
 
@@ -175,11 +185,11 @@ enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_INITIALIZED =
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C };
 enum cublasMath_t { CUBLAS_DEFAULT_MATH = 0, CUBLAS_TENSOR_OP_MATH = 1, CUBLAS_PEDANTIC_MATH = 2, CUBLAS_TF32_TENSOR_OP_MATH = 3 };
 enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST, CUBLAS_POINTER_MODE_DEVICE };
-struct cublasContext {};
+struct cublasContext { cudaStream_t stream = nullptr; };
 using cublasHandle_t = cublasContext*;
 inline cublasStatus_t cublasCreate(cublasHandle_t* handle) { *handle = new cublasContext; return CUBLAS_STATUS_SUCCESS; }
 inline cublasStatus_t cublasDestroy(cublasHandle_t handle) { delete handle; return CUBLAS_STATUS_SUCCESS; }
-inline cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t) { return CUBLAS_STATUS_SUCCESS; }
+inline cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) { handle->stream = stream; return CUBLAS_STATUS_SUCCESS; }
 inline cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
 inline const char* cublasGetStatusString(cublasStatus_t status) { return status ? "a failure of cuBLAS" : "CUBLAS_STATUS_SUCCESS"; }
 
@@ -189,3 +199,10 @@ inline cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t ta, c
     return cublasSgemmStridedBatched(handle, ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1, line);
 }
 #pragma GCC visibility pop
+
+#define EMULATOR_NAMED(address) (emulator::allocated = #address, address)
+#define cudaMalloc(address, ...) cudaMalloc(EMULATOR_NAMED(address), __VA_ARGS__)
+#define cudaMallocAsync(address, ...) cudaMallocAsync(EMULATOR_NAMED(address), __VA_ARGS__)
+#define cudaMallocManaged(address, ...) cudaMallocManaged(EMULATOR_NAMED(address), __VA_ARGS__)
+#define cudaMallocHost(address, ...) cudaMallocHost(EMULATOR_NAMED(address), __VA_ARGS__)
+#define cudaHostAlloc(address, ...) cudaHostAlloc(EMULATOR_NAMED(address), __VA_ARGS__)

@@ -81,6 +81,8 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
             edits += _launch(node, config)
         elif node.type == "declaration" and _shared(node):
             edits += _shared_declarations(node, name)
+        elif node.type in ("while_statement", "do_statement", "for_statement"):
+            edits += _loop(node)
         elif node.type == "preproc_include":
             edits += _include_edits(node, own)
         elif node.type == "gnu_asm_expression":
@@ -115,6 +117,21 @@ def _launch(call: "Node", config: "Node") -> Iterator[Edit]:
     yield arguments.end_byte, arguments.end_byte, "; })"
 
 
+def _loop(loop: "Node") -> Iterator[Edit]:
+    """A loop that may wait for another thread: each round lets others run."""
+    condition = cuda_ast.field(loop, "condition")
+    if loop.type == "for_statement":
+        body = cuda_ast.field(loop, "body")
+        if condition is None and body is not None and body.type == "compound_statement":
+            yield body.start_byte + 1, body.start_byte + 1, " emulator::pause();"
+        if condition is None or body is None or cuda_ast.node_text(body) not in (";", "{}", "{ }"):
+            return
+    if condition is None or any(node.type == "declaration" for node in cuda_ast.walk(condition)):
+        return
+    yield condition.start_byte, condition.start_byte, "(emulator::pause() && "
+    yield condition.end_byte, condition.end_byte, ")"
+
+
 def _shared(declaration: "Node") -> bool:
     return any(
         child.type == "type_qualifier" and cuda_ast.node_text(child) == "__shared__" for child in declaration.children
@@ -145,14 +162,15 @@ def _shared_declarations(declaration: "Node", name: str) -> Iterator[Edit]:
         kind = f"{called}_of_block"
         yield variable.start_byte, variable.end_byte, kind
         if not dynamic:
-            behind.append(f"{kind}& {called} = emulator::shared<{kind}, __COUNTER__>(__LINE__);")
+            behind.append(f'{kind}& {called} = emulator::shared<{kind}, __COUNTER__>("{called}", __LINE__);')
             continue
         array = variable.parent
         if array is None or array.type != "array_declarator" or array.child_by_field_name("size"):
             raise UserError(f"{name}: the size of dynamic shared memory is the launch's; write {called}[]")
         yield array.children[1].start_byte, array.end_byte, ""
         if _in_function(declaration):
-            made = f"{kind}* const {called} = reinterpret_cast<{kind}*>(emulator::dynamic_shared(__LINE__));"
+            memory = f'emulator::dynamic_shared("{called}", __LINE__)'
+            made = f"{kind}* const {called} = reinterpret_cast<{kind}*>({memory});"
         else:
             made = f"static {kind}*& {called} = reinterpret_cast<{kind}*&>(emulator::dynamic_base);"
         behind.append(made)
@@ -193,6 +211,18 @@ def _instructions(assembly: "Node") -> str:
     if predicates:
         return f"[&] {{ bool {', '.join(predicates)}; {'; '.join(calls)}; }}()"
     return f"({', '.join(calls)})" if calls else "((void)0)"
+
+
+def device_variables(source: str) -> Iterator[tuple[str, int]]:
+    """The variables of a source's own in device memory, outside every namespace and class, by name and line."""
+    for node in cuda_ast.parse(source).children:
+        said = cuda_ast.node_text(node)
+        if node.type != "declaration" or "extern" in said or not re.match(r"[^=;(]*__(device|managed)__", said):
+            continue
+        for declarator in node.children_by_field_name("declarator"):
+            found = [one for one in cuda_ast.walk(declarator) if one.type == "identifier"]
+            if found and not any(one.type == "function_declarator" for one in cuda_ast.walk(declarator)):
+                yield cuda_ast.node_text(found[0]), found[0].start_point.row + 1
 
 
 def _in_extent(node: "Node", declarator: "Node") -> bool:

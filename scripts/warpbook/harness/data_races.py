@@ -1,0 +1,48 @@
+"""Data races of emulated kernels: one call on small cases, each access to memory looked at."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from warpbook.common.errors import UserError
+from warpbook.common.supervision import VariantFailure
+from warpbook.harness import checking
+from warpbook.harness.checking import Row
+from warpbook.harness.emulator import emulation
+from warpbook.harness.isolated import IsolatedBench
+from warpbook.kernels.variants import Variant
+from warpbook.problems.problem import Case
+
+TEST = "races"
+FLOPS = 30_000_000
+"""Of a call at most: each access takes some 20 ns."""
+
+
+def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path) -> Row:
+    """The row of a variant: the first data race on these cases, of which those that take too long are left out.
+
+    A result is compared with nothing here, and a fault found by nothing: other tests do that.
+    """
+    supported = [case for case in cases if not variant.unsupported(case)]
+    small = [case for case in supported if case.flops <= FLOPS] or supported[:1]
+    place = {"case": cases[0].name if cases else "", "size": cases[0].size if cases else 1, "test": TEST}
+    if variant.read_error or not small:
+        reason = variant.read_error or "no small case says how large others may be"
+        return {**place, **checking.NOT_COMPARED, "ok": False, "status": "unsupported", "reason": reason}
+    row: Row = {}
+    try:
+        library = emulation.compile_host(variant, folder, sandboxed, races=True)
+    except (VariantFailure, UserError) as failure:
+        reason = f"data races were not looked for: {failure}"
+        return {**place, **checking.NOT_COMPARED, "ok": False, "status": "unsupported", "reason": reason}
+    with IsolatedBench(variant, sandboxed, folder, library, races=True) as bench:
+        for case in small:
+            place |= {"case": case.name, "size": case.size}
+            row = checking.check_case(bench, variant, case, ("reals",))[-1]
+            if bench.ended:
+                break
+    if emulation.RACE in row["reason"]:
+        return {**row, **place}
+    if bench.ended:
+        reason = f"data races were not looked for: {row['reason']}"
+        return {**place, **checking.NOT_COMPARED, "ok": False, "status": "unsupported", "reason": reason}
+    return {**place, **checking.NOT_COMPARED, "ok": True, "status": "ok", "reason": ""}

@@ -1,0 +1,151 @@
+"""Some blocks of an emulated launch at the size that a study measures: its limits, its indices and some results.
+
+Nobody has the time to compute every output there, or the memory. So inputs are a few images again and again, outputs are
+pages that exist once somebody writes them, and the first, the last and some other blocks run.
+"""
+
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from warpbook.common.supervision import VariantFailure
+from warpbook.harness import checking, reference
+from warpbook.harness.bench import CpuBench
+from warpbook.harness.checking import Row
+from warpbook.harness.isolated import IsolatedBench
+from warpbook.harness.worker_protocol import PAGE_BYTES, nbytes
+from warpbook.kernels.variants import Variant
+from warpbook.problems import problem
+from warpbook.problems.problem import Case, numpy_type
+
+TEST = "indices"
+BLOCKS = 24
+"""Blocks of a launch that run."""
+TIMEOUT_S = 20
+"""Of a case: a block that takes longer computes many images."""
+LEAST_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """The memory of a case at a size: whole pages of a few images for each input that has one an image, other inputs
+    whole, then the outputs, a page that nobody may touch behind each."""
+
+    case: Case
+
+    def of_batch(self, name: str) -> bool:
+        shape = self.case.arrays[name].shape
+        return bool(shape) and shape[0] == self.case.problem.facts.batch
+
+    @cached_property
+    def images(self) -> int:
+        """How many images make whole pages of every input."""
+        counts = [1]
+        for name, one in self.case.inputs.items():
+            if self.of_batch(name):
+                image = nbytes(self.case.shape(name)[1:], one.dtype)
+                counts.append(PAGE_BYTES // math.gcd(PAGE_BYTES, image))
+        period = math.lcm(*counts)
+        return period * -(-LEAST_IMAGES // period)
+
+    @cached_property
+    def few(self) -> Case:
+        return self.case.at(self.images)
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """First byte and bytes of each array in the memory."""
+        places, end = {}, 0
+        for name, one in self.case.arrays.items():
+            shape = (self.few if name in self.case.inputs and self.of_batch(name) else self.case).shape(name)
+            places[name] = (end, nbytes(shape, one.dtype))
+            end += (-(-places[name][1] // PAGE_BYTES) + 1) * PAGE_BYTES
+        return places
+
+    @cached_property
+    def size(self) -> int:
+        place, count = list(self.places.values())[-1]
+        return (-(-(place + count) // PAGE_BYTES) + 1) * PAGE_BYTES
+
+
+def check(variant: Variant, case: Case, sandboxed: bool, folder: Path) -> Row:
+    """The row of a case at its size. What is not a fault of the kernel is `unsupported`, with the reason."""
+    place = {"case": case.name, "size": case.size, "test": TEST}
+
+    def row(status: str, reason: str) -> Row:
+        return {**place, **checking.NOT_COMPARED, "ok": status == "ok", "status": status, "reason": reason}
+
+    if reason := variant.unsupported(case):
+        return row("unsupported", reason)
+    sparse = Sparse(case)
+    inputs = {
+        name: np.empty((sparse.few if sparse.of_batch(name) else case).shape(name), numpy_type(one.dtype))
+        for name, one in case.inputs.items()
+    }
+    checking.draw_fresh(CpuBench(), case, inputs)
+    unchecked = f"{variant.name}: indices at {case.problem.facts.size} = {case.size} were not checked: "
+    try:
+        with IsolatedBench(variant, sandboxed, folder) as bench:
+            handle, launches = bench.sample(sparse, inputs, BLOCKS, TIMEOUT_S)
+        try:
+            return {**place, **_compare(variant, sparse, inputs, handle)} if launches == 1 else row("ok", "")
+        finally:
+            os.close(handle)
+    except VariantFailure as failure:
+        if failure.status == "wrong_result":
+            return row("wrong_result", str(failure))
+        return row("unsupported", str(failure) if failure.status == "unsupported" else f"{unchecked}{failure}")
+
+
+def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], handle: int) -> Row:
+    """What was written, against the reference: outputs that are still 0 nobody wrote, or they tell nothing."""
+    case, columns = sparse.case, {**checking.NOT_COMPARED, "ok": True, "status": "ok", "reason": ""}
+    for name in case.problem.outputs:
+        found = _written(sparse, name, handle)
+        if not found:
+            continue
+        images = sorted(found)
+        some = case.at(len(images))
+        held = {one: values[np.array(images) % sparse.images] if sparse.of_batch(one) else values
+                for one, values in inputs.items()}  # fmt: skip
+        expected = problem.compute(some, held, np)[name]
+        units = reference.magnitudes(some, held, np)[name]
+        values = np.stack([found[image] for image in images])
+        written = values != 0
+        difference = reference.difference(values[written], expected[written], units[written])
+        columns = {**columns, **checking.comparison_columns(variant, some, {name: difference}, integers=False)}
+        if not columns["ok"]:
+            columns["reason"] += (
+                f"; at {case.problem.facts.size} = {case.size}, images {images[0]} to {images[-1]} looked at"
+            )
+            break
+    return columns
+
+
+def _written(sparse: Sparse, name: str, handle: int) -> dict[int, np.ndarray]:
+    """The outputs of each image of which something was written, by its number."""
+    begin, count = sparse.places[name]
+    shape, kind = sparse.case.shape(name)[1:], numpy_type(sparse.case.arrays[name].dtype)
+    image_bytes = nbytes(shape, sparse.case.arrays[name].dtype)
+    images: set[int] = set()
+    at = begin
+    while at < begin + count:
+        try:
+            at = os.lseek(handle, at, os.SEEK_DATA)
+        except OSError:  # no more data
+            break
+        if at >= begin + count:
+            break
+        end = min(os.lseek(handle, at, os.SEEK_HOLE), begin + count)
+        images.update(range((at - begin) // image_bytes, -(-(end - begin) // image_bytes)))
+        at = end
+    found = {}
+    for image in images:
+        values = np.frombuffer(os.pread(handle, image_bytes, begin + image * image_bytes), kind).reshape(shape)
+        if values.any():
+            found[image] = values
+    return found

@@ -1,0 +1,199 @@
+"""Data races: found with both lines, the array and what is missing, and no right kernel accused."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from warpbook.harness import data_races
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import ece408, variants
+
+TREE = "for (int o = 32; o; o /= 2) { if (t < o) s[t] += s[t + o]; __syncthreads(); }"
+NO_BARRIER, NO_ATOMIC, NO_FENCE = "no __syncthreads() between them", "no atomic operation", "no __threadfence()"
+# By name: a kernel of `x, y, n` on four blocks of 64 threads, the array that a race is on, and what is missing.
+KERNELS = {
+    "tree": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); TREE if (!t) atomicAdd(y, s[0]);", "", ""),
+    "tree_without_barriers": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads();\nfor (int o = 32; o; o /= 2)\n"
+                              "if (t < o) s[t] += s[t + o];\nif (!t) atomicAdd(y, s[0]);", "s", NO_BARRIER),
+    "halo_before_barrier": ("__shared__ float s[65]; s[t] = x[i];\natomicAdd(y, s[63 - t]);", "s", NO_BARRIER),
+    "tile_written_again": ("__shared__ float s[64]; float sum = 0;\nfor (int j = 0; j < 3; ++j) {\ns[t] = x[i] + j; "
+                           "__syncthreads();\nsum += s[63 - t]; }\natomicAdd(y, sum);", "s", NO_BARRIER),
+    "double_buffer": ("__shared__ float s[2][64]; float sum = 0; for (int j = 0; j < 5; ++j) { s[j % 2][t] = x[i] + j; "
+                      "__syncthreads(); sum += s[j % 2][63 - t]; } atomicAdd(y, sum);", "", ""),
+    "dynamic_memory": ("extern __shared__ float tile[]; tile[t] = x[i];\natomicAdd(y, tile[t ^ 40]);", "tile", NO_BARRIER),
+    "sum_without_atomic": ("__shared__ float sum; if (!t) sum = 0; __syncthreads();\nsum += x[i]; __syncthreads(); "
+                           "if (!t) atomicAdd(y, sum);", "sum", NO_ATOMIC),
+    "blocks_without_atomic": ("*y += x[i];", "y", NO_ATOMIC),
+    "list_append": ("__shared__ float list[64]; __shared__ int used; if (!t) used = 0; __syncthreads();\n"
+                    "list[used++] = x[i]; __syncthreads(); if (!t) atomicAdd(y, list[0]);", "used", NO_ATOMIC),
+    "volatile_counter": ("__shared__ volatile int used; if (!t) used = 0; __syncthreads();\nused = used + 1; "
+                         "__syncthreads(); if (used == 64) atomicAdd(y, x[i]);", "used", NO_ATOMIC),
+    "zero_before_atomics": ("__shared__ float sum; if (!t) sum = 0;\natomicAdd(&sum, x[i]); __syncthreads(); "
+                            "if (!t) atomicAdd(y, sum);", "sum", NO_BARRIER),
+    "warp_in_step": ("__shared__ volatile float s[64]; s[t] = x[i]; __syncthreads(); if (t < 32) {\n"
+                     "s[t] += s[t + 32]; s[t] += s[t + 16]; }\n__syncthreads(); if (!t) atomicAdd(y, s[0]);", "s",
+                     NO_BARRIER),
+    "warp_in_turn": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); if (t < 32) { float v = s[t] + s[t + 32]; "
+                     "for (int o = 16; o; o /= 2) { __syncwarp(); s[t] = v; __syncwarp(); v += s[t + o]; } "
+                     "if (!t) atomicAdd(y, v); }", "", ""),
+    "last_block": ("s4[b] = 1; __threadfence(); __shared__ bool last; if (!t) last = atomicAdd(&count, 1u) == 3;\n"
+                   "__syncthreads(); if (last && !t) { y[0] = s4[0] + s4[1] + s4[2] + s4[3]; count = 0; }", "", ""),
+    "last_block_without_fence": ("__shared__ bool last; if (!t) { part[b] = x[i];\nlast = atomicAdd(&count, 1u) == 3; }\n"
+                                 "__syncthreads(); if (last && !t) y[0] = part[0] + part[1] + part[2] + part[3];",
+                                 "part", NO_FENCE),
+    "look_back": ("if (t) return; float sum = x[i]; if (b) { while (!ready[b - 1]); __threadfence(); sum += part[b - 1]; }"
+                  " part[b] = sum; __threadfence(); ready[b] = 1; if (b == 3) y[0] = sum;", "", ""),
+    "flag_without_fence": ("if (t) return; float sum = x[i];\nif (b) { while (!ready[b - 1]); sum += part[b - 1]; }\n"
+                           "part[b] = sum; ready[b] = 1; if (b == 3) y[0] = sum;", "part", NO_FENCE),
+    "warps_by_flag": ("__shared__ volatile int full; __shared__ float s[32]; if (!t) full = 0; __syncthreads(); "
+                      "if (t >= 32) { s[t - 32] = x[i]; __threadfence_block(); __syncwarp(); if (t == 32) full = 1; } "
+                      "else { while (!full); __threadfence_block(); atomicAdd(y, s[31 - t]); }", "", ""),
+    "lock": ("if (t) return; while (atomicCAS(&held, 0, 1)) {} __threadfence(); total = total + x[i]; __threadfence(); "
+             "atomicExch(&held, 0);", "", ""),
+    "lock_without_fence": ("if (t) return; while (atomicCAS(&held, 0, 1)) {}\ntotal = total + x[i];\n"
+                           "atomicExch(&held, 0);", "total", NO_FENCE),
+    "same_value": ("__shared__ bool any; if (!t) any = false; __syncthreads(); if (n) any = true; __syncthreads(); "
+                   "if (any) atomicAdd(y, x[i]);", "", ""),
+    "largest_looked_at_first": ("if (t > largest) atomicMax(&largest, t);", "", ""),
+    "bytes_side_by_side": ("__shared__ unsigned char s[64]; s[t] = t; if (s[t] == t) atomicAdd(y, x[i]);", "", ""),
+    "work_queue": ("__shared__ int mine; for (;;) { if (!t) mine = atomicAdd(&next, 1); __syncthreads(); const int j = mine; "
+                   "__syncthreads(); if (j >= 4) return; atomicAdd(y, x[j * 64 + t]); }", "", ""),
+}  # fmt: skip
+GLOBALS = """\
+__device__ unsigned count; __device__ float part[4], total; __device__ volatile int ready[4];
+__device__ int held, largest, next; __device__ volatile float s4[4];
+"""
+# A process of its own for each kernel, since a race ends it; what it wrote stands behind its name.
+RUN = """\
+import os, sys, numpy as np
+from warpbook.harness.emulator import emulation
+kernels = emulation.EmulatedKernels(sys.argv[1], {})
+x, y = emulation.allocate((256,)), emulation.allocate((1,))
+x[...], y[...] = np.random.default_rng(1).standard_normal(256), 0
+for name in sys.argv[2:]:
+    print(f"== {name}", file=sys.stderr, flush=True)
+    if not (process := os.fork()):
+        kernels.function(name, 256 if name == "dynamic_memory" else 0)((4,), (64,), (x, y, np.int32(256)))
+        os._exit(0)
+    os.waitpid(process, 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What the emulator said of each kernel, and the source's lines."""
+    if emulation.compiler() is None:
+        pytest.skip("there is no C++ compiler here to emulate with")
+    folder = tmp_path_factory.mktemp("races")
+    head = "const int t = threadIdx.x, b = blockIdx.x, i = b * 64 + t;"
+    functions = [
+        f'extern "C" __global__ void {name}(const float* x, float* y, int n)\n{{ {head} {body.replace("TREE", TREE)} }}\n'
+        for name, (body, _, _) in KERNELS.items()
+    ]
+    (folder / "races.cu").write_text(f"/*\nkernel: tree\n*/\n{GLOBALS}{''.join(functions)}")
+    (folder / "races.py").write_text("def prepare(case, kernels):\n    return None\n")
+    library = emulation.compile_host(variants.read("races", folder), folder, sandboxed=False, races=True)
+    command = [sys.executable, "-c", RUN, str(library), *KERNELS]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+    return {
+        name: (emulation.with_lines(emulation.sanitizer_message(text), library), text)
+        for name, text in re.findall(r"^== (\w+)\n(.*?)(?=^== |\Z)", words, re.MULTILINE | re.DOTALL)
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, (_, array, _) in KERNELS.items() if array])
+def test_a_data_race_is_reported_with_its_array_both_lines_and_what_is_missing(said, name):
+    _, array, missing = KERNELS[name]
+    words, text = said[name]
+    assert re.search(rf"^a data race on {array}\b.*: line \d+ \w+ in thread .* what line \d+ \w+ in thread", words), (
+        text
+    )
+    assert missing in words
+
+
+@pytest.mark.parametrize("name", [name for name, (_, array, _) in KERNELS.items() if not array])
+def test_a_kernel_whose_accesses_are_ordered_is_not_accused(said, name):
+    assert said[name] == ("", "")
+
+
+def test_the_lines_of_a_race_are_those_of_the_two_accesses(said):
+    words, text = said["halo_before_barrier"]
+    first, second = map(int, re.findall(r"line (\d+) (?:reads|writes) in", words))
+    assert abs(first - second) == 1, text
+
+
+STREAMS = r"""
+#include <cstdlib>
+#include "gpu-new-forward.h"
+__global__ void conv(float *y, const float *x, const float *k, int B, int M, int C, int H, int W, int K)
+{
+    const int Ho = H - K + 1, Wo = W - K + 1, i = blockIdx.x * 64 + threadIdx.x, m = blockIdx.y, b = blockIdx.z;
+    if (i >= Ho * Wo) return;
+    float sum = 0;
+    for (int c = 0; c < C; ++c) for (int p = 0; p < K; ++p) for (int q = 0; q < K; ++q)
+        sum += x[((b * C + c) * H + i / Wo + p) * W + i % Wo + q] * k[((m * C + c) * K + p) * K + q];
+    y[((size_t)b * M + m) * Ho * Wo + i] = sum;
+}
+static cudaStream_t up, work;
+static cudaEvent_t copied;
+static bool is(const char *fault) { return std::getenv("FAULT") && std::string(std::getenv("FAULT")) == fault; }
+void GPUInterface::conv_forward_gpu_prolog(const float *y, const float *x, const float *k, float **dy, float **dx,
+    float **dk, const int B, const int M, const int C, const int H, const int W, const int K)
+{
+    const size_t bytes = sizeof(float) * B * C * H * W;
+    cudaMalloc(dy, sizeof(float) * B * M * (H - K + 1) * (W - K + 1));
+    cudaMalloc(dx, bytes);
+    cudaMalloc(dk, sizeof(float) * M * C * K * K);
+    cudaHostRegister((void *)x, bytes, 0);
+    cudaHostRegister((void *)y, sizeof(float) * B * M * (H - K + 1) * (W - K + 1), 0);
+    cudaMemcpy(*dk, k, sizeof(float) * M * C * K * K, cudaMemcpyHostToDevice);
+    cudaStreamCreateWithFlags(&up, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&work, cudaStreamNonBlocking);
+    cudaEventCreate(&copied);
+    cudaMemcpyAsync(*dx, x, bytes, cudaMemcpyHostToDevice, up);
+    cudaEventRecord(copied, up);
+}
+void GPUInterface::conv_forward_gpu(float *dy, const float *dx, const float *dk, const int B, const int M, const int C,
+    const int H, const int W, const int K)
+{
+    if (!is("event")) cudaStreamWaitEvent(work, copied, 0);
+    conv<<<dim3(((H - K + 1) * (W - K + 1) + 63) / 64, M, B), 64, 0, work>>>(dy, dx, dk, B, M, C, H, W, K);
+}
+void GPUInterface::conv_forward_gpu_epilog(float *y, float *dy, float *dx, float *dk, const int B, const int M,
+    const int C, const int H, const int W, const int K)
+{
+    cudaMemcpyAsync(y, dy, sizeof(float) * B * M * (H - K + 1) * (W - K + 1), cudaMemcpyDeviceToHost, work);
+    if (!is("wait")) cudaStreamSynchronize(work);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory):
+    if emulation.compiler() is None:
+        pytest.skip("there is no C++ compiler here to emulate with")
+    folder = tmp_path_factory.mktemp("streams")
+    (folder / "streams.cu").write_text(STREAMS)
+    return variants.read("streams", folder), folder
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("", ""),
+        ("event", r"a data race on dx \(of line 21\): the kernel of line 36 reads what cudaMemcpyAsync of line 29 writes, "
+                  r"and its stream does not wait for the other's \(cudaStreamWaitEvent\)"),
+        ("wait", r"a data race on the host's y: the program reads what cudaMemcpyAsync of line 41 writes, and nothing "
+                 r"waits for it \(cudaStreamSynchronize"),
+    ],
+)  # fmt: skip
+def test_a_copy_that_nobody_waits_for_is_reported_with_its_line(streams, monkeypatch, fault, words):
+    variant, folder = streams
+    monkeypatch.setenv("FAULT", fault)
+    row = data_races.find(variant, [ece408.LAYERS[0].at(2)], False, folder)
+    assert row["status"] == ("wrong_result" if fault else "ok"), row["reason"]
+    assert re.search(words, row["reason"]), row["reason"]

@@ -20,6 +20,7 @@ from warpbook.problems import problem
 from warpbook.problems.problem import Case
 
 Arrays = dict[str, np.ndarray]
+ADDS = "adds to"
 OUTPUTS_MAX = 1 << 20
 """Outputs of a case that is worth computing many times."""
 
@@ -44,12 +45,8 @@ def _find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, b
     if same(found, expected):
         return ""  # wrong on other numbers than these
     unwritten = np.isnan(found)
-    if unwritten.any():
-        given, filled = _result(bench, case, operation, buffers, fill=0.0)
-        if same(filled, problem.compute(case, given, np)[name]):
-            return (
-                f"adds to {name}, or reads it, without setting it first: it is right where {name} is 0 before the call"
-            )
+    if unwritten.any() and (words := _reads_output(bench, case, operation, buffers, name)):
+        return words
     for words in itertools.chain(
         _places(case, name, found, expected),
         (words for words, other in _others(case, name, inputs, expected) if _begins_with(found, other)),
@@ -59,6 +56,20 @@ def _find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, b
     ):
         return words
     return next(_experiments(bench, variant, case, name), "")
+
+
+def _reads_output(bench: CpuBench, case: Case, operation: Operation, buffers: Buffers, name: str) -> str:
+    """Whether the variant is right only where its output holds numbers before the call."""
+    results = []
+    for fill in (0.0, 5.0):
+        given, found = _result(bench, case, operation, buffers, fill)
+        results.append((found, problem.compute(case, given, np)[name]))
+    (zeroed, first), (filled, second) = results
+    if same(zeroed, first) and same(filled, second + 5):
+        return f"{ADDS} {name} without setting it first: it is right where {name} is 0 before the call"
+    if same(zeroed, first) and same(filled, second):
+        return f"reads {name} without setting it first: a NaN there stays one, times 0 too"
+    return ""
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
@@ -94,7 +105,8 @@ def _result(
     held = {name: values.astype(np.float64) for name, values in buffers.input_values.items()}
     if result.shape != one.values.shape:
         raise VariantFailure("wrong_result", "another shape")
-    return held, result.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaNs of a narrower type
+        return held, result.astype(np.float64)
 
 
 def _axis(case: Case, array: str, axis: int) -> str:

@@ -328,8 +328,8 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
         rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
     if rows[-1]["status"] == "wrong_result" and called and isinstance(bench, benches.CpuBench) and not bench.ended:
         cause = causes.find(bench, variant, case, *called)
-        # It tells more than which outputs nobody wrote: a NaN that is added to stays the one that it was.
-        seen = "" if "unwritten" in rows[-1]["reason"] else f"; {rows[-1]['reason']}"
+        # A NaN that is added to stays the one that it was: it seems that nobody wrote it.
+        seen = "" if cause.startswith(causes.ADDS) else f"; {rows[-1]['reason']}"
         rows[-1] |= {"reason": f"{variant.name} {cause}{seen}"} if cause else {}
     return rows
 

@@ -66,14 +66,17 @@ aliases:
     numsamples, bs]
   C: [c, channel, channels, cin, inc, ic, inchannel, inchannels, inputchannels, numchannels, nchannels, channelsin,
     inmaps, inputmaps, mapin, numinputmaps, inputfeaturemaps]
-  H: [h, height, hin, inh, ih, inheight, inputheight, imgheight, imageheight, heightin, rows, imgh]
-  W: [w, width, win, inw, iw, inwidth, inputwidth, imgwidth, imagewidth, widthin, cols, columns, imgw]
+  H: [h, height, hin, inh, ih, inheight, inputheight, imgheight, imageheight, heightin, rows, imgh,
+    inputrows, numrows, nrows]
+  W: [w, width, win, inw, iw, inwidth, inputwidth, imgwidth, imagewidth, widthin, cols, columns, imgw,
+    inputcols, inputcolumns, numcols, ncols]
   M: [m, mapout, maps, outmaps, outputmaps, mapsout, kout, cout, outc, oc, outchannel, outchannels, outputchannels,
     channelsout, numfilters, filters, nfilters, filtercount, featuremaps, numfeaturemaps, outputfeaturemaps,
     outfeatures, numkernels, nmaps, nummaps, nout]
   K: [k, kernelsize, kernelwidth, kernelheight, kernelw, kernelh, ksize, kwidth, kheight, kw, kh, kdim, masksize,
     maskwidth, maskheight, maskdim, filtersize, filterwidth, filterheight, filterw, filterh, filterdim, fsize, ks,
-    ksz, fw, fh, kernel, mask, taps, windowsize, kernellength, kern, kx, ky]
+    ksz, fw, fh, kernelrows, kernelcols, maskrows, maskcols, filterrows, filtercols,
+    kernel, mask, taps, windowsize, kernellength, kern, kx, ky]
   H_out: [hout, outh, oh, ho, outheight, outputheight, heightout, outrows, outputh, hy]
   W_out: [wout, outw, ow, wo, outwidth, outputwidth, widthout, outcols, outputw, wy]
   S: [s, stride, strides]

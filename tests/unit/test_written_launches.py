@@ -373,6 +373,41 @@ OTHERS = {
         {"kernel": "mul", "arguments": ["a", "b", "c", "m"], "threads": [16], "grid": ["m // 16"],
          "limits": {"equal": ["m", "n", "k"]}},
     ),
+    "extents that go by the letters of others": (
+        "gemm",
+        "__global__ void mul(const float* A, const float* B, float* C, int M, int N, int K) {\n"
+        "  int r = blockIdx.y, c = blockIdx.x; float s = 0;\n"
+        "  for (int i = 0; i < N; i++) s += A[r * N + i] * B[i * K + c];\n  C[r * K + c] = s;\n}\n"
+        "void solve(const float* A, const float* B, float* C, int M, int N, int K) {\n"
+        "  mul<<<dim3(K, M), 1>>>(A, B, C, M, N, K);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n"], "threads": [1], "grid": ["n", "m"]},
+    ),
+    "a number of the file's alone": (
+        "reduce",
+        "__global__ void add(const float* in, float* out) { out[0] = in[0]; }\n"
+        "int main() {\n  const int size = 2048;\n  float *d_in, *d_out;\n  add<<<1, size / 2>>>(d_in, d_out);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y"], "threads": [1024], "grid": [1], "limits": {"n": {"is": 2048}}},
+    ),
+    "one image of one channel": (
+        "conv",
+        "__global__ void conv(const float* x, const float* w, float* y, int rows, int cols, int mask_rows) {}\n"
+        "void solve(const float* x, const float* w, float* y, int rows, int cols, int mask_rows) {\n"
+        "  conv<<<rows, cols>>>(x, w, y, rows, cols, mask_rows);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W", "K"], "threads": ["W"], "grid": ["H"],
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}},
+    ),
+    "memory that PyTorch allocates between two launches": (
+        "reduce",
+        "__global__ void add(const float* in, float* out, int n) { out[0] = in[0]; }\n"
+        "torch::Tensor sum(torch::Tensor in) {\n  int n = in.numel(), blocks = n / 256;\n"
+        "  auto part = torch::empty({blocks}, in.options()), out = torch::empty({1}, in.options());\n"
+        "  add<<<blocks, 256>>>(in.data_ptr<float>(), part.data_ptr<float>(), n);\n"
+        "  add<<<1, 256>>>(part.data_ptr<float>(), out.data_ptr<float>(), blocks);\n}\n",
+        {"steps": [
+            {"kernel": "add", "arguments": ["x", "part", "n"], "threads": [256], "grid": ["n // 256"]},
+            {"kernel": "add", "arguments": ["part", "y", "n // 256"], "threads": [256], "grid": [1]},
+        ], "scratch": {"part": "4 * (n // 256)"}},
+    ),
     "rows N and columns C, and threads that the caller says": (
         "softmax",
         "__global__ void soft(float* out, const float* inp, int N, int C) {}\n"

@@ -124,6 +124,9 @@ def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
                 yield from _host_nodes(inner, of_device)
         elif inner.type == "expression_statement" and _FRAMEWORK_MACROS.match(node_text(inner)):
             yield each
+        elif inner.type == "template_instantiation":
+            if not of_device & set(re.findall(r"\w+", node_text(inner))):
+                yield each
         elif inner.type == "linkage_specification":
             body = field(inner, "body")
             alone = body is not None and body.type != "declaration_list"

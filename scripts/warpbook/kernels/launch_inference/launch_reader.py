@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 UNKNOWN = "?"
+_MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones)")
 _SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
@@ -248,6 +249,7 @@ class _LaunchInference:
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
         limits = self._limits(facts) | self._copied.pop("limits", {})
         limits |= {"equal": self._names.base} if self.is_square else {}
+        limits = self._limits_unnamed({**facts, **limits}) | limits
         facts |= self._copied | ({"limits": limits} if limits else {}) | ({"clear": cleared} if cleared else {})
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
@@ -339,10 +341,18 @@ class _LaunchInference:
         body = cuda_ast.field(self._launch.function, "body")
         for node in cuda_ast.walk(body) if body else ():
             function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
-            if node.type != "call_expression" or not listed or len(listed.named_children) < 2:
+            if node.type != "call_expression" or not listed or not listed.named_children:
                 continue
             name = cuda_ast.node_text(function).partition("<")[0]
-            first, second = listed.named_children[:2]
+            parent = node.parent
+            if _MADE.fullmatch(name) and parent is not None and declared_name(parent) == variable:
+                shape = next((each for each in cuda_ast.walk(listed) if each.type == "initializer_list"), None)
+                try:
+                    extents = [self._scope.reader.whole(each).text for each in shape.named_children] if shape else []
+                except UnreadableExpression as reason:
+                    return self._fail(str(reason), reason.line)
+                return " * ".join(["4", *(f"({text})" for text in extents)]) if extents else ""
+            first, second = [*listed.named_children, *listed.named_children][:2]
             if name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", cuda_ast.node_text(first)):
                 try:
                     return _fact(self._scope.reader.whole(second).text)
@@ -388,6 +398,9 @@ class _LaunchInference:
                 extent = self._names.find_extent(name, among) or self._names.find_extent(parameter, among)
                 if extent:
                     taken[name] = extent
+        for (parameter, _), node in zip(self._takes, self._launch.arguments, strict=False):
+            if node.type == "identifier" and parameter in self._by_index:
+                taken[cuda_ast.node_text(node)] = self._by_index[parameter]
         numbers = [
             (node, declaration)
             for (_, declaration), node in zip(self._takes, self._launch.arguments, strict=False)
@@ -400,6 +413,29 @@ class _LaunchInference:
                 taken[name] = taken.get(name) or self._names.base[0]
                 self.is_square = True
         return taken
+
+    @cached_property
+    def _by_index(self) -> dict[str, str]:
+        """The kernel's extents of a product of matrices by how it indexes them: what rows of `a` are as long as is k, those
+        of `b` and `c` n, whatever they are called. Empty where that is not told."""
+        if not self._names.has_matrices or len(self._names.base) != 3 or len(self._names.arrays) != 3:
+            return {}
+        numbers = [name for name, declaration in self._takes if not is_pointer(declaration)]
+        pointers = {array: self._takes[place][0] for place, array in self._roles().items() if array}
+        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+        pitches = []
+        for array in self._names.arrays:
+            indices = (
+                re.findall(rf"\b{re.escape(pointers.get(array, ''))}\s*\[([^\]]*)\]", body) if array in pointers else []
+            )
+            found = {word for index in indices for word in re.findall(r"\*\s*(\w+)", index) if word in numbers}
+            pitches.append(found.pop() if len(found) == 1 else "")
+        inner, *columns = pitches
+        outer = set(columns) - {""}
+        if not inner or len(outer) != 1 or inner in outer or len(numbers) != 3:
+            return {}
+        rows = next(name for name in numbers if name not in {inner, *outer})
+        return dict(zip((rows, outer.pop(), inner), self._names.base, strict=True))
 
     def _fail(self, reason: str, line: int) -> str:
         words = f"{reason}, line {line}"
@@ -652,6 +688,21 @@ class _LaunchInference:
                     f"{name} (line {self._outside.lines.get(name, 0)}) for the one {extent} that it is for"
                 )
         return bounds
+
+    def _limits_unnamed(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Extents that the launch names nowhere: the host's number for one, if it has one, else 1 of channels of an image."""
+        words = set(re.findall(r"\w+", str(facts)))
+        unnamed = [name for name in self._names.base if name not in words]
+        if self.is_square:
+            return {}
+        bounds: dict[str, Any] = {}
+        for name, known in self._scope.known.items():
+            extent = self._names.find_extent(name)
+            if extent in unnamed and isinstance(known, cpp.SymbolicValue) and isinstance(_fact(known.text), int):
+                bounds[extent] = {"is": _fact(known.text)}
+                self._scope.notes[name] = f"{name}, {known.text}, for the one {extent} that it is for"
+        single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
+        return {name: {"is": 1} for name in sorted(single)} | bounds
 
     def _find_node(self, name: str) -> "Node":
         node = cpp.parse_expression(name)

@@ -42,6 +42,7 @@ _SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
 _FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),")
+_SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
 _KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
@@ -283,7 +284,8 @@ class _LaunchInference:
             if chosen is not None and cuda_ast.node_text(other) in ("nullptr", "NULL", "0"):
                 return self._pointer(chosen)
             return "", None
-        if node.type == "call_expression" and cuda_ast.node_text(cuda_ast.field(node, "function")).startswith(_CASTS):
+        called = cuda_ast.node_text(cuda_ast.field(node, "function")) if node.type == "call_expression" else ""
+        if called.startswith(_CASTS) or called.endswith("raw_pointer_cast"):
             listed = cuda_ast.field(node, "arguments")
             return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
         if node.type == "binary_expression" and cuda_ast.node_text(cuda_ast.field(node, "operator")) == "+":
@@ -369,6 +371,9 @@ class _LaunchInference:
             said = _FILL.match("".join(cuda_ast.node_text(node).split())) if node.type == "call_expression" else None
             if said and ("cudaMemset" in said[0] or "HostToDevice" in cuda_ast.node_text(node)):
                 yield node.start_byte, said[1]
+            set_by_host = _SET.match("".join(cuda_ast.node_text(node).split()))
+            if node.type == "assignment_expression" and set_by_host:
+                yield node.start_byte, set_by_host[1] or set_by_host[2]
             zeroed = (
                 _ZEROED.match("".join(cuda_ast.node_text(node).split())) if node.type == "init_declarator" else None
             )
@@ -547,12 +552,19 @@ class _LaunchInference:
         if missing == [self._names.arrays[1]] and not unnamed:
             self._constant_memory()
         elif missing and not unnamed:
-            self._fail(f"no pointer is {' or '.join(missing)}", line)
+            self._fail(f"no pointer is {' or '.join(missing)}{self._library}", line)
             self._to_be_launched = True
         self._arrays_found = dict(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {place: name if name == UNKNOWN else name + self.offset(place) for place, name in names.items()}
         return names | dict.fromkeys(absent, launches.NULL)
+
+    @property
+    def _library(self) -> str:
+        """That the host computes with a library besides its kernel, as the end of a sentence; empty where it does not."""
+        said = cuda_ast.node_text(self._launch.function)
+        found = re.search(r"\b(?:cublas|cudnn)\w*(?:[Gg]emm|Forward|Reduce)\w*", said)
+        return f"; the host calls {found[0]} too: write a launcher in Python" if found else ""
 
     def _constant_memory(self) -> None:
         """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
@@ -566,7 +578,8 @@ class _LaunchInference:
         names = {name for name, _ in copies}
         array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
         if len(names) != 1 or array is None:
-            self._fail("no pointer is w, and none is copied to one array in constant memory", self._launch.line)
+            words = f"no pointer is w, and none is copied to one array in constant memory{self._library}"
+            self._fail(words, self._launch.line)
             self._to_be_launched = True
             return
         held, sizes = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.files import PROJECT, atomic_write
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.harness import cpp_compiler, nvcc, sandbox
@@ -20,6 +20,7 @@ from warpbook.harness.cpp_compiler import COMPILE_BYTES, COMPILE_S
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.variants import Variant
+from warpbook.machine import faults
 from warpbook.runs import tables
 
 FOLDER = Path("results/builds")
@@ -209,6 +210,8 @@ def compile_with_limits(
     try:
         (made,) = run_supervised(produce, COMPILE_S)
     except (VariantFailure, RuntimeError) as error:
+        if lack := faults.little_memory():
+            raise MachineFault(f"not judged: {lack}") from error
         return None, f"{name}: the compiler failed ({error}); it may take {COMPILE_BYTES >> 30} GiB and {COMPILE_S} s"
     return made
 
@@ -361,6 +364,8 @@ def build_course(variant: Variant, arch: str, sandboxed: bool) -> Build | None:
     where this machine lacks a header of CUDA's that it includes."""
     try:
         cubin, log = nvcc.cubin(variant, arch, sandboxed)
+    except MachineFault:
+        raise
     except UserError as error:
         if nvcc.absent_header(error):
             return None
@@ -376,6 +381,8 @@ def build_host(variant: Variant, sandboxed: bool) -> Build:
     if not log:
         try:
             cpp_compiler.library(variant, sandboxed)
+        except MachineFault:
+            raise
         except UserError as error:
             log = str(error)
     kernel = "" if log else variant.problem.function

@@ -7,18 +7,19 @@ an answer replayed from the first is wrong in the second. That finds its output 
 numbers in the margins: a kernel that works for poison and NaNs alone is wrong there.
 """
 
+import errno
 import math
 import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
 from warpbook.harness import causes, reference, tamper_check
@@ -73,15 +74,18 @@ def _on_one_line(error: BaseException) -> str:
 def fault_context(variant: NamedSubject, doing: str) -> Iterator[None]:
     """Turn whatever a variant raises while `doing` something into VariantFailure.
 
-    Its own code may raise anything; a CUDA fault makes every later call of the process raise too.
+    Its own code may raise anything; a CUDA fault makes every later call of the process raise too. A MachineFault is none
+    of the variant's.
     """
     try:
         yield
-    except VariantFailure:
+    except (VariantFailure, MachineFault):
         raise
     except UserError as error:
         raise VariantFailure("compile_failed", str(error)) from error
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MachineFault(f"not judged: disk full: {error}") from error
         raise VariantFailure(_fault_status(error), f"{variant.name}, {doing}: {_on_one_line(error)}") from error
 
 
@@ -281,11 +285,14 @@ def _with_array(reason: str, variant: Variant, case: Case) -> str:
     return f"{reason} of {named[0]}" if len(named) == 1 and not variant.header.scratch else reason
 
 
-def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
+def check_case(
+    bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = (), enough: Callable[[], bool] = lambda: False
+) -> list[Row]:
     """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all
     its tests where none are named.
 
-    An unsupported case gives one row that says so; a failure ends its tests with the row that names it.
+    An unsupported case gives one row that says so; a failure ends its tests with the row that names it. A test after
+    which there is `enough` is the last.
     """
     tests = tests or tests_for(case)
     place = {"case": case.name, "size": case.size}
@@ -321,7 +328,7 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
                     columns["reason"] += f"; {where}" if where else ""
                 rows = [one for one in rows if one["test"] != test]
                 rows.append(row(test, **columns, reference=bench.reference_name))
-                if not rows[-1]["ok"]:
+                if not rows[-1]["ok"] or enough():
                     break
     except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))

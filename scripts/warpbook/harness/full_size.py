@@ -25,9 +25,11 @@ from warpbook.problems.problem import Case, numpy_type
 TEST = "indices"
 BLOCKS = 24
 """Blocks of a launch that run."""
-TIMEOUT_S = 20
+TIMEOUT_S = 10
 """Of a case: a block that takes longer computes many images."""
 LEAST_IMAGES = 8
+CHANCE = 1e-6
+"""That blocks chosen at random are all of other images."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Sparse:
         return (-(-(place + count) // PAGE_BYTES) + 1) * PAGE_BYTES
 
 
-def check(variant: Variant, case: Case, sandboxed: bool, folder: Path) -> Row:
-    """The row of a case at its size. What is not a fault of the kernel is `unsupported`, with the reason."""
+def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: Path | None = None) -> Row:
+    """The row of a case at its size, compiled into `folder` unless the variant's `library` is there. What is not a fault of the kernel is `unsupported`, with the reason."""
     place = {"case": case.name, "size": case.size, "test": TEST}
 
     def row(status: str, reason: str) -> Row:
@@ -89,9 +91,11 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path) -> Row:
     checking.draw_fresh(CpuBench(), case, inputs)
     unchecked = f"{variant.name}: indices at {case.problem.facts.size} = {case.size} were not checked: "
     try:
-        with IsolatedBench(variant, sandboxed, folder) as bench:
+        with IsolatedBench(variant, sandboxed, folder, library) as bench:
             handle, launches = bench.sample(sparse, inputs, BLOCKS, TIMEOUT_S)
         try:
+            if reason := _unwritten(variant, sparse, handle):
+                return row("wrong_result", reason)
             return {**place, **_compare(variant, sparse, inputs, handle)} if launches == 1 else row("ok", "")
         finally:
             os.close(handle)
@@ -99,6 +103,18 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path) -> Row:
         if failure.status == "wrong_result":
             return row("wrong_result", str(failure))
         return row("unsupported", str(failure) if failure.status == "unsupported" else f"{unchecked}{failure}")
+
+
+def _unwritten(variant: Variant, sparse: Sparse, handle: int) -> str:
+    """That no output of the last images is written; empty where chance may have chosen blocks of others alone."""
+    size, problem_of = sparse.case.size or 1, sparse.case.problem
+    for name in problem_of.outputs:
+        last = max(_written(sparse, name, handle), default=-1)
+        # Half of the blocks that run are chosen at random among all.
+        if ((last + 1) / size) ** (BLOCKS // 2) < CHANCE:
+            most = f"{problem_of.facts.size} = {last}" if last >= 0 else "any size"
+            return f"{variant.name} writes no {name} above {most}, of {size}, in the blocks that ran"
+    return ""
 
 
 def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], handle: int) -> Row:

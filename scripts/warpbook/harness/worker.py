@@ -4,6 +4,7 @@ It maps the memory that it is handed, calls the variant on the arrays there, and
 believed in nothing: the judge draws the inputs, keeps them to itself and compares what lies in the memory afterwards.
 """
 
+import ctypes
 import math
 import mmap
 import sys
@@ -16,7 +17,7 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc
 from warpbook.harness.bench import results_of
 from warpbook.harness.emulator import emulation
-from warpbook.harness.worker_protocol import GUARD_BYTES, layout, nbytes, serve
+from warpbook.harness.worker_protocol import GUARD_BYTES, guarded, layout, nbytes, repeated, say_ready, serve
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
@@ -115,13 +116,14 @@ class Worker:
             operation = self._variant.prepare(self._case, kernels)
         called = []
         for number, (place, count, shape, dtype, repeats) in enumerate(arrays):
-            if number >= len(arrays) - outputs:
-                values = emulation.guarded(memory, place, count)
-            elif repeats:
-                values = emulation.repeated(memory, place, count, nbytes(shape, dtype))
-            else:
+            total = nbytes(shape, dtype)
+            if number < len(arrays) - outputs and not repeats:
                 values = emulation.allocate((count,), np.uint8)
                 values[...] = np.frombuffer(memory, np.uint8, count, place)
+            else:
+                begin = repeated(memory, place, count, total) if repeats else guarded(memory, place, count)
+                held: Any = (ctypes.c_char * total).from_address(begin)
+                values = np.frombuffer(held, np.uint8, total)
             called.append(values.view(numpy_type(dtype)).reshape(shape))
         kernels.sample(blocks)
         with checking.fault_context(self._variant, "called"):
@@ -160,6 +162,7 @@ def main() -> None:
     """Answer requests until there are no more. Arguments: the socket, what it runs on, the variant, its folder, its
     library if any."""
     number, how, name, folder, *library = sys.argv[1:]
+    say_ready(int(number))
     worker = Worker(variants.read(name, Path(folder)), how, Path(library[0]) if library else None)
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,8 @@ _OF_COURSE = ("gpu-new-forward.h", "matmul.h")
 
 _LINE = re.compile(r'#line (\d+) "([^"]+)"')
 
-_NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+# What nobody closes ends with the line, or the file: looked for again and again, its end would take hours to be missed.
+_NO_CODE = re.compile(r"""//[^\n]*|/\*.*?(?:\*/|\Z)|'(?:\\[^\n]|[^'\\\n])'|"(?:\\.|[^"\\\n])*"?""", re.DOTALL)
 _MANGLED = re.compile(r"_ZN?(\d.*)")
 _LENGTH = re.compile(r"\d+")
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
@@ -41,13 +42,18 @@ class Source:
 
 
 def read_text(path: Path) -> str:
-    """A source file's text. Raises UnicodeDecodeError where it is not UTF-8."""
-    return path.read_text(encoding="utf-8-sig")
+    """The text of a C++ file: UTF-8, or else Latin-1, which editors wrote before and compilers take."""
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_cuda(path: Path) -> Source:
     """C++, CUDA's or the host's: its first comment is its header where it holds facts, else it is part of the code."""
-    text, problem = _decode(path)
+    text, problem = _decode_cpp(path)
     stripped = text.lstrip()
     if stripped.startswith("/*") and "*/" in stripped:
         header, code = stripped[2:].split("*/", 1)
@@ -77,7 +83,7 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     problems: list[str] = []
 
     def expand(file: Path, for_compiler: bool, seen: set[Path]) -> str:
-        source = _decode(file)[0]
+        source = _decode_cpp(file)[0]
         text = source if for_compiler else read_cuda(file).code
         plain, parts, end = without_comments(text), [], 0
         for match in INCLUDE_LINE.finditer(text):
@@ -214,6 +220,21 @@ def _shown(folder: Path) -> str:
     return str(folder.relative_to(PROJECT)) if folder.is_relative_to(PROJECT) else str(folder)
 
 
+def _decode_cpp(path: Path) -> tuple[str, str]:
+    """(text, problem) of a C++ file, whose encoding `read_text` finds."""
+    try:
+        text = read_text(path)
+    except OSError as error:
+        return "", f"{path.name} cannot be read: {error.strerror}"
+    return text, _nul(path, text)
+
+
+def _nul(path: Path, text: str) -> str:
+    """Where a text has a NUL, which no compiler takes; empty where it has none."""
+    line = text.count("\n", 0, text.find("\0")) + 1
+    return f"{path.name}, line {line}: a NUL byte; remove it" if "\0" in text else ""
+
+
 def _decode(path: Path) -> tuple[str, str]:
     """(text, problem) of a file. The text of one that is not UTF-8 has marks in place of what could not be read, so
     that its header still tells what it is of."""
@@ -227,7 +248,5 @@ def _decode(path: Path) -> tuple[str, str]:
         text = content.decode("utf-8-sig", errors="replace")
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"{path.name}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
-    if b"\0" in content and not problem:
-        line = content.count(b"\n", 0, content.index(b"\0")) + 1
-        problem = f"{path.name}, line {line}: a NUL byte; remove it"
-    return text.replace("\r\n", "\n").replace("\r", "\n"), problem
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text, problem or _nul(path, text)

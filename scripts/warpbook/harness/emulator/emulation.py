@@ -13,7 +13,6 @@ import ctypes
 import fcntl
 import functools
 import hashlib
-import mmap
 import os
 import re
 import shutil
@@ -32,7 +31,7 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import translation
 from warpbook.kernels import ece408, occupancy, sources, variants
-from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference import cuda_ast, launch_reader, launch_sites, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
 from warpbook.kernels.variants import Variant
@@ -140,11 +139,13 @@ def _entry(kernel: str, parameters: Sequence[str]) -> str:
 
 
 def _driver(interface: ece408.Interface) -> str:
+    prepare, convolve, finish = interface.steps
     return f"""
 extern "C" void {ece408_worker.ENTRY}(
-    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
+    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed, int without,
+    unsigned long* blocks)
 {{
-    emulator::begin_course(reversed);
+    emulator::begin_course(reversed, without == {ece408_worker.KERNELS}, blocks);
     const size_t y_bytes = sizeof(float) * B * M * (H - K + 1) * (W - K + 1);
     emulator::host_array(x, sizeof(float) * B * C * H * W, "the host's x");
     emulator::host_array(w, sizeof(float) * M * C * K * K, "the host's w");
@@ -152,16 +153,16 @@ extern "C" void {ece408_worker.ENTRY}(
     {{
         GPUInterface gpu;
         float *device_x = nullptr, *device_w = nullptr, *device_y = nullptr;
-        {interface.steps[0]}
+        {prepare}
         const auto before = emulator::races::enqueued();
-        {interface.steps[1]}
+        if (without != {ece408_worker.CONVOLUTION}) {{ {convolve} }}
         // The course's program waits here for what conv_forward_gpu began; no file can count on more.
         emulator::races::wait_for_later(before);
-        {interface.steps[2]}
+        {finish}
     }}
     emulator::races::access(y, y_bytes, false, 0);  // the program goes on with it
     emulator::forget_host_arrays();
-    emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
+    if (!emulator::sampled) emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
 }}
 extern "C" const char* {ece408_worker.NOTED}() {{ return emulator::noted.c_str(); }}
 """
@@ -300,10 +301,6 @@ def missing_feature(words: str, *names: str) -> str:
     return ""
 
 
-PROT_NONE, MAP_NORESERVE, MREMAP_MAYMOVE, MREMAP_FIXED = 0, 0x4000, 1, 2
-"""Linux's numbers, which Python's `mmap` does not name."""
-
-
 class EmulatedKernels:
     """A variant's kernels as its launcher sees them: the host's stand-in for `gpu.Kernels`."""
 
@@ -430,39 +427,6 @@ def allocate(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     return np.frombuffer(memory, dtype, count).reshape(shape)
 
 
-def guarded(memory: mmap.mmap, place: int, count: int) -> np.ndarray:
-    """Bytes of shared memory behind which the sanitizer lets nobody go, to the end of the page after them."""
-    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
-    end = (-(-(place + count) // mmap.PAGESIZE) + 1) * mmap.PAGESIZE - place
-    _poison(begin + count, end - count)
-    return np.frombuffer(memory, np.uint8, count, place)
-
-
-def repeated(memory: mmap.mmap, place: int, count: int, total: int) -> np.ndarray:
-    """Whole pages of shared memory mapped one after another, read-only, until they are `total` bytes; what is left of
-    the last is closed. Raises MemoryError where the system has no room for so many."""
-    library = ctypes.CDLL(None, use_errno=True)
-    for name in ("mmap", "mremap"):
-        getattr(library, name).restype = ctypes.c_void_p
-    source = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
-    whole = -(-total // count) * count
-    taken = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-    begin = library.mmap(None, ctypes.c_size_t(whole + mmap.PAGESIZE), PROT_NONE, taken, -1, ctypes.c_long(0))
-    for at in range(0, whole, count):
-        # Of a shared mapping, none of it moved: the same pages once more.
-        moved = [ctypes.c_void_p(source), ctypes.c_size_t(0), ctypes.c_size_t(count), MREMAP_MAYMOVE | MREMAP_FIXED]
-        if library.mremap(*moved, ctypes.c_void_p(begin + at)) != begin + at:
-            raise MemoryError(f"{total} bytes cannot be mapped")
-    library.mprotect(ctypes.c_void_p(begin), ctypes.c_size_t(whole), mmap.PROT_READ)
-    _poison(begin + total, whole - total)
-    mapped: Any = (ctypes.c_char * total).from_address(begin)
-    return np.frombuffer(mapped, np.uint8, total)
-
-
-def _poison(address: int, count: int) -> None:
-    ctypes.CDLL(None).__asan_poison_memory_region(ctypes.c_void_p(address), ctypes.c_size_t(count))
-
-
 def with_lines(words: str, library: Path) -> str:
     """What races.cpp says, each place of an instruction in the library, `@` and a hexadecimal number, as a line of the
     source."""
@@ -490,10 +454,27 @@ def sanitizer_environment() -> dict[str, str]:
     }
 
 
-def unsupported_feature(text: str) -> str:
-    """What an emulated source used that is not here, by what its process wrote; empty where nothing."""
-    words = re.search(r"^beyond the emulator: .*", text, re.MULTILINE)
-    return words[0] if words else ""
+RUN_TIME_LIMITS = {
+    "an address of no dynamic shared memory": "__cvta_generic_to_shared",
+    "cp.async.cg of other than 16 bytes": "cp.async.cg",
+    "a descriptor of swizzled shared memory": "wgmma",
+    "wgmma that negates or transposes": "wgmma",
+}
+"""What the emulator finds beyond it only as a kernel runs, and the word of code that asks for it."""
+
+
+def unsupported_feature(text: str, source: str) -> str:
+    """What an emulated source used that is not here, by what its process wrote; empty where nothing.
+
+    A process can write what it likes, so its code must hold what it names; an abort is a fault otherwise.
+    """
+    found = re.search(r"^beyond the emulator: (.*), line \d+$", text, re.MULTILINE)
+    word = RUN_TIME_LIMITS.get(found[1]) if found else None
+    if not found or not word:
+        return ""
+    instructions = (node for node in cuda_ast.walk(cuda_ast.parse(source)) if node.type == "gnu_asm_expression")
+    code = [sources.without_comments(source), *map(cuda_ast.node_text, instructions)]
+    return found[0] if any(word in each for each in code) else ""
 
 
 def sanitizer_message(text: str) -> str:

@@ -23,6 +23,7 @@ constexpr size_t SHARED_MAX = 48 << 10;  // what CUDA gives a block's arrays of 
     std::abort();
 }
 
+unsigned long* finished_blocks;
 std::string noted;
 void note(const std::string& words, int line)
 {
@@ -432,6 +433,7 @@ EMULATOR_UNWATCHED static void run_block()
 }
 
 unsigned sampled, launches;
+constexpr unsigned MANY_LAUNCHES = 64;  // one for each image, perhaps: of each still the first, the last and others
 
 // The number of the block that runs as so manieth of a launch: all in order, or some of the first, the last and others.
 static size_t block_at(size_t place, size_t blocks)
@@ -460,12 +462,13 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     races::begin_launch();
     in_kernel = true;
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
+    if (++launches == MANY_LAUNCHES && sampled) sampled = std::min(sampled, 4u);
     const size_t run = sampled ? std::min<size_t>(blocks, sampled) : blocks;
-    ++launches;
     for (size_t i = 0; i < run; ++i) {
         const size_t b = block_at(i, blocks);
         blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
         run_block();
+        if (finished_blocks) ++*finished_blocks;
     }
     in_kernel = false;
     races::end_launch();

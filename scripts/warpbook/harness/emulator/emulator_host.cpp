@@ -3,10 +3,11 @@
 
 namespace emulator {
 
-struct Region { size_t bytes; bool reachable; };  // reachable from both sides: pinned or managed
+struct Region { size_t bytes; bool reachable, sparse = false; };  // reachable from both sides: pinned or managed
 static std::map<char*, Region> device_memory, host_arrays;
 static cudaError_t last_error = cudaSuccess;
 static size_t allowed_shared = 48 << 10;
+static bool idle_device;  // kernels and products of matrices do nothing: what is right then, the host computed
 
 const char* words_of(cudaError_t error)
 {
@@ -42,7 +43,7 @@ static std::pair<char* const, Region>* holding(std::map<char*, Region>& regions,
 static void closed(std::map<char*, Region>& regions, bool close)
 {
     for (auto& [begin, region] : regions) {
-        if (region.reachable) continue;
+        if (region.reachable || sampled) continue;  // closing what is that large takes long
         if (close) ASAN_POISON_MEMORY_REGION(begin, region.bytes);
         else ASAN_UNPOISON_MEMORY_REGION(begin, region.bytes);
     }
@@ -60,6 +61,16 @@ EMULATOR_UNWATCHED static void copied(char* to, const char* from, size_t bytes)
         for (size_t i = 0; i < bytes; ++i) { to[i] = from[i]; asm volatile("" ::: ); }
     else
         for (size_t i = bytes; i-- > 0;) to[i] = from[i];
+}
+
+// Where outputs are sparse, so are their copies: pages that nobody wrote are not copied.
+static void copied_by_page(char* to, const char* from, size_t bytes)
+{
+    static const char nothing[4096] = {};
+    for (size_t at = 0; at < bytes; at += sizeof nothing) {
+        const size_t count = std::min(sizeof nothing, bytes - at);
+        if (std::memcmp(from + at, nothing, count)) std::memcpy(to + at, from + at, count);
+    }
 }
 
 EMULATOR_UNWATCHED static void filled(char* to, int value, size_t bytes)
@@ -117,7 +128,8 @@ static void in_stream(const char* name, char* to, const char* from, size_t bytes
     races::enqueue(number_of(stream), name, line);
     if (!source) races::access(from, bytes, false, line);
     if (!destination) races::access(to, bytes, true, line);
-    copied(to, from, bytes);
+    if (sampled) copied_by_page(to, from, bytes);
+    else copied(to, from, bytes);
     if (!waits && !destination) return races::finish();
     races::wait_for_stream(number_of(stream));
     if (destination) races::access(to, bytes, true, line);
@@ -151,14 +163,23 @@ static std::string variable_allocated()
 
 cudaError_t allocate(void** address, size_t bytes, bool device, int line)
 {
-    if (bytes > (size_t)6 << 30) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
+    if (bytes > (size_t)(sampled ? 80 : 6) << 30) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
     if (!bytes) { *address = nullptr; return cudaSuccess; }
+    if (sampled && bytes > 1 << 20) {
+        const size_t whole = (bytes / 4096 + 2) * 4096;
+        void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (pages == MAP_FAILED) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
+        ASAN_POISON_MEMORY_REGION((char*)pages + bytes, whole - bytes);
+        device_memory[static_cast<char*>(pages)] = {bytes, !device, true};
+        *address = pages;
+        return cudaSuccess;
+    }
     char* memory = static_cast<char*>(std::malloc(bytes));
     if (!memory) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
     filled_with_nan(memory, bytes, unwritten_word("memory allocated", line));
     device_memory[memory] = {bytes, !device};
     races::watch(memory, bytes, variable_allocated(), line, false);
-    if (device) ASAN_POISON_MEMORY_REGION(memory, bytes);
+    if (device && !sampled) ASAN_POISON_MEMORY_REGION(memory, bytes);
     *address = memory;
     return cudaSuccess;
 }
@@ -170,6 +191,13 @@ cudaError_t release(void* address, int line)
     if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
     races::wait_for_device();
     races::forget(address);
+    if (found->second.sparse) {
+        const size_t whole = (found->second.bytes / 4096 + 2) * 4096;
+        ASAN_UNPOISON_MEMORY_REGION(found->first, whole);
+        munmap(address, whole);
+        device_memory.erase(found);
+        return cudaSuccess;
+    }
     ASAN_UNPOISON_MEMORY_REGION(found->first, found->second.bytes);
     device_memory.erase(found);
     std::free(address);
@@ -188,6 +216,7 @@ void launch_called(const Config& config, void (*kernel)(void*), void* given)
         refused(cudaErrorInvalidConfiguration, "a launch with " + reason, line);
         return;
     }
+    if (idle_device) return;
     OnDevice open;
     launch_line = line;
     races::enqueue(number_of(stream), "the kernel", line);
@@ -201,7 +230,7 @@ cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int lin
     if (bytes && !reason.empty()) return refused(cudaErrorInvalidValue, "cudaMemset: " + reason, line);
     races::enqueue(number_of(stream), "cudaMemset", line);
     races::access(to, bytes, true, line);
-    filled(static_cast<char*>(to), value, bytes);
+    if (!(sampled && !value)) filled(static_cast<char*>(to), value, bytes);  // sparse memory is zero
     races::finish();
     return cudaSuccess;
 }
@@ -246,10 +275,12 @@ void host_array(const void* address, size_t bytes, const char* name)
     races::watch(address, bytes, name, 0, false);
 }
 void forget_host_arrays() { host_arrays.clear(); }
-void begin_course(bool reversed)
+void begin_course(bool reversed, bool idle, unsigned long* blocks)
 {
     races::wait_for_device();
     backwards = reversed;
+    idle_device = idle;
+    finished_blocks = blocks;
     may_return_early = true;
     noted.clear();
     last_error = cudaSuccess;
@@ -313,6 +344,6 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_
         for (int j = 0; j < n; ++j) emulator::races::access(c + i * stride_c + (size_t)j * ldc, 4 * (size_t)m, true, line);
     }
     emulator::races::finish();
-    for (int i = 0; i < count; ++i) emulator::gemm(ta, tb, m, n, k, *alpha, a + i * stride_a, lda, b + i * stride_b, ldb, *beta, c + i * stride_c, ldc);
+    for (int i = 0; i < count && !emulator::idle_device; ++i) emulator::gemm(ta, tb, m, n, k, *alpha, a + i * stride_a, lda, b + i * stride_b, ldb, *beta, c + i * stride_c, ldc);
     return CUBLAS_STATUS_SUCCESS;
 }

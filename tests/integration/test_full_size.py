@@ -1,0 +1,82 @@
+"""What shows only at the size that a study measures is found without computing it all."""
+
+import pytest
+
+from warpbook.harness import checking, full_size
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+from warpbook.problems import case_sets
+
+KERNEL = """\
+/*
+threads: [16, 16]
+grid: [ceil(W_out / 16) * ceil(H_out / 16), M, N]
+*/
+#include <cstdlib>
+__device__ bool is(const char* fault) { return std::getenv("FAULT") && std::string(std::getenv("FAULT")) == fault; }
+extern "C" __global__ void conv_forward(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)
+{
+    const int Ho = H - K + 1, Wo = W - K + 1, across = (Wo + 15) / 16;
+    const int column = blockIdx.x % across * 16 + threadIdx.x, row = blockIdx.x / across * 16 + threadIdx.y;
+    const int m = blockIdx.y, n = is("byte") ? (unsigned char)blockIdx.z : blockIdx.z;
+    if (row >= Ho || column >= Wo || (is("batch") && n >= 1000)) return;
+    float sum = is("result") && n > 5000;
+    for (int c = 0; c < C; ++c)
+        for (int p = 0; p < K; ++p)
+            for (int q = 0; q < K; ++q) sum += x[((n * C + c) * H + row + p) * W + column + q] * w[((m * C + c) * K + p) * K + q];
+    const int at = ((n * M + m) * Ho + row) * Wo + column, scaled = is("index") ? at * 16 : 0;
+    y[is("index") ? scaled / 16 : is("beyond") && n == N - 1 ? at + 1 : at] = sum;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory):
+    """The row of the kernel on 10,000 images of the first layer of fa18."""
+    if emulation.compiler() is None:
+        pytest.skip("there is no C++ compiler here to emulate with")
+    folder = tmp_path_factory.mktemp("full_size")
+    (folder / "own.cu").write_text(KERNEL)
+    variant, folder = variants.read("own", folder), tmp_path_factory.mktemp("compiled")
+    library = emulation.compile_host(variant, folder, sandboxed=False)
+    case = case_sets.find("fa18").cases[0].at(10_000)
+    return lambda: full_size.check(variant, case, False, folder, library)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("index", "own.cu:17: signed integer overflow"),
+        ("beyond", "use-after-poison in conv_forward at own.cu:18"),
+        ("byte", "writes no y above N = 2"),
+        ("batch", "writes no y above N = "),
+        ("result", "is wrong on"),
+    ],
+)
+def test_a_fault_that_shows_at_the_largest_size_alone_is_found(check, monkeypatch, fault, words):
+    monkeypatch.setenv("FAULT", fault)
+    row = check()
+    assert (row["status"], row["size"]) == ("wrong_result", 10_000)
+    assert words in row["reason"]
+
+
+def test_a_right_kernel_is_right_at_the_largest_size(check):
+    assert check()["reason"] == ""
+
+
+def test_a_grid_that_cuda_refuses_at_the_largest_size_is_unsupported_there(tmp_path):
+    grid = "[ceil(W_out / 16) * ceil(H_out / 16), 1, N * M]"
+    (tmp_path / "own.cu").write_text(KERNEL.replace("[ceil(W_out / 16) * ceil(H_out / 16), M, N]", grid))
+    case = case_sets.find("fa18").cases[1].at(10_000)
+    row = full_size.check(variants.read("own", tmp_path), case, False, tmp_path)
+    assert row["status"] == "unsupported"
+    assert "z = 160000 is outside 1 to 65535" in row["reason"]
+
+
+def test_a_kernel_for_one_kernel_size_is_tried_on_several_images_of_that_size(tmp_path):
+    (tmp_path / "own.cu").write_text(KERNEL.replace("threads:", "limits: {K: {is: 3}, C: {at_most: 2}}\nthreads:"))
+    cases = checking.ragged_cases(variants.read("own", tmp_path))
+    assert {case.K for case in cases} == {3}
+    assert max(case.C for case in cases) == 2
+    assert sum(case.size > 1 for case in cases) >= 3
+    assert max(case.size for case in cases) == checking.MANY

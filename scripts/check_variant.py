@@ -138,6 +138,8 @@ def emulate(
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
+    if variant.entry and not variant.read_error:
+        variant = emulation.cuda_of_python(variant, folder)
     if variant.course and not variant.read_error:
         yield from ece408_check.check(variant, sandboxed, folder, limit_s)
         return

@@ -1,77 +1,83 @@
-"""Why the best kernel is faster than the naive one: from counters that stand here."""
+"""The cause of a wrong result is told where a second computation shows it, and no cause where none does."""
 
-from types import SimpleNamespace
+import pytest
 
-from warpbook.profiling import counters
-from warpbook.profiling.counters import CountedCall, CountedLaunch
-from warpbook.report.views import causes
+from warpbook.harness import checking
+from warpbook.harness.bench import CpuBench
+from warpbook.kernels import variants
 
-NAIVE, BEST = SimpleNamespace(name="direct"), SimpleNamespace(name="blocked")
-IDLE = {
-    counters.SM: 20.0,
-    counters.ISSUE: 10.0,
-    counters.L1: 20.0,
-    counters.L2: 20.0,
-    counters.DRAM: 20.0,
-}
+BEGINS = '''"""
+device: cpu
+"""
+import numpy as np
 
+from warpbook.problems import problem
 
-def call(instructions: float = 1e9, fma: float = 0, **shares: float) -> CountedCall:
-    """A call of one launch: its instructions, multiply-adds and tensor cores' among them, and busy units by name."""
-    values = {getattr(counters, unit): share for unit, share in shares.items()}
-    counted = {counters.INSTRUCTIONS: instructions, counters.FFMA: 32 * fma}
-    return CountedCall(10, (CountedLaunch("k", IDLE | counted | values),), 1)
+reference = problem.find("conv").module.reference
 
 
-def evidence(calls: dict[tuple[str, str], CountedCall]) -> SimpleNamespace:
-    layers = list(dict.fromkeys(layer for _, layer in calls))
-    return SimpleNamespace(
-        layer_names=layers, counters=SimpleNamespace(calls=calls), ranking=SimpleNamespace(naive=NAIVE)
+def prepare(case, size):
+    def call(x, w, y):
+        right = reference(x.astype(float), w.astype(float))
+        N, C, H, W = x.shape
+        M, _, K, _ = w.shape
+        '''
+ENDS = "\n\n    return call\n"
+
+WRONG = {
+    "adds to y without setting it first": "y += right",
+    "reads y without setting it first": "y[...] = right + 0 * y",
+    "mirrors the filter": "y[...] = reference(x, w[:, :, ::-1, ::-1])",
+    "reads w as [C // G, M, K, KW]; it is [M, C // G, K, KW]": (
+        "y[...] = reference(x, w.reshape(C, M, K, K).transpose(1, 0, 2, 3))"
+    ),
+    "stores y as [N, M, W_out, H_out]; it is [N, M, H_out, W_out]": (
+        "y[...] = right.transpose(0, 1, 3, 2).reshape(y.shape)"
+    ),
+    "another layout": (
+        "made = reference(x.reshape(N, H, W, C).transpose(0, 3, 1, 2), w)\n"
+        "        y[...] = made.transpose(0, 2, 3, 1).reshape(y.shape)"
+    ),
+    "computes the first alone of its images": "y[0] = right[0]",
+    "takes the padding for K // 2": "y[...] = reference(x, w, P=K // 2)[:, :, : y.shape[2], : y.shape[3]]",
+    "depthwise": (
+        "y.reshape(-1)[: N * C * y[0, 0].size] = "
+        "reference(x, w.reshape(-1)[: C * K * K].reshape(C, 1, K, K), G=C).reshape(-1)"
+    ),
+    "neighbour's place: W_out by +1": "y[..., :-1] = right[..., 1:]; y[..., -1] = 3",
+    "2 times as large": "y[...] = 2 * right",
+    "is right where H = W and wrong where they differ": "y[...] = right if H == W else right + 1 + np.arange(right.size).reshape(y.shape)",
+    "is right with N = 1 and wrong with N = 2 (images)": "y[...] = right if N == 1 else right + np.random.rand(*y.shape)",
+}  # fmt: skip
+
+
+def reason(folder, code):
+    (folder / "mine.py").write_text(BEGINS + code + ENDS)
+    variant = variants.read("mine", folder)
+    assert not variant.read_error
+    return checking.check_case(CpuBench(), variant, variant.problem.ragged[0])[-1]["reason"]
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_a_second_computation_shows_is_the_cause(tmp_path, words):
+    assert words in reason(tmp_path, WRONG[words])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "y[...] = right; y[0, 0, 0, 7] += 1",
+        "y[...] = right + np.random.rand(*y.shape)",
+        "y.reshape(-1)[1:] = right.reshape(-1)[1:]",
+        "y[...] = right * (1 + (np.arange(right.size).reshape(y.shape) % 3))",
+    ],
+)
+def test_no_cause_is_told_where_none_explains_every_output(tmp_path, code):
+    told = reason(tmp_path, code)
+    assert told.startswith(
+        ("mine is wrong on 3x19x23 * 5@4x4: largest error", "mine leaves 1 of 3200 outputs unwritten")
     )
 
 
-def said(ev: SimpleNamespace, best: SimpleNamespace = BEST) -> str:
-    return causes.cause_sentences(ev, best).replace("\u202f", " ")
-
-
-ISSUING = {("direct", layer): call(SM=85, ISSUE=share, fma=5e7) for layer, share in (("conv1", 84), ("conv2", 82))}
-
-
-def test_what_bounds_the_naive_kernel_stands_beside_what_bounds_the_best_and_how_many_instructions_that_saves():
-    ev = evidence(
-        ISSUING
-        | {("blocked", "conv1"): call(2e7, L2=81, TENSOR=1e6), ("blocked", "conv2"): call(3e7, DRAM=70, TENSOR=9e6)}
-    )
-    assert said(ev) == (
-        "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles); 5 % of its instructions are FP32 "
-        "multiply-adds. blocked takes 40 times fewer instructions, 20 % on tensor cores, and is bound by the "
-        "L2 cache (conv1 81 % of peak) and in part by DRAM (conv2 70 % of peak)"
-    )
-
-
-def test_what_bounds_one_layer_and_another_in_part_is_named_once():
-    calls = {("blocked", layer): call(L1=share) for layer, share in (("conv1", 90), ("conv2", 75))}
-    assert said(evidence(calls)) == (
-        "blocked is bound by the L1 cache and shared memory (conv1 90 %, in part conv2 75 % of peak)"
-    )
-
-
-def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
-    ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(DRAM=85)})
-    assert said(ev) == (
-        "direct is bound by the L1 cache and shared memory (90 % of peak). blocked is bound by DRAM (85 % of peak)"
-    )
-
-
-def test_where_no_unit_is_near_its_peak_latency_is_said_to_bound_with_the_nearest():
-    ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(1e8, L2=50)})
-    assert said(ev).endswith("and is bound by latency, the L2 cache nearest its peak (50 % of peak)")
-
-
-def test_alone_the_best_kernel_s_bound_is_said_and_without_its_counters_nothing():
-    for calls, best, words in [
-        (ISSUING, NAIVE, "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles)"),
-        ({("blocked", "conv1"): call(DRAM=85)}, BEST, "blocked is bound by DRAM (85 % of peak)"),
-        (ISSUING, BEST, ""),
-    ]:
-        assert said(evidence(calls), best) == words
+def test_what_is_right_has_no_cause(tmp_path):
+    assert reason(tmp_path, "y[...] = right") == ""

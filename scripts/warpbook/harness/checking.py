@@ -9,6 +9,7 @@ numbers in the margins: a kernel that works for poison and NaNs alone is wrong t
 
 import errno
 import math
+import re
 import secrets
 import sys
 import time
@@ -21,10 +22,10 @@ import numpy as np
 from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
-from warpbook.harness import reference, tamper_check
+from warpbook.harness import causes, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.problem import Case
+from warpbook.problems.problem import Case, itemsize
 
 Row = dict[str, Any]
 
@@ -276,6 +277,14 @@ def tests_for(case: Case) -> tuple[str, ...]:
     return tests if len(tests) > 1 else tests * 2
 
 
+def _with_array(reason: str, variant: Variant, case: Case) -> str:
+    """A reason that tells of memory by its bytes, with the array that is as large; where several are, as it is."""
+    told = re.search(r"the (\d+) bytes$", reason)
+    sizes = {name: case.count(name) * itemsize(one.dtype) for name, one in case.arrays.items()}
+    named = [name for name, size in sizes.items() if told and size == int(told[1])]
+    return f"{reason} of {named[0]}" if len(named) == 1 and not variant.header.scratch else reason
+
+
 def check_case(
     bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = (), enough: Callable[[], bool] = lambda: False
 ) -> list[Row]:
@@ -297,12 +306,14 @@ def check_case(
         return [row(tests[0], ok=False, status=status, reason=reason)]
     rows: list[Row] = []
     test = tests[0]
+    called: tuple[Operation, Buffers] | None = None
     try:
         with device_fault_context(variant):
             with fault_context(variant, "prepared"):
                 operation = bench.prepare(variant, case)
                 buffers = allocate(bench, case)
             reject_replaced_functions(variant)
+            called = operation, buffers
             margins = None
             for number, test in enumerate(tests):
                 integers = test == "integers"
@@ -321,6 +332,12 @@ def check_case(
                     break
     except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))
+        rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
+    if rows[-1]["status"] == "wrong_result" and called and isinstance(bench, benches.CpuBench) and not bench.ended:
+        cause = causes.find(bench, variant, case, *called)
+        # A NaN that is added to stays the one that it was: it seems that nobody wrote it.
+        seen = "" if cause.startswith(causes.ADDS) else f"; {rows[-1]['reason']}"
+        rows[-1] |= {"reason": f"{variant.name} {cause}{seen}"} if cause else {}
     return rows
 
 

@@ -187,7 +187,7 @@ def prepare(variant: Variant, case: Case, built: Path | None = None) -> Operatio
     return operation
 
 
-def _general_operation(function: Any, case: Case, passed: Sequence[str | int]) -> Operation:
+def _general_operation(function: Any, case: Case, passed: Sequence[Any]) -> Operation:
     """A call of a function that takes the arrays, and the numbers among them, in an order of its own; a null pointer for
     an optional input that the case does not have."""
     function.restype = None

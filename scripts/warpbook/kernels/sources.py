@@ -15,8 +15,12 @@ _DOCSTRING = re.compile(r'\s*(?:#[^\n]*\n\s*)*[rR]?("""|\'\'\')(.*?)\1', re.DOTA
 INCLUDE = PROJECT / "kernels" / "include"
 """The folder of device code that several kernels include."""
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([\w-][\w.-]*\.cuh?)"[^\n]*$', re.MULTILINE)
-"""A file of the project that a source includes. What CUDA and C++ have is left to the compiler."""
+INCLUDE_LINE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">][^\n]*$', re.MULTILINE)
+"""An include, its quote or bracket, and what it names."""
+
+_OWN_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hxx", ".hh", ".inl", ".inc")
+_OF_COURSE = ("gpu-new-forward.h", "matmul.h")
+"""Headers that the course's driver supplies, whatever lies beside a file."""
 
 _LINE = re.compile(r'#line (\d+) "([^"]+)"')
 
@@ -63,7 +67,7 @@ class Inlined:
     """CUDA C++ with the project's files that it includes in place of the lines that include them, each once.
 
     text: for a compiler, with `#line` directives that name each line's own file; code: without these and without
-    headers; files: what is included, in order; problem: which include is no file, if so.
+    headers; files: what is included, in order; problem: which `.cu` or `.cuh` in quotes is no file, if so.
     """
 
     text: str
@@ -82,18 +86,21 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
         source = _decode_cpp(file)[0]
         text = source if for_compiler else read_cuda(file).code
         plain, parts, end = without_comments(text), [], 0
-        for match in _INCLUDE.finditer(text):
-            if "include" not in plain[match.start() : match.end()]:
+        for match in INCLUDE_LINE.finditer(text):
+            if "include" not in plain[match.start() : match.end()] or match[2] in _OF_COURSE:
                 continue  # within a comment
             line = text.count("\n", 0, match.start()) + 1
-            found = next((place for folder in searched if (place := folder / match[1]).is_file()), None)
+            found = _own_file(match[2], [file.parent, *searched])
+            if found is None:
+                if match[1] == '"' and re.fullmatch(r"[\w-][\w.-]*\.cuh?", match[2]):
+                    looked = " or ".join(f"{_shown(folder)}/" for folder in searched)
+                    problems.append(
+                        f'{file.name}, line {line}: #include "{match[2]}": there is no such file in {looked}'
+                    )
+                continue
             parts.append(text[end : match.start()])
             end = match.end()
-            if found is None:
-                looked = " or ".join(f"{_shown(folder)}/" for folder in searched)
-                problems.append(f'{file.name}, line {line}: #include "{match[1]}": there is no such file in {looked}')
-                parts.append(match[0])
-            elif found in seen:
+            if found in seen:
                 parts.append("" if for_compiler else f"// {match[0].strip()}")
             else:
                 seen.add(found)
@@ -108,6 +115,19 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     text = expand(path, True, {path})
     problem = problems[0] if problems else ""
     return Inlined(text, expand(path, False, {path}), tuple(files), problem)
+
+
+def _own_file(named: str, folders: Sequence[Path]) -> Path | None:
+    """The file that an include names: where it says, or beside the source by its last name alone. None where it is not
+    in one of the folders, for what lies elsewhere is not the source's own."""
+    if not named.endswith(_OWN_ENDINGS):
+        return None
+    for name in dict.fromkeys((named, named.rpartition("/")[2])):
+        for folder in folders:
+            place = folder / name
+            if place.is_file() and any(place.resolve().is_relative_to(each.resolve()) for each in folders):
+                return place
+    return None
 
 
 def own_line(text: str, line: int, name: str) -> str:

@@ -31,9 +31,12 @@ from warpbook.common.files import atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import cuda_names, translation
-from warpbook.kernels import ece408, occupancy, sources
-from warpbook.kernels.launch_inference import cuda_ast, launch_sites
+from warpbook.kernels import ece408, occupancy, sources, variants
+from warpbook.kernels.launch_inference import cuda_ast, launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
 from warpbook.kernels.variants import Variant
+from warpbook.problems import problem
 
 HEADER = Path(__file__).with_name("emulator_runtime.h")
 INCLUDED = tuple(sorted(path.name for path in HEADER.parent.glob("*.h")))
@@ -67,11 +70,39 @@ def compiler() -> str | None:
 
 def unsupported_reason(variant: Variant) -> str:
     """Why a variant cannot be emulated here; empty when it can."""
-    if variant.cuda_source is None:
+    if variant.cuda_source is None and not variant.entry:
         return f"{variant.name} is no CUDA C++ of ours"
     if compiler() is None:
         return "the emulator needs a C++ compiler, and there is no g++ here (apt-get install g++)"
     return ""
+
+
+def cuda_of_python(variant: Variant, folder: Path) -> Variant:
+    """The CUDA C++ that stands in a variant's Python file, as a variant in `folder`. Raises VariantFailure where there is
+    none, or its launch cannot be read."""
+    assert variant.launcher is not None
+    names = HostNames(variant.problem)
+    try:
+        found = python_launches.read(sources.read_text(variant.launcher), names)
+    except UnreadableLaunch as reason:
+        raise VariantFailure(
+            "unsupported", f"{variant.launcher.name}: {reason}; {variant.missing or 'it runs on a GPU'}"
+        ) from None
+    if found is None:
+        raise VariantFailure(
+            "unsupported", variant.missing or f"{variant.name} is no CUDA C++, and runs on a GPU alone"
+        )
+    made = folder / "cuda" / variant.problem.name
+    made.mkdir(parents=True)
+    (made / problem.FILE).write_text((variant.problem.folder / problem.FILE).read_text())
+    (made / f"{variant.stem}.cu").write_text(found.text)
+    if found.facts:
+        (made / f"{variant.stem}.yaml").write_text(launch_reader.yaml_lines(found.facts))
+    extracted = variants.read(variant.stem, made)
+    if extracted.read_error:  # of the text in it; the file itself may be sound
+        needed = variant.missing or f"{variant.name} runs on a GPU"
+        raise VariantFailure("unsupported", f"{needed}; of the CUDA C++ in it: {extracted.read_error}")
+    return extracted
 
 
 def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> str:
@@ -87,6 +118,10 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
         arch = "sm_80"
     body = translation.to_host(building.device_source(variant), name, own, arch)
     declared = variant.course.declaration if variant.course else ""
+    if building.absent_headers(variant):  # what a framework's headers bring with them
+        declared = "".join(
+            f"#include <{header}>\n" for header in ("cfloat", "climits", "cstdint", "stdexcept", "vector")
+        )
     if variant.course:
         entries = _driver(variant.course)
     else:
@@ -171,6 +206,10 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool, races: bool = 
             command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own]
         )
     except cpp_compiler.CompileRefusal as error:
+        if absent := building.absent_headers(variant):
+            raise VariantFailure(
+                "unsupported", f"{variant.name}: it needs what is not here: {'; '.join(absent)}"
+            ) from None
         names = [path.name for path in (variant.cuda_source, *variant.included)]
         if reason := missing_feature(error.words, *names):
             raise VariantFailure("unsupported", f"{variant.name}: {reason}") from None
@@ -373,7 +412,12 @@ class EmulatedSymbol:
 def _argument(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return ctypes.c_void_p(value.ctypes.data)
-    kinds = {np.int32: ctypes.c_int32, np.int64: ctypes.c_int64, np.float32: ctypes.c_float}
+    kinds = {
+        np.int32: ctypes.c_int32,
+        np.int64: ctypes.c_int64,
+        np.float32: ctypes.c_float,
+        np.float64: ctypes.c_double,
+    }
     return kinds[type(value)](value.item())
 
 

@@ -108,15 +108,19 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
     assert "Relative L2 error</text>" in figures.error_plots.error_by_length(with_errors(frame))
 
 
-def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
+def test_the_box_of_the_summary_has_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
     assert ev.ranking.best.name == "fp16x3_mma"
-    assert executive.executive_view(with_errors(frame.iloc[:0])).tests.beside_direct == ""
+
+    def tests_of(frame):
+        return dict(executive.executive_view(with_errors(frame)).facts.rows)["Tests"]
+
+    assert tests_of(frame.iloc[:0]).endswith(" pass all of theirs")
     cases = len(CASES) * len(precision.EXPONENTS)
-    assert f"in {cases} of {cases} cases" in executive.executive_view(with_errors(frame)).tests.beside_direct
+    assert f"; on {cases} of {cases} cases" in tests_of(frame)
     frame.loc[(frame.variant == "fp16x3_mma") & (frame.products <= 9), "fp32_class"] = False
-    assert "; the others add up at most 9." in executive.executive_view(with_errors(frame)).tests.beside_direct
+    assert "; the others add up at most 9 products" in tests_of(frame)
     without = frame[frame.variant != "fp16x3_mma"]
-    assert executive.executive_view(with_errors(without)).tests.beside_direct == ""
+    assert tests_of(without).endswith(" pass all of theirs")
 
 
 def test_without_the_measurement_or_a_comparison_there_is_no_chart(with_errors, frame):

@@ -127,8 +127,8 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     assert f"Counters are of the older run {OLDER}." in claim_table.full_claim_table(shown).caption
     assert f" in the run {OLDER}: " in header_counter.counter_sentence(shown, shown.plan.variants["shared_input"])
     page = executive.executive_view(shown)
-    assert page.cause.endswith(f", as counted in the run {OLDER}")
-    assert f" cases in the run {OLDER}" in page.tests.beside_direct
+    assert {one.label: one.text for one in page.findings}["Why"].endswith(f" in the run {OLDER}.")
+    assert f" in the run {OLDER}" in dict(page.facts.rows)["Tests"]
     loads = ("constant_weights", "smsp__inst_executed_op_global_ld.sum", "conv1")
     assert narrative.Figures(shown).counter_fall(*loads).endswith(f" (run {OLDER})")
     (counted,) = (row for row in profiler_tables.profiler_tables_view(shown).table.rows if row[0] == "Nsight Compute")

@@ -14,8 +14,8 @@ from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import Excerpt, excerpt
-from warpbook.report.views import cell_markup, claim_table, combinations, launch_overhead, launch_resources
-from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
+from warpbook.report.views.components import Cell, Figure, HtmlTable
 from warpbook.report.views.header_counter import counter_sentence
 from warpbook.report.views.kernel_resources import BeforeAndAfter, before_and_after
 from warpbook.runs import catalog
@@ -102,19 +102,17 @@ class Hardware:
 
 @dataclass(frozen=True)
 class OptimizationsView:
-    """The chapter. glance: None where no optimization has a figure; optimizations: those told in full; others: how many
+    """The chapter. ladder: None where no variant has a figure, or a chapter of its own has it; optimizations: those told in full; others: how many
     are told in the supplement."""
 
     title: str
     arch: str
     equivalence_margin: str
     drift: str
-    glance: HtmlTable | None
+    ladder: HtmlTable | None
     optimizations: tuple[OptimizationView, ...]
     others: int
     chains: tuple[Figure, ...]
-    pairs: HtmlTable | None
-    omission_table: HtmlTable | None
     hardware: Hardware | None
 
 
@@ -122,8 +120,6 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
     """The chapter of a study."""
     tried, foremost = _measured_optimizations(ev), _chapter_variants(ev)
     told = [one for one in tried if one.name in foremost]
-    at_largest = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in tried}
-    sound = {name: speedup for name, speedup in at_largest.items() if speedup}
     return OptimizationsView(
         title="Milestone 4: optimizations"
         if ev.is_network and ev.study.section_label == "Milestone"
@@ -131,12 +127,10 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
         arch=ev.arch,
         equivalence_margin=units.percent(ev.config.measuring.equivalence_margin, 0),
         drift=_drift(ev),
-        glance=_glance(ev, [one for one in tried if one.name in sound], told, sound) if sound else None,
+        ladder=_ladder(ev, told) if ev.ranking.measured_variants("gpu") and "ladder" not in ev.study.sections else None,
         optimizations=tuple(_optimization(ev, variant) for variant in told),
         others=len(tried) - len(told),
-        chains=combinations.chains(ev),
-        pairs=combinations.pairs(ev),
-        omission_table=combinations.ablation(ev) if ev.ranking.combinations else None,
+        chains=chains.chain_figures(ev),
         hardware=_hardware(ev) if ev.ranking.measured_variants("gpu") else None,
     )
 
@@ -178,43 +172,18 @@ def _drift(ev: Evidence) -> str:
     )
 
 
-def _axis(span: tuple[float, float]) -> TableColumn:
-    """The column of drawn intervals."""
-    return TableColumn(f"Axis {units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
+def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:
+    """Every GPU variant at the largest size, each optimization with a link to its section."""
+    in_chapter = {one.name for one in told}
+    tried = {one.name for one in _measured_optimizations(ev)}
 
+    def name(one: Variant) -> Cell:
+        if one.name not in tried:
+            return one.stem
+        link = cell_markup.link if one.name in in_chapter else cell_markup.companion_link
+        return link(f"m4-{one.name}", one.stem)
 
-def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> HtmlTable:
-    span, equivalence_margin = (
-        figures.ratio_plots.interval_span(list(at_largest.values())),
-        ev.config.measuring.equivalence_margin,
-    )
-    return HtmlTable(
-        "m4-glance-table",
-        f"What each optimization brought: speedup over what it builds on, op times of all {ev.case_word}s added, at each "
-        f"size; drawn with its 95\u202f% interval, of n samples, and judged at {ev.at_size(ev.largest)}. "
-        "†: not timed in turn.",
-        (
-            *words("Optimization", "Compared with"),
-            *numbers(*map(ev.at_size, ev.sizes), "n"),
-            _axis(span),
-            *words("Verdict"),
-        ),
-        tuple(
-            (
-                (cell_markup.link if variant in told else cell_markup.companion_link)(
-                    f"m4-{variant.name}", variant.name
-                ),
-                variant.header.builds_on,
-                *(cell_markup.ratio_cell(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
-                cell_markup.ratio_cell(at_largest[variant.name]),
-                str(at_largest[variant.name].ratio.n),
-                cell_markup.interval_cell(at_largest[variant.name], span, equivalence_margin),
-                cell_markup.verdict_cell(at_largest[variant.name]),
-            )
-            for variant in shown
-        ),
-        "wide",
-    )
+    return ladder.ladder_table(ev, "gpu", ev.layers, ev.largest, name)
 
 
 def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
 from warpbook.report import figures
+from warpbook.report.evidence import Evidence
 from warpbook.report.views import executive
-from warpbook.runs import catalog
+from warpbook.runs import catalog, tables
 
 
 def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev, monkeypatch, opened, small_archive):
@@ -62,3 +63,29 @@ def test_a_kernel_that_is_ahead_on_one_layer_is_named_with_the_time_of_both_toge
     changed = evidence_of(small_archive)
     changed.ranking.faster_variants = {}
     assert "fp16x3_wgmma" not in best_sentence(changed) + figures.time_plots.op_times(changed)
+
+
+def faster(ev, variant, layer, factor):
+    """The evidence in whose run all times of a variant on a layer are so many times shorter."""
+    samples = ev.gpu_run.table(tables.SAMPLES).copy()
+    samples.loc[(samples.variant == variant) & (samples.layer == layer), "time_ms"] /= factor
+    other = Evidence(ev.plan, "fa18", ev.gpu_run)
+    other.gpu_run = replace(ev.gpu_run, loaded={**ev.gpu_run.loaded, tables.SAMPLES.name: samples})
+    return other
+
+
+def test_recorded_times_that_no_gpu_can_take_are_refused_with_the_reason_and_make_no_headline(ev):
+    assert ev.ranking.best.name == "fp16x3_mma" and ev.times.op("direct", "conv1", ev.largest)
+    for variant, factor, why in [
+        ("fp16x3_mma", 30, "is below the hardware's lower bound of "),
+        ("direct", 4, " under the profiler"),  # above the bound, and far below what its kernels took
+    ]:
+        forged = faster(ev, variant, "conv1", factor)
+        assert forged.times.op(variant, "conv1", ev.largest) is None
+        assert forged.times.op(variant, "conv2", ev.largest) == ev.times.op(variant, "conv2", ev.largest)
+        assert forged.ranking.best.name == ("layer_specialised" if variant == "fp16x3_mma" else "fp16x3_mma")
+        problems = forged.problems.for_variant(variant)
+        assert {*problems.status} == {"refused"}
+        assert any(reason.startswith("impossible: ") and why in reason for reason in problems.reason)
+    slower = faster(ev, "fp16x3_mma", "conv1", 1.02)
+    assert slower.ranking.best.name == "fp16x3_mma"

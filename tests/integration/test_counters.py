@@ -640,5 +640,5 @@ def test_what_kept_counters_from_being_read_is_named_and_what_lacks_a_reading_to
 
     monkeypatch.chdir(tmp_path)  # where no older run has any
     words = plain(document([]))
-    assert "the run that the figures come from holds no hardware counters of this study" in words
+    assert "the cited run has no hardware counters of this study" in words
     assert "hardware counters were not read in this run" in words

@@ -64,7 +64,7 @@ def test_what_is_to_show_cpu_and_gpu_says_which_of_the_two_is_shown_and_which_la
     few = few_variants["studies"]
     places = {"Times": "m1-times", "CPU against GPU": "m3-cpu-gpu"}
     short = few["fa18"] | {"sections": ["milestone_1", "milestone_3"], "deliverables": places, "show_profile_of": []}
-    for cpu, reason in (("none", "asks for no CPU figures (cpu: none)."), ("live", " has a")):
+    for cpu, reason in (("none", "asks for no CPU times (cpu: none)."), ("live", " has a")):
         made = documents_with("fa18", cpu=cpu, studies=few | {"fa18": short})
         states = [state for *_, state in check_list(made.whole)]
         assert len(states) == 2

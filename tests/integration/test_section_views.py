@@ -170,7 +170,7 @@ def test_a_study_that_ends_with_the_framework_has_its_times_and_accuracy_in_the_
     assert view.kernels is None
 
     on_cpu, on_gpu, accuracy = summary.summary_view(study("fa18-m1", cpu="none")).facts
-    assert on_cpu.detail == "not measured: the configuration asks for no CPU figures (cpu: none)"
+    assert on_cpu.detail == "not measured: the configuration asks for no CPU times (cpu: none)"
     assert on_gpu.value != units.MISSING and accuracy.value.startswith("0.")
 
 
@@ -257,7 +257,7 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
 
     ideas = {idea.name: idea for idea in milestone_2.milestone_2_view(ev).ideas}
     assert ideas["loop_nest"].measured and not ideas["loop_nest"].problems
-    assert not ideas["torch_cpu"].measured and "holds no figure of it" in ideas["torch_cpu"].problems[0]
+    assert not ideas["torch_cpu"].measured and "has no time of it" in ideas["torch_cpu"].problems[0]
 
     ev = study()
     ev.ranking.measured_variants = lambda device, peers=None: []
@@ -429,7 +429,7 @@ def test_figures_of_several_gpus_are_told_on_the_cover_and_in_the_box(ev, run):
 
 
 def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of_them(study):
-    ev, why = study(cpu="none"), "the configuration asks for no CPU figures (cpu: none)"
+    ev, why = study(cpu="none"), "the configuration asks for no CPU times (cpu: none)"
     assert cover.cover_view(ev, MADE, "", dirty=None).cpu == f"none: {why}"
     facts = dict(executive.executive_view(ev).facts.rows)
     assert facts["Left out"] == why and "Over the best CPU code" not in facts
@@ -549,7 +549,7 @@ def test_implementations_that_were_wrong_changed_or_are_not_held_are_told_and_co
     (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
     view = whole_network.whole_network_view(study())
     assert len(view.comparison.rows) >= 5
-    assert any(re.fullmatch(r"mine: the run \S+ holds no figure of it", reason) for reason in view.problems)
+    assert any(re.fullmatch(r"mine: the run \S+ has no time of it", reason) for reason in view.problems)
 
     monkeypatch.setattr(whole_networks.Implementation, "source_sha256", "another")
     view = whole_network.whole_network_view(study())

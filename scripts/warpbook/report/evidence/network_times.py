@@ -67,7 +67,7 @@ class NetworkTimes:
         return {
             one.name: f"recorded in {run.run_id}, but {self.stale_reason(one)}"
             if one.name in held
-            else f"the run {run.run_id} holds no figure of it"
+            else f"the run {run.run_id} has no time of it"
             for one in whole_networks.discover().values()
             if one.name not in shown
         }

@@ -143,7 +143,7 @@ class ProfileValues:
         asked = asked[asked.weights == weights]
         if asked.empty:
             with_them = f" with the weights {weights}" if weights else ""
-            return f"it was not profiled{with_them} in the run that the figures come from"
+            return f"it was not profiled{with_them} in the cited run"
         return str(asked.reason.iloc[0])
 
     @cached_method

@@ -39,7 +39,7 @@ def ladder_view(ev: Evidence) -> LadderView:
         sized = [(case, size) for case in ev.layers if (size := size_of(ev, device, case))]
         tables += [ladder_table(ev, device, (case,), size, _plain_name) for case, size in sized]
         if not sized:
-            missing.append((device.upper(), ev.missing_reason(device) or "no variant has a sound figure"))
+            missing.append((device.upper(), ev.missing_reason(device) or "no variant has a valid time"))
         elif len(ev.sizes) > 1:
             charts.append(_chart(ev, device))
     return LadderView(

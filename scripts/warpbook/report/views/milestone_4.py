@@ -40,7 +40,6 @@ class Outcome:
     judged: int
     judged_over: str
     tally: str
-    fruitful: bool
     elsewhere_verdict: str
     elsewhere: tuple[str, ...]
 
@@ -165,10 +164,10 @@ def _drift(ev: Evidence) -> str:
     largest = {units.count(size): max(ev.times.drift.between_jobs("gpu", size), default=0.0) for size in ev.sizes}
     at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
     return (
-        "From one job of the run to another a baseline's op time differed by "
-        f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes}"
-        f"{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in each process. A gain that was not timed in turn "
-        "counts only where it is larger than the largest of these differences at its size, and than its baseline's own."
+        f"A baseline's op time differs between jobs by {units.percent(median(changes), 1)} (median of {len(changes)} "
+        f"comparisons); at most by {at_sizes}{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in "
+        "each process. A † ratio counts only where it is larger than these differences on its "
+        f"{ev.case_word} and size."
     )
 
 
@@ -251,8 +250,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         tally=", ".join(
             f"{verdicts[word]} {word}" for word in ("faster", "same", "ambiguous", "slower") if verdicts[word]
         ),
-        fruitful=at_largest.verdict == "faster",
-        elsewhere_verdict="harmful" if against == "slower" else "fruitful",
+        elsewhere_verdict=against,
         elsewhere=tuple(units.count(size) for size, other in others.items() if other and other.verdict == against),
     )
 

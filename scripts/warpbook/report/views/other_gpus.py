@@ -16,10 +16,7 @@ from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbe
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
 
-APART = (
-    "†: a ratio of two series that were taken apart, each with its own variant; the intervals know their spread and no "
-    "drift between them."
-)
+APART = "†: times of two separate jobs. The interval holds the spread of both times and no drift between the jobs."
 
 
 @dataclass(frozen=True)

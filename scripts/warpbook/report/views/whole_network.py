@@ -15,9 +15,8 @@ from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
 HOST_TO_HOST_HEAD = (
-    "of ours, the time from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the "
-    "work, in the fastest of several ways to share the images among them, and what that is over the larger of the "
-    "copies alone and the GPU time; "
+    "Host to host: from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the work, at the best "
+    "chunk size. Over the larger: that time over the larger of copies alone and GPU time. "
 )
 
 
@@ -69,8 +68,8 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
             "networks-by-size",
             figures.network_diagram.times_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
-            f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
-            "colour, PyTorch in grey, darker in FP32, compiled dotted; a marker alone: one size was measured.",
+            f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before. Coloured: ours. Grey: "
+            "PyTorch, darker in FP32, compiled dotted. A marker alone: one size was measured.",
         )
         if shown
         else None,
@@ -116,7 +115,7 @@ def _steps(ev: Evidence, ours: Implementation) -> str:
     """A sentence on what ours gains over what it builds on, and that over what is below it; empty where nothing is."""
     steps = ev.networks.steps(ours)
     gains = (f"{step.name} {units.ratio_and_interval(gain)} over {step.header.builds_on}" for step, gain in steps)
-    return f"Step by step, timed in turn: {', '.join(gains)}." if steps else ""
+    return f"Step by step, interleaved: {', '.join(gains)}." if steps else ""
 
 
 def _slower(ev: Evidence) -> Iterator[str]:
@@ -139,14 +138,14 @@ def _idea(ev: Evidence, one: Implementation) -> ImplementationIdea:
         for size in ev.sizes
         if (gain := ev.networks.gain(one, size))
     ]
-    said = f"Times as fast as {one.header.builds_on}, in turn: {'; '.join(gains)} images." if gains else ""
+    said = f"Speedup over {one.header.builds_on}: {'; '.join(gains)} images." if gains else ""
     return ImplementationIdea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
 
 
 def _separate_words(ev: Evidence, one: Implementation, size: int) -> str:
     """What the GPU times in the table make of a gain, where that is something else."""
     ratio = ev.networks.separate_ratio(one, size)
-    return f" ({units.ratio_and_interval(ratio, '†')} by the GPU times of their own jobs)" if ratio else ""
+    return f" ({units.ratio_and_interval(ratio, '†')} from separate jobs)" if ratio else ""
 
 
 def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
@@ -166,11 +165,10 @@ def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
         rows.append((time.value, (one.name, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
     return HtmlTable(
         "networks-beside",
-        f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
-        "call, and the host's clock around it and a wait; "
-        f"{HOST_TO_HOST_HEAD if hosted else ''}the times of the fastest framework over each one's, in two processes "
-        "(†), the interval made of both medians' and widened by the drift between jobs; the error of the scores over "
-        "the norm of those in float64; labels that differ from float64's.",
+        f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}. GPU time: CUDA events around the "
+        f"call. Op time: the host's clock around the call and a wait. {HOST_TO_HOST_HEAD if hosted else ''}Times as fast: the "
+        "framework's time over this one's, from two jobs (†), its interval widened by the drift between jobs. Error: of the "
+        "scores, relative to float64. Labels: how many differ from float64's.",
         (
             *words("Implementation"),
             *numbers(

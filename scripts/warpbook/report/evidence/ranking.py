@@ -136,7 +136,7 @@ class Ranking:
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """The cumulative chains of three steps or more, each as long as its optimizations go; longest first.
+        """Of the cumulative chains of three steps or more the longest and that to the best; longest first.
 
         That to the best starts where the study says: steps that `start` took away from it are taken back first.
         """
@@ -152,6 +152,7 @@ class Ranking:
         return [
             self._chain_from(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain
             for chain in shown
+            if chain[-1] == self.best or chain == shown[0]
         ]
 
     def _chain_from(self, start: str, chain: list[Variant]) -> list[Variant]:

@@ -7,7 +7,6 @@ from statistics import median
 from typing import Any
 
 from warpbook.common import units
-from warpbook.kernels.claims import TIMES
 from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
@@ -91,15 +90,6 @@ class OptimizationView:
 
 
 @dataclass(frozen=True)
-class Hardware:
-    """All variants against the lower bound: what it is made of, and a figure."""
-
-    copy_gb_per_s: str
-    peak_tflop_per_s: str
-    figure: Figure
-
-
-@dataclass(frozen=True)
 class OptimizationsView:
     """The chapter. ladder: None where no variant has a figure, or a chapter of its own has it; optimizations: those told in full; others: how many
     are told in the supplement."""
@@ -112,7 +102,6 @@ class OptimizationsView:
     optimizations: tuple[OptimizationView, ...]
     others: int
     chains: tuple[Figure, ...]
-    hardware: Hardware | None
 
 
 def milestone_4_view(ev: Evidence) -> OptimizationsView:
@@ -130,7 +119,6 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
         optimizations=tuple(_optimization(ev, variant) for variant in told),
         others=len(tried) - len(told),
         chains=chains.chain_figures(ev),
-        hardware=_hardware(ev) if ev.ranking.measured_variants("gpu") else None,
     )
 
 
@@ -145,15 +133,14 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """What the chapter tells in full, as its template says: what the study asks for, what leads to the fastest, what
-    surprised, what is new, and what lacks a figure."""
+    """What the chapter describes in full: what the study asks for, what leads to the fastest, what is new, and what
+    lacks a figure."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
-    surprising = {one.variant for one in ev.claims.refuted if one.claim.quantity in TIMES and not one.claim.more_than}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
     new = {one.name for one in _measured_optimizations(ev) if before and one.name not in before.record["variants"]}
-    return asked | leading | surprising | new | {*ev.problems.table.variant}
+    return asked | leading | new | {*ev.problems.table.variant}
 
 
 def _drift(ev: Evidence) -> str:
@@ -193,6 +180,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
     lacking = ev.problems.for_variant(variant.name).to_dict("records")
     problems = tuple(_problem(row) for row in lacking if row["kinds"] != (PROGRAM,))
     sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
+    kernels = before_and_after(ev, variant)
     return OptimizationView(
         name=variant.name,
         baseline=variant.header.builds_on,
@@ -219,7 +207,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
             usual=not any(is_unusual(case) for case in ev.layers),
         ),
         claims=claim_table.claims_by_verdict(ev, variant.name),
-        kernels=before_and_after(ev, variant),
+        kernels=kernels if kernels and kernels.streams else None,
         built=_build_comparison(ev, variant),
     )
 
@@ -294,20 +282,4 @@ def _build_comparison(ev: Evidence, variant: Variant) -> KernelResources | None:
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
         check="" if variant.header.claims else variant.header.check,
         watched=counter_sentence(ev, variant) if variant.header.check else "",
-    )
-
-
-def _hardware(ev: Evidence) -> Hardware:
-    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # what is measured on a GPU was measured by a run
-    gpu = ev.gpu_run.gpu
-    return Hardware(
-        copy_gb_per_s=units.significant(gpu["copy_gb_per_s"]),
-        peak_tflop_per_s=units.significant(gpu["peak_gflop_per_s"]["fp32"] / 1e3, 3),
-        figure=Figure(
-            "m4-bound",
-            figures.bound_plots.times_bound(ev),
-            f"Kernel time of every GPU variant as a multiple of the lower bound, for each {ev.case_word}.",
-            f"Kernel time over the direct method's lower bound in FP32, {ev.at_size(ev.largest)} on {ev.device_name('gpu')}, "
-            "logarithmic, in order of the op time of all.",
-        ),
     )

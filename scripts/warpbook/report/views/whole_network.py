@@ -22,7 +22,7 @@ HOST_TO_HOST_HEAD = (
 
 @dataclass(frozen=True)
 class ImplementationIdea:
-    """What an implementation does, and what was expected of it."""
+    """What an implementation is, and of the fastest its idea and what was expected; empty for the others."""
 
     name: str
     title: str
@@ -63,7 +63,7 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
         units.count(ev.largest),
         ev.device_name("gpu"),
         " ".join(filter(None, (network_headline(ev), *_slower(ev)))),
-        tuple(_idea(ev, one) for one in shown if not one.header.peer),
+        tuple(_idea(ev, one, one == ours) for one in shown if not one.header.peer),
         Figure(
             "networks-by-size",
             figures.network_diagram.times_by_size(ev, shown),
@@ -83,20 +83,18 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
 
 
 def network_headline(ev: Evidence) -> str:
-    """On the fastest of ours, the fastest frameworks, and what the first gains over what it builds on; empty where
-    there is none of ours, or no framework."""
+    """On the fastest of ours and the fastest frameworks; empty where there is none of ours, or no framework."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""
     time, other = (ev.networks.time(one.name, ev.largest) for one in (ours, theirs))
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     assert time and other and ratio
-    said = (
+    return (
         f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
         f"({cell_markup.within_sentence(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest "
         f"framework whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
     )
-    return " ".join(filter(None, (said, _steps(ev, ours))))
 
 
 def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
@@ -109,13 +107,6 @@ def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
     return (
         f"; the fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}"
     )
-
-
-def _steps(ev: Evidence, ours: Implementation) -> str:
-    """A sentence on what ours gains over what it builds on, and that over what is below it; empty where nothing is."""
-    steps = ev.networks.steps(ours)
-    gains = (f"{step.name} {units.ratio_and_interval(gain)} over {step.header.builds_on}" for step, gain in steps)
-    return f"Step by step, interleaved: {', '.join(gains)}." if steps else ""
 
 
 def _slower(ev: Evidence) -> Iterator[str]:
@@ -132,14 +123,15 @@ def _slower(ev: Evidence) -> Iterator[str]:
             yield f"{said}: {units.ratio_and_interval(ratio, '†')}."
 
 
-def _idea(ev: Evidence, one: Implementation) -> ImplementationIdea:
+def _idea(ev: Evidence, one: Implementation, in_full: bool) -> ImplementationIdea:
     gains = [
         f"{units.ratio_and_interval(gain)} at {units.count(size)}{_separate_words(ev, one, size)}"
         for size in ev.sizes
         if (gain := ev.networks.gain(one, size))
     ]
     said = f"Speedup over {one.header.builds_on}: {'; '.join(gains)} images." if gains else ""
-    return ImplementationIdea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
+    idea, expect = (one.header.idea.strip(), one.header.expect.strip()) if in_full else ("", "")
+    return ImplementationIdea(one.name, one.title, idea, expect, said)
 
 
 def _separate_words(ev: Evidence, one: Implementation, size: int) -> str:

@@ -65,20 +65,20 @@ REPORT = """
         Summary
         Contents
         Milestone 1: the framework
-        Kernels that together take more than 90 % of the GPU time
-        CUDA API calls that together take more than 90 % of the API time
+        Kernels over 90 % of the GPU time
+        API calls over 90 % of the API time
         Kernels and API calls
         Milestone 2: convolution on the CPU
         Whole-program execution times
         Op times
         Milestone 3: a first GPU kernel
-        Profile at each size
+        Profile by size
         Op times: CPU against GPU
         Milestone 4: optimizations
         Weights in constant memory
         Input tile in shared memory
         How times were taken
-        What is not in the figures
+        What is left out
 """
 SUPPLEMENT = """
         Contents

@@ -157,10 +157,10 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver = gpu.get("driver") or "unknown"
     yield (
-        "Driver and CUDA",
-        f"driver {driver} (CUDA {gpu['driver_cuda']}), runtime {major}.{minor // 10}, {machine['compiler']}",
+        "Software",
+        f"driver {driver} (CUDA {gpu['driver_cuda']}), runtime {major}.{minor // 10}, {machine['compiler']}; "
+        f"{_libraries(machine['packages'])}",
     )
-    yield "Libraries", _libraries(machine["packages"])
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)

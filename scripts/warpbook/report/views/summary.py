@@ -116,8 +116,7 @@ def _gpu_figure(ev: Evidence) -> Figure:
         figures.time_plots.op_times(ev),
         f"Bars of op time for every GPU variant on each {ev.case_word}, with the hardware's lower bound.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
-        "medians with 95 % intervals, without copies between host and device. The L2 cache is overwritten before each "
-        "call. Dashed: the lower bound of the direct method in FP32.",
+        "medians with 95 % intervals, without copies. Dashed: the lower bound of the direct method in FP32.",
     )
 
 

@@ -29,7 +29,7 @@ class ImplementationIdea:
     idea: str
     expect: str
     gains: str
-    """How much faster than what it builds on, at each size, with intervals."""
+    """How much faster than what it builds on at the largest size."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,13 @@ def _slower(ev: Evidence) -> Iterator[str]:
 
 
 def _idea(ev: Evidence, one: Implementation, in_full: bool) -> ImplementationIdea:
-    gains = [
-        f"{units.ratio_and_interval(gain)} at {units.count(size)}{_separate_words(ev, one, size)}"
-        for size in ev.sizes
-        if (gain := ev.networks.gain(one, size))
-    ]
-    said = f"Speedup over {one.header.builds_on}: {'; '.join(gains)} images." if gains else ""
+    gain = ev.networks.gain(one, ev.largest)
+    said = (
+        f"Speedup over {one.header.builds_on} at {units.count(ev.largest)} images: "
+        f"{units.ratio_and_interval(gain)}{_separate_words(ev, one, ev.largest)}."
+        if gain
+        else ""
+    )
     idea, expect = (one.header.idea.strip(), one.header.expect.strip()) if in_full else ("", "")
     return ImplementationIdea(one.name, one.title, idea, expect, said)
 

@@ -272,7 +272,7 @@ def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study
     assert "Model: fa17-low" in outputs[1]
 
 
-def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_is_bold(ev, monkeypatch):
+def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_is_bold(ev):
     table = analysis.analysis_view(ev).counts.few
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
     shown = [(row[0].split("\u00a0")[1], row[1]) for row in table.rows]
@@ -283,15 +283,6 @@ def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it
         _, said, _ = counters.short_bound(ev.counters.calls[place].longest)
         words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
         assert bold == [label for label in words if words[label] in said and "latency" not in said]
-
-    left_out = ["fa18-fft.ncu-rep", "sp19-direct.ncu-rep"]
-    monkeypatch.setitem(ev.gpu_run.record, "reports_left_out", left_out)
-    assert (
-        "no room for Nsight Compute's own reports of fft; it does have their counters"
-        in analysis.analysis_view(ev).notes[-1]
-    )
-    monkeypatch.setitem(ev.gpu_run.record, "reports_left_out", left_out[1:])
-    assert not any("no room" in note for note in analysis.analysis_view(ev).notes)
 
 
 def test_the_first_gpu_kernel_is_shown_at_each_size_with_its_distance_from_each_bound(ev):

@@ -98,6 +98,12 @@ class Ranking:
         return fastest if fastest != self.best else None
 
     @cached_property
+    def headliners(self) -> list[Variant]:
+        """The first kernel, each step from it to the best, the best that rounds its operands, and the best library."""
+        named = [self.naive, *(self.chain(self.best) if self.best else []), self.best_rounded, self.best_peer]
+        return list({one.name: one for one in named if one}.values())
+
+    @cached_property
     def best_cpu(self) -> Variant | None:
         """The fastest CPU code, libraries among it."""
         return self._least(self.measured_variants("cpu"))

@@ -1,7 +1,6 @@
 """The chapter on hardware counters: what bounds each variant's longest kernel."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 
@@ -119,7 +118,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     )
     return Figure(
         "analysis-roofline",
-        figures.bound_plots.roofline(ev, _headline_variants(ev)),
+        figures.bound_plots.roofline(ev, [one.name for one in ev.ranking.headliners]),
         f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
         f"Roofline: useful operations a second against useful operations for each byte of DRAM traffic, of each variant's whole call. "
@@ -219,16 +218,9 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
     )
 
 
-def _headline_variants(ev: Evidence) -> list[str]:
-    """The first kernel, each step from it to the best, the best of rounded operands, and the fastest library."""
-    ranking = ev.ranking
-    named = [ranking.naive, *(ranking.chain(ranking.best) if ranking.best else []), ranking.best_rounded]
-    return list(dict.fromkeys(one.name for one in [*named, ranking.best_peer] if one))
-
-
 def _few(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> HtmlTable:
     copy = ev.counters.gpu["copy_gb_per_s"]
-    places = {name: place for place, name in enumerate(_headline_variants(ev))}
+    places = {name: place for place, name in enumerate([one.name for one in ev.ranking.headliners])}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return HtmlTable(
         "analysis-few",
@@ -266,21 +258,10 @@ def busy_cells(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
 
 
 def _notes(ev: Evidence) -> list[str]:
-    run = ev.selection.run_with(tables.COUNTERS)
-    assert run is not None  # which the counters are of
     notes = [
         f"No hardware counters{' of ' + ', '.join(places) if ev.counters.counted else ''}: {reason}."
         for reason, places in ev.counters.uncounted.items()
     ]
     if ev.counters.unread:
         notes.append(f"Nsight Compute gave no reading of {', '.join(ev.counters.unread)}.")
-    start = f"{ev.network.name}-"
-    reports = (name for name in run.record.get("reports_left_out", []) if name.endswith(".ncu-rep"))
-    left_out = [Path(name).stem.removeprefix(start) for name in reports if name.startswith(start)]
-    if left_out:
-        every = len(left_out) == len({one.name for one, *_ in ev.counters.counted})
-        named = "any variant" if every else units.join_some(left_out, MOST_NAMED)
-        notes.append(
-            f"The run's archive has no room for Nsight Compute's own reports of {named}; it does have their counters."
-        )
     return notes

@@ -160,12 +160,17 @@ def _claim_words(judged: JudgedClaim) -> str:
     return f"“{claim.says}”" if claim.says else ""
 
 
+_PLURAL = {"falls": "fall", "rises": "rise", "stays": "stay"}
+
+
 def claim_words(claim: Claim) -> str:
     """A claim in words: op time falls by at least 10 %, where C ≥ 2, more than where C = 1."""
     if claim.undecidable:
         return ""
     quantity = QUANTITIES.get(claim.quantity) or counters.describe_metric(claim.quantity)
-    parts = [f"{quantity} {claim.change}{_by(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
+    several = claim.quantity in counters.NAMES and not quantity.startswith("throughput")
+    verb = _PLURAL[claim.change] if several and claim.change else claim.change
+    parts = [f"{quantity} {verb}{_by(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
     if claim.where.words:
         parts.append(f"where {claim.where.words}")
     if claim.more_than:

@@ -28,6 +28,11 @@ class Scope:
         return self.network.cases
 
     @property
+    def frameworks_alone(self) -> bool:
+        """Whether the study stops before a kernel of ours."""
+        return not {"milestone_3", "milestone_4", "ladder"} & {*self.study.sections}
+
+    @property
     def problem(self) -> Problem:
         return self.network.problem
 

@@ -31,7 +31,6 @@ class SummaryView:
 
     images: str
     facts: tuple[Fact, ...]
-    frameworks_alone: bool
     kernels: executive.ExecutiveView | None
     cpu_code: CpuCode | None
     figure: Figure | None
@@ -42,10 +41,9 @@ class SummaryView:
 
 def summary_view(ev: Evidence) -> SummaryView:
     """The summary of a study."""
-    frameworks_alone = not {"milestone_3", "milestone_4"} & set(ev.study.sections)
     facts: tuple[Fact, ...] = ()
     kernels, cpu_code, figure = None, None, None
-    if frameworks_alone:
+    if ev.frameworks_alone:
         facts = _framework_facts(ev)
     elif ev.ranking.best:
         kernels, figure = executive.executive_view(ev), _gpu_figure(ev)
@@ -56,7 +54,6 @@ def summary_view(ev: Evidence) -> SummaryView:
     return SummaryView(
         images=units.count(ev.largest),
         facts=facts,
-        frameworks_alone=frameworks_alone,
         kernels=kernels,
         cpu_code=cpu_code,
         figure=figure,

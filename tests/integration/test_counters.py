@@ -582,10 +582,10 @@ def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(docu
     assert "Kernel by kernel: what bounds each" in words
     assert "hardware counters were not read" not in words
     assert re.search(
-        r"sectors of 32 bytes loaded from global memory falls by at least 50 %\s*refuted\s*conv1 \d+ → \d+", words
+        r"sectors of 32 bytes loaded from global memory fall by at least 50 %\s*refuted\s*conv1 \d+ → \d+", words
     )
     assert "Bound in part by" in words or "Bound by latency" in words
-    assert "Roofline: operations a second" in words
+    assert "Roofline: useful operations a second" in words
     for bad in ("nan", "None", "<NA>"):
         assert not re.search(rf"(?<![A-Za-z_]){bad}(?![A-Za-z_])", words.replace("filled with NaN", "")), bad
 

@@ -54,7 +54,7 @@ def test_what_could_not_be_measured_is_not_missing_but_listed_with_its_reason(do
     found = check_list(document_without_gpu)
     assert [name for name, *_ in found] == list(VALUES["studies"]["fa18"]["deliverables"])
     listed = {name: state for name, _, state in found}
-    reason = "Not measured: the configuration asks for no GPU figures (gpu: none)."
+    reason = "Not measured: the configuration asks for no GPU times (gpu: none)."
     assert listed["Kernels over 90 % of the GPU time"] == reason
     assert "gpu: none" in listed["Constant memory for the weights"]
     assert listed["Kernels and API calls told apart"] == "shown"

@@ -122,7 +122,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     told = [counts.few, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
     for one in [*told, errors.figure, errors.ranges]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
-    assert f"They are of the run {OLDER} and the network fa18" in counts.coverage
+    assert f"The counters are of the run {OLDER} and the network fa18" in counts.coverage
     assert f"The run {OWN}, which the times are of, holds none." in counts.coverage
     assert f"Counters are of the older run {OLDER}." in claim_table.full_claim_table(shown).caption
     assert f" in the run {OLDER}: " in header_counter.counter_sentence(shown, shown.plan.variants["shared_input"])
@@ -136,7 +136,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
 
     assert [run.run_id for run in shown.cited_runs] == [OWN, OLDER]
     facts = dict(provenance.provenance_view(shown).runs[1].table.rows)
-    assert facts["Cited for"].startswith("What the run of the GPU figures holds none of: hardware counters, ")
+    assert facts["Cited for"].startswith("What the run of the GPU times lacks: hardware counters, ")
 
     fastest = shown.networks.fastest(shown.largest, peers=False)
     assert fastest.name in shown.networks.calls

@@ -251,7 +251,7 @@ def test_profiles_and_times_are_printed_as_nvprof_and_the_course_s_programs_prin
 
 def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(document_without_gpu):
     assert "Milestone 3: a first GPU kernel" in document_without_gpu
-    assert "the configuration asks for no GPU figures (gpu: none)" in document_without_gpu
+    assert "the configuration asks for no GPU times (gpu: none)" in document_without_gpu
     front, _, supplement = document_without_gpu.partition('<h1 id="supplement-')
     assert "Vectorised rows, all cores" in front
     assert "conv_forward" in supplement  # builds need no GPU

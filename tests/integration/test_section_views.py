@@ -225,13 +225,13 @@ def test_without_a_gpu_s_run_each_section_is_of_the_cpu_or_says_why(study):
     view = milestone_1.milestone_1_view(study(gpu="none"))
     assert (view.half.shown, view.half.lacking, view.half.why) == ("CPU", "GPU", view.problem)
     assert view.programs[0].output and not view.programs[0].missing
-    assert view.programs[1].missing == view.problem == "the configuration asks for no GPU figures (gpu: none)"
+    assert view.programs[1].missing == view.problem == "the configuration asks for no GPU times (gpu: none)"
     assert view.profiled is None
     assert column(view.times, "Framework") == ["onnxruntime"]
 
     view = milestone_3.milestone_3_view(study(gpu="none"))
     assert view.kernel is None
-    assert view.source == "the configuration asks for no GPU figures (gpu: none)"
+    assert view.source == "the configuration asks for no GPU times (gpu: none)"
 
 
 def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_reason(ev, study):

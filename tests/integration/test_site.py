@@ -247,7 +247,7 @@ def test_with_one_run_none_or_a_broken_one_the_page_says_so(tmp_path):
     assert "One run of each device so far" in page
     assert "the first" in page
 
-    assert "No archived run has a figure yet" in pages(tmp_path, [])["index.html"]
+    assert "No archived run has a time yet" in pages(tmp_path, [])["index.html"]
 
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"no zip")

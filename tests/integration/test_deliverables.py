@@ -57,7 +57,7 @@ def test_what_could_not_be_measured_is_not_missing_but_listed_with_its_reason(do
     reason = "Not measured: the configuration asks for no GPU times (gpu: none)."
     assert listed["Kernels over 90 % of the GPU time"] == reason
     assert "gpu: none" in listed["Constant memory for the weights"]
-    assert listed["Kernels and API calls told apart"] == "shown"
+    assert listed["Kernels and API calls compared"] == "shown"
 
 
 def test_what_is_to_show_cpu_and_gpu_says_which_of_the_two_is_shown_and_which_lacks(documents_with, few_variants):

@@ -117,7 +117,7 @@ def test_the_box_of_the_summary_has_the_best_kernel_s_errors_where_the_run_holds
 
     assert tests_of(frame.iloc[:0]).endswith(" pass all of theirs")
     cases = len(CASES) * len(precision.EXPONENTS)
-    assert f"; on {cases} of {cases} cases" in tests_of(frame)
+    assert f". On {cases} of {cases} cases" in tests_of(frame)
     frame.loc[(frame.variant == "fp16x3_mma") & (frame.products <= 9), "fp32_class"] = False
     assert "; the others add up at most 9 products" in tests_of(frame)
     without = frame[frame.variant != "fp16x3_mma"]

@@ -61,6 +61,7 @@ def texts(path: Path) -> Iterator[str]:
 
 def sentences(text: str) -> list[str]:
     """A text's sentences, each on one line."""
+    text = re.sub("[\u202f\u00a0]", "", text)  # a number and its unit are one word
     return re.split(r"(?<=[.!?:;])\s+(?=[A-Z“<(])", " ".join(text.split()))
 
 

@@ -62,28 +62,27 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     """The best kernel's time, and how it compares with the naive kernel, the best library and its lower bound."""
     total = ev.times.total(best.name, ev.largest)
     assert total is not None  # of the best kernel
-    compared = [
-        _ratio_words(ev, best, other) for other in (ev.ranking.naive, ev.ranking.best_peer) if other and other != best
-    ]
+    others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
+    compared = [_ratio_words(ev, best, one, "that" if place else "the speed") for place, one in enumerate(others)]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
-        compared.append(f"{units.percent(bound / total.value, 0)} of the speed that the hardware allows")
+        compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
     where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
     faster = ""
     if composite := ev.ranking.composite:
-        others = [f"{one.stem} on {layer}" for layer, one in ev.ranking.faster_variants.items()]
-        faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(others)})"
+        quicker = [f"{one.stem} on {layer}" for layer, one in ev.ranking.faster_variants.items()]
+        faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(quicker)})"
     return (
         f"{best.stem} computes {where} at {ev.at_size(ev.largest)} in {units.time(total.value)}{faster}"
-        f"{': that is ' if compared else ''}{units.join_all(compared)}"
+        f"{': ' if compared else ''}{units.join_all(compared)}"
     )
 
 
-def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
+def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     assert speedup is not None  # both have a figure for every layer
     if reason := speedup.doubt:
         return f"inconclusive against {other.stem} ({reason})"
-    return f"{cell_markup.headline_ratio(speedup)} the speed of {other.stem}"
+    return f"{cell_markup.headline_ratio(speedup)} {what} of {other.stem}"
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:
@@ -204,7 +203,7 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
     beyond = rows[~rows.fp32_class].products
     others = f"; the others add up at most {units.count(int(beyond.max()))} products" if len(beyond) else ""
     return (
-        f"; on {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} products, "
+        f". On {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} products, "
         f"{rows.inputs.nunique()} input ranges) the error of {best.stem} is at most {precision.CLASS_RATIO} times that of "
         f"{ev.problem.facts.baseline}{others}{borrowed_run.within_sentence(ev, PRECISION)}"
     )

@@ -92,8 +92,8 @@ def network_headline(ev: Evidence) -> str:
     assert time and other and ratio
     return (
         f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
-        f"({cell_markup.within_sentence(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest "
-        f"framework whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
+        f"({cell_markup.within_sentence(ours.title)}). The fastest framework with right scores, {theirs.name}, takes "
+        f"{units.time(other.value)}: {units.ratio_and_interval(ratio, '†')}.{_in_fp32(ev, ours, theirs)}"
     )
 
 
@@ -105,7 +105,7 @@ def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
     time, ratio = ev.networks.time(equal.name, ev.largest), ev.networks.ratio(ours.name, equal.name, ev.largest)
     assert time and ratio
     return (
-        f"; the fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}"
+        f" The fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}."
     )
 
 

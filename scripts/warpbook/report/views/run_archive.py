@@ -144,9 +144,9 @@ def _history(name: str, lines: Sequence[Headline]) -> HtmlTable:
         for line in reversed(lines)
     )
     caption = (
-        f"The best FP32 variant of each run on {name}, libraries left out on the GPU: op times of all layers at the "
-        "largest size with half the width of their 95 % interval. Since the run before on the same kind of device: how "
-        "many times faster, corrected by how far variants that did not change differ between the two, and the verdict. "
+        f"The best FP32 variant of each run on {name}, without libraries: op times of all layers at the "
+        "largest size, with half the width of their 95 % interval. Since the run before on the same kind of device: the "
+        "speedup and the verdict, corrected by how far unchanged variants differ between the two runs. "
         f"{APART}"
     )
     return HtmlTable("history", caption, head, rows)

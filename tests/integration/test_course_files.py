@@ -153,8 +153,9 @@ WRONG = {
         "lanes of a warp wait for others that do not come at line 40",
     ),
     "what the emulator lacks": (
-        "fused_wmma", [("        __syncwarp();\n        wmma", "        __pipeline_commit();\n        wmma")],
-        "unsupported: fused_wmma: beyond the emulator: ‘__pipeline_commit’ was not declared in this scope, line 34",
+        "fused_wmma", [("        __syncwarp();\n        wmma", "        __cluster_barrier_arrive();\n        wmma")],
+        "unsupported: fused_wmma: beyond the emulator: ‘__cluster_barrier_arrive’ was not declared in this scope, "
+        "line 34",
     ),
     "what is no C++": (
         "streams_half2", [("#define STREAMS 4", "#define STREAMS 4 +")],

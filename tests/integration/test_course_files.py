@@ -235,7 +235,7 @@ def test_what_the_emulator_does_itself_is_compiled_once_though_several_ask_at_a_
         (place,) = set(pool.map(emulation.build_emulator, [tmp_path / "scratch"] * 4))
     assert place.parent == tmp_path / "code" / "results" / "libraries"
     assert len(counted_compiler()) == 1 + len(emulation.OWN)
-    assert (place / "emulator_host.h.gch").exists()
+    assert (place / f"{emulation.HEADER.name}.gch").exists()
 
 
 def test_where_nothing_can_be_kept_the_emulator_is_compiled_beside_the_source(tmp_path, counted_compiler):

@@ -3,13 +3,18 @@
 # make test-all   every test
 # make docs       the documentation site
 # make submission path=<folder> study=sp25, make grade submissions=<folder of folders> study=sp25: the course's
+# make autograder study=sp25      reports/out/sp25-autograder.zip, for Gradescope
 # Each installs what is missing first, and is silent when nothing is.
 
-.PHONY: report submission grade test test-all lint chaos attacks test-cuda12 lock format docs benchmark
+.PHONY: report submission grade autograder test test-all lint chaos attacks test-cuda12 lock format docs benchmark
 .SILENT:
+export PYTHONUTF8 = 1
 
 # A command whose words are for those whom it fails.
 quietly = words=$$($(1) 2>&1) || { echo "$$words"; exit 1; }
+
+# A variable that a command needs, and what it is.
+needs = test -n '$($(1))' || { echo 'error: make $@ needs $(1)=<$(2)>' >&2; exit 2; }
 
 # Three of the tests' files at a time: some wait, and two would leave a fifth of two cores idle.
 workers = --numprocesses 3 --dist loadfile --no-loadscope-reorder
@@ -18,10 +23,22 @@ report: .venv/installed
 	.venv/bin/snakemake --cores 1 report
 
 submission: .venv/installed
+	$(call needs,path,the folder of the submission)
+	$(call needs,study,its term as in config.yaml: sp25)
 	.venv/bin/snakemake --cores all submission --config path='$(path)' study='$(study)'
 
 grade: .venv/installed
+	$(call needs,submissions,a folder with one folder for each submission)
+	$(call needs,study,its term as in config.yaml: sp25)
 	.venv/bin/snakemake --cores all grade --config submissions='$(submissions)' study='$(study)'
+
+# The zip that Gradescope takes: what is committed, and its two programs beside it.
+autograder:
+	$(call needs,study,a term as in config.yaml: sp25)
+	mkdir -p results reports/out
+	echo '$(study)' > results/term.txt
+	git archive --format=zip --add-file=autograder/setup.sh --add-file=autograder/run_autograder \
+		--add-file=results/term.txt --output=reports/out/'$(study)'-autograder.zip HEAD
 
 test: lint
 	.venv/bin/python -m pytest --numprocesses 2 tests/unit
@@ -45,8 +62,8 @@ test-all: test
 TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test
 	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest \
-		--update-doc $(TESTED) tests/integration/test_mutations.py tests/integration/test_faults.py tests/integration/test_kills.py \
-		tests/integration/test_sandboxed_jobs.py
+		--update-doc $(TESTED) tests/integration/test_mutations.py tests/integration/test_damaged_profiles.py \
+		tests/integration/test_faults.py tests/integration/test_kills.py tests/integration/test_sandboxed_jobs.py
 
 # Kernels and launchers that cheat, on the CPU and emulated. It writes the table of attacks in the documentation.
 attacks: .venv/installed-test

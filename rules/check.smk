@@ -24,6 +24,7 @@ rule check_variant:
         sizes=lambda wildcards: PLAN.sizes(wildcards.network),
         timeout=CONFIG.measuring.timeout_s,
         sandbox=CONFIG.sandbox,
+        spent=f"--spent {submissions.SPENT}" if CONFIG.submission else "",
         rerun_on_columns=code_dependencies.column_types(tables.CORRECTNESS),
         rerun_on_network=lambda wildcards: CONFIG.case_set(wildcards.network).shapes_sha256,
         rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
@@ -34,7 +35,7 @@ rule check_variant:
         logged(
             "python3 {input.program:q} --device {wildcards.device:q} --cases {wildcards.network:q}"
             " --variant {wildcards.variant:q} --sizes {params.sizes:q} --labels {input.labels:q}"
-            " --timeout {params.timeout:q} --sandbox {params.sandbox:q} --out {output.correctness:q}"
+            " --timeout {params.timeout:q} --sandbox {params.sandbox:q} {params.spent} --out {output.correctness:q}"
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, "scripts")
-from warpbook.common import parent_process
+from warpbook.common import parent_process, text_encoding
 from warpbook.common.errors import UserError
 from warpbook.course import reference_times, submissions
 from warpbook.harness import sandbox
@@ -21,12 +21,21 @@ from warpbook.runs import catalog, tables
 from warpbook.workflow import code_dependencies, console, optional_measurements, plan
 from warpbook.workflow.targets import Targets, WholeNetworks, rendered_reports, site_templates
 
+text_encoding.require_utf8()
+
 # What is read here stays: looking through it for garbage again and again would take a tenth of the time.
 gc.set_threshold(100_000)
 
 
-configfile: "config.yaml"
-
+if found := {*os.getcwd()} & {*"{}:"}:  # the first two are Snakemake's, the last one's the PATH's
+    sys.exit(
+        f"error: the project's path holds {' '.join(sorted(found))}, which Snakemake or the PATH takes for its own; "
+        f"move the project: {os.getcwd()}"
+    )
+try:
+    workflow.configfile("config.yaml")
+except WorkflowError as error:
+    sys.exit(f"error: config.yaml cannot be read: {error}")
 
 if workflow.is_main_process:
     console.install(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
@@ -43,10 +52,14 @@ try:
     SUBMITTED = submissions.submissions_by_name(CONFIG)
     if CONFIG.submissions:
         sandbox.require_for_untrusted(CONFIG.sandbox, "gpu" if PLAN.device else "emulator")
+        if workflow.is_main_process:
+            submissions.forget_failures(CONFIG.study, SUBMITTED)
     # Jobs read no ONNX file for the networks' shapes, and in a sandbox could not.
     os.environ[networks.CONFIGURATION_VARIABLE] = networks.resolved_configuration()
 except UserError as error:
     sys.exit(f"error: {error}")
+if workflow.is_main_process and not SUBMITTED and {"grade", "submission"} & {*sys.argv}:
+    sys.exit(f"error: {submissions.NOT_NAMED}")
 TARGETS, WHOLE = Targets(PLAN), WholeNetworks(PLAN)
 COURSE_FILES = [name for name, variant in PLAN.variants.items() if variant.course]
 

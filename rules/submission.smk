@@ -33,6 +33,7 @@ rule report_submission:
         "logs/report_submission/{study}/{submission}.log",
     params:
         folder=lambda wildcards: str(SUBMITTED[wildcards.submission].folder),
+        problem=lambda wildcards: SUBMITTED[wildcards.submission].problem,
         config=lambda _: submissions.shared_configuration(CONFIG, reference_times.for_configuration(CONFIG)),
         cores=1 if CONFIG.submissions else workflow.cores,
         strangers="--untrusted" if CONFIG.submissions else "",
@@ -41,7 +42,7 @@ rule report_submission:
         "Submission {wildcards.submission}"
     shell:
         logged(
-            "python3 {input.program:q} --folder {params.folder:q} --name {wildcards.submission:q} --config {params.config:q}"
+            "python3 {input.program:q} --folder {params.folder:q} --problem {params.problem:q} --name {wildcards.submission:q} --config {params.config:q}"
             " --cores {params.cores} {params.strangers} --out {output.reports:q}"
         )
 

@@ -1,8 +1,10 @@
 """Test one variant's correctness on a network's layers, on ragged shapes, and by the labels of the real images."""
 
 import argparse
+import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.harness import (
     building,
     checking,
+    cpp_compiler,
     data_races,
     ece408_check,
     ece408_gpu,
@@ -28,7 +31,7 @@ from warpbook.harness.bench import CPU_CHUNK, Bench
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
-from warpbook.kernels import variants
+from warpbook.kernels import ece408, variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
@@ -40,6 +43,7 @@ from warpbook.runs import tables
 
 SEVERAL_IMAGES = 7  # three or four of each block, where there are as many blocks as the emulator has multiprocessors
 MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kernels/ take 2 GiB at most
+LEAST_LIMIT_S = 20  # of a file whose submission has spent its time on others; files of the course take 4 s
 
 
 def bench_for(device: str, variant: Variant, sandboxed: bool) -> Bench:
@@ -121,19 +125,37 @@ def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Itera
 
 
 def emulate(
-    variant: Variant, network: Network | CaseSet, sandboxed: bool, folder: Path, size: int = 1
+    variant: Variant,
+    network: Network | CaseSet,
+    sandboxed: bool,
+    folder: Path,
+    size: int = 1,
+    limit_s: float = float("inf"),
 ) -> Iterator[list[Row]]:
     """A GPU variant's source emulated on the CPU, its library in `folder`: a look for data races, ragged shapes, then the
-    network's layers, the threads reversed, and some blocks of each at the largest `size` that is measured."""
+    network's layers, the threads reversed, and some blocks of each at the largest `size` that is measured. `limit_s` is
+    for all calls of a file of the course on a layer."""
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return
+    if variant.entry and not variant.read_error:
+        variant = emulation.cuda_of_python(variant, folder)
     if variant.course and not variant.read_error:
-        yield from ece408_check.check(variant, sandboxed, folder)
+        yield from ece408_check.check(variant, sandboxed, folder, limit_s)
         return
     ragged = checking.ragged_cases(variant)
     small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
-    yield [data_races.find(variant, small, sandboxed, folder)]
+    # Beside the rest, since compiling for it takes most of its time and only this process is busy.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as beside:
+        races = beside.submit(data_races.find, variant, small, sandboxed, folder)
+        yield from emulate_cases(variant, network, ragged, sandboxed, folder, size)
+        yield [races.result()]
+
+
+def emulate_cases(
+    variant: Variant, network: Network | CaseSet, ragged: list[Case], sandboxed: bool, folder: Path, size: int
+) -> Iterator[list[Row]]:
+    """Of `emulate`, all but the look for data races."""
     with IsolatedBench(variant, sandboxed, folder) as bench:
         yield from check_places(bench, variant, ragged)
         bench.reversed_order = True
@@ -165,6 +187,13 @@ def check(
         yield check_labels(bench, variant, network, np.load(labels), sizes)
 
 
+def time_left(timeout_s: float, spent: Path | None) -> float:
+    """What a file may take of the time that its submission may take on files that do not end: `spent` holds what others
+    took, a line each."""
+    taken_s = sum(map(float, spent.read_text().split())) if spent and spent.exists() else 0.0
+    return max(timeout_s - taken_s, min(timeout_s, LEAST_LIMIT_S))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu", "emulator"), required=True)
@@ -176,6 +205,7 @@ def main() -> None:
         "--labels", type=Path, nargs="?", help="reference labels; without them only the layers are tested"
     )
     parser.add_argument("--timeout", type=float, required=True)
+    parser.add_argument("--spent", type=Path, help="what files of this submission that do not end have taken of that")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
     parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
     parser.add_argument("--out", type=Path, required=True)
@@ -188,6 +218,9 @@ def main() -> None:
         return sandbox.emit(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
     shared = {"variant": variant.name, "device": arguments.device}
+    limit_s = time_left(arguments.timeout, arguments.spent)
+    # A file of the course has limits of its own, a layer each.
+    item_s = len(ece408.LAYERS) * limit_s + cpp_compiler.COMPILE_S if variant.course else limit_s
     if arguments.device == "gpu" and not sandboxed and not variant.course:
         preload.import_packages(variant.header.requires)
 
@@ -199,7 +232,7 @@ def main() -> None:
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":
-                    return emulate(variant, network, sandboxed, folder, max(arguments.sizes))
+                    return emulate(variant, network, sandboxed, folder, max(arguments.sizes), limit_s)
                 if variant.course and not variant.read_error:
                     return ece408_gpu.check(variant, network.cases, sandboxed)
                 if arguments.device == "gpu" and sandboxed:
@@ -207,10 +240,14 @@ def main() -> None:
                 bench = bench_for(arguments.device, variant, sandboxed)
                 return check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels)
 
-            for checked in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
+            for checked in run_supervised(produce, item_s, MEMORY_BYTES, apart=sandboxed):
                 rows += checked
     except VariantFailure as failure:
         rows.append(correctness_row("", max(arguments.sizes), "labels", ok=False, **failure.columns))
+    if arguments.spent and any(row["status"] == "timed_out" for row in rows):
+        arguments.spent.parent.mkdir(parents=True, exist_ok=True)
+        with arguments.spent.open("a", encoding="utf-8") as spent:
+            print(limit_s, file=spent)
     tables.CORRECTNESS.write((placed(row, network, shared) for row in rows), arguments.out)
     if variant.inferred_launch:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")

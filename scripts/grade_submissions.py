@@ -9,8 +9,7 @@ from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import atomic_write
 from warpbook.config.course_term import Term
 from warpbook.course.grades_table import GRADES
-from warpbook.report import rendering
-from warpbook.report.pdf import write_untrusted_pdf
+from warpbook.report import pdf, rendering
 
 
 def main() -> None:
@@ -26,8 +25,8 @@ def main() -> None:
     with atomic_write(arguments.out) as out:
         out.mkdir()
         GRADES.write(rows, out / GRADES.name)
-        (out / "grades.html").write_text(rendering.embed_assets(document))
-        write_untrusted_pdf(document, out / "grades.pdf")
+        (out / "grades.html").write_text(rendering.embed_assets(document), encoding="utf-8")
+        pdf.within_limits(lambda: pdf.write_untrusted_pdf(document, out / "grades.pdf"))
     print(f"Table over {len(arguments.reports)} submissions: {arguments.out / 'grades.pdf'}")
 
 

@@ -12,24 +12,34 @@ from warpbook.common import version
 from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write
 from warpbook.course.grades_table import GRADES
-from warpbook.report import class_report, evidence, rendering
-from warpbook.report.pdf import add_page_numbers, write_untrusted_pdf
+from warpbook.report import class_report, evidence, pdf, rendering
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 
 
 def render(values: dict[str, Any], run: Path, out: Path) -> None:
-    """Write report.pdf, report.html and report.csv into the folder `out`."""
+    """Write report.pdf, report.html and report.csv into the folder `out`; without the answers, which it says, where
+    these take more than pdf.within_limits grants."""
     planned = plan.from_config(values)
     ev = evidence.load(planned, planned.config.study, catalog.open_run(run))
     commit, dirty = version.commit()
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
-    document = add_page_numbers(rendering.submission_html(ev, ended, commit, dirty))
+
     with atomic_write(out) as folder:
         folder.mkdir()
-        (folder / "report.html").write_text(rendering.embed_assets(document))
-        write_untrusted_pdf(document, folder / "report.pdf", ev.cited_runs)
-        GRADES.write(class_report.rows(ev, document), folder / "report.csv")
+
+        def write() -> None:
+            document = pdf.add_page_numbers(rendering.submission_html(ev, ended, commit, dirty))
+            (folder / "report.html").write_text(rendering.embed_assets(document), encoding="utf-8")
+            pdf.write_untrusted_pdf(document, folder / "report.pdf", ev.cited_runs)
+            GRADES.write(class_report.rows(ev, document), folder / "report.csv")
+
+        pdf.weasyprint()  # loaded here, the processes share it
+        try:
+            pdf.within_limits(write)
+        except pdf.LayoutLimit as limit:
+            ev.submitted.answers_left_out = f"The answers are left out: {limit}. Read them in the submission."
+            pdf.within_limits(write)
 
 
 def main() -> None:

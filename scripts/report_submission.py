@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,22 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common import files
-from warpbook.common.errors import UserError, exit_status
+from warpbook.common.errors import MachineFault, UserError, exit_status
 from warpbook.common.supervision import end_with_parent, run_to_end
-from warpbook.course import submissions
+from warpbook.config.course_term import Term
+from warpbook.course import gradescope, submissions
 from warpbook.course.grades_table import GRADES
 from warpbook.report import class_report
 
 REPORT = Path("results/report")
 """What the project's Snakemake makes, from its folder."""
 
-TIMEOUTS = 4  # of `timeout_s` that a file may take: to be built, then for each layer
-OVERHEAD_S = 600  # all else
+UNJUDGED = "not judged: "  # how a MachineFault begins that stopped a check
+
+TIMEOUTS = 2  # of `timeout_s` in all: for files that do not end, a layer each
+FILE_S = 60  # for each file, to be built and checked
+OVERHEAD_S = 300  # for all else, the report's pages first of all
 
 
 def limit_s(room: Path, timeout_s: float) -> float:
-    """What the Snakemake of a submission may take."""
-    return OVERHEAD_S + TIMEOUTS * timeout_s * len(list((room / "kernels").rglob("*.cu")))
+    """What the Snakemake of a submission may take, by a Stopwatch."""
+    return OVERHEAD_S + TIMEOUTS * timeout_s + FILE_S * len(list((room / "kernels").rglob("*.cu")))
 
 
 def run_project(room: Path, cores: int) -> None:
@@ -41,13 +46,24 @@ def work_with_limit(room: Path, limit_s: float) -> None:
     with it."""
     log = room / "logs" / "snakemake.log"
     try:
-        status, out, err = run_to_end(command(1), limit_s, environment(room), lambda: os.chdir(room))
+        status, out, err = run_to_end(
+            command(1), limit_s, environment(room), lambda: os.chdir(room), by_processor_time=True
+        )
     except subprocess.TimeoutExpired:
         raise UserError(f"it took longer than the {limit_s:.0f} s that a submission of so many files may") from None
     log.parent.mkdir(exist_ok=True)
-    log.write_text(out + err)
+    log.write_text(out + err, encoding="utf-8")
     if status:
-        raise UserError(f"its Snakemake failed with exit status {status}; {log} has its words")
+        reasons = re.findall(r"^error: (.+)", out + err, re.MULTILINE)
+        if fault := next((reason for reason in reasons if _is_machine_fault(reason)), ""):
+            raise MachineFault(f"{UNJUDGED}{fault.removeprefix(UNJUDGED)}")
+        why = f" ({reasons[-1]})" if reasons else ""
+        raise UserError(f"its Snakemake failed with exit status {status}{why}; {log} has its words")
+
+
+def _is_machine_fault(reason: str) -> bool:
+    """Whether an error of a program tells of a MachineFault."""
+    return reason.startswith(UNJUDGED) or " cannot be written: " in reason
 
 
 def command(cores: int) -> list[str]:
@@ -67,6 +83,7 @@ def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="the submission")
+    parser.add_argument("--problem", nargs="?", const="", default="", help="why nothing of it can be taken")
     parser.add_argument("--name", required=True, help="what it is called")
     parser.add_argument("--config", type=json.loads, required=True, help="what its project has of this one's, as JSON")
     parser.add_argument("--cores", type=int, required=True)
@@ -79,7 +96,10 @@ def main() -> None:
     named = f"ECE408_{study.upper()}_{arguments.name}_m3_report"  # as the course wants it called
     problem = ""
     try:
+        if arguments.problem:
+            raise UserError(arguments.problem)
         submissions.open_room(room, arguments.name, arguments.folder, shared)
+        (room / submissions.SPENT).unlink(missing_ok=True)
         if arguments.untrusted:
             work_with_limit(room, limit_s(room, timeout_s))
         else:
@@ -94,6 +114,10 @@ def main() -> None:
             GRADES.write([class_report.failure_row(arguments.name, study, problem)], out / f"{named}.csv")
         for ending in () if problem else (".pdf", ".html", ".csv"):
             shutil.copyfile(room / REPORT / f"report{ending}", out / f"{named}{ending}")
+        if not problem.startswith(UNJUDGED):
+            term = Term.model_validate(shared["studies"][study]["course"])
+            results = gradescope.results_json(GRADES.rows(out / f"{named}.csv"), term)
+            (out / gradescope.NAME).write_text(results, encoding="utf-8")
     print(f"{arguments.name}: {problem}" if problem else f"Report of {arguments.name}: {arguments.out / named}.pdf")
 
 

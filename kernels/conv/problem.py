@@ -66,14 +66,17 @@ aliases:
     numsamples, bs]
   C: [c, channel, channels, cin, inc, ic, inchannel, inchannels, inputchannels, numchannels, nchannels, channelsin,
     inmaps, inputmaps, mapin, numinputmaps, inputfeaturemaps]
-  H: [h, height, hin, inh, ih, inheight, inputheight, imgheight, imageheight, heightin, rows, imgh]
-  W: [w, width, win, inw, iw, inwidth, inputwidth, imgwidth, imagewidth, widthin, cols, columns, imgw]
+  H: [h, height, hin, inh, ih, inheight, inputheight, imgheight, imageheight, heightin, rows, imgh,
+    inputrows, numrows, nrows]
+  W: [w, width, win, inw, iw, inwidth, inputwidth, imgwidth, imagewidth, widthin, cols, columns, imgw,
+    inputcols, inputcolumns, numcols, ncols]
   M: [m, mapout, maps, outmaps, outputmaps, mapsout, kout, cout, outc, oc, outchannel, outchannels, outputchannels,
     channelsout, numfilters, filters, nfilters, filtercount, featuremaps, numfeaturemaps, outputfeaturemaps,
     outfeatures, numkernels, nmaps, nummaps, nout]
   K: [k, kernelsize, kernelwidth, kernelheight, kernelw, kernelh, ksize, kwidth, kheight, kw, kh, kdim, masksize,
     maskwidth, maskheight, maskdim, filtersize, filterwidth, filterheight, filterw, filterh, filterdim, fsize, ks,
-    ksz, fw, fh, kernel, mask, taps, windowsize, kernellength, kern, kx, ky]
+    ksz, fw, fh, kernelrows, kernelcols, maskrows, maskcols, filterrows, filtercols,
+    kernel, mask, taps, windowsize, kernellength, kern, kx, ky]
   H_out: [hout, outh, oh, ho, outheight, outputheight, heightout, outrows, outputh, hy]
   W_out: [wout, outw, ow, wo, outwidth, outputwidth, widthout, outcols, outputw, wy]
   S: [s, stride, strides]
@@ -82,6 +85,7 @@ aliases:
     inputimage, i, inmaps]
   w: [w, k, weight, weights, wt, wts, wgt, mask, masks, filter, filters, kernel, kernels, kern, f, coefficients, coef,
     coeffs, taps]
+  bias: [b, biases]
   y: ["y", out, output, outputs, result, results, res, o, dst, outp, ofmap, ofmaps, outputdata, outputimage, outmaps]
 
 # Three maps: the weights of the longest sums still fit constant memory. No extent is a multiple of a tile.
@@ -117,3 +121,34 @@ def reference(x, w, bias=None, S=1, SW=None, P=0, PW=None, P_end=None, PW_end=No
         results.append((rows @ columns).reshape(M, *windows.shape[1:3]))
     y = np.stack(results)
     return y if bias is None else y + bias[:, None, None]
+
+
+def alternatives(x, w, bias=None, **extents):
+    """What those compute who mistake the problem, in words, and what they get."""
+    taken = {name: extents[name] for name in ("S", "SW", "P", "PW", "P_end", "PW_end", "D", "DW", "G")}
+    _, C, K, KW = w.shape
+    yield (
+        "mirrors the filter, as a convolution does; this is a correlation",
+        reference(x, w[:, :, ::-1, ::-1], bias, **taken),
+    )
+    if taken["G"] == 1:
+        each = w.reshape(-1)[: C * K * KW].reshape(C, 1, K, KW)
+        yield (
+            "computes a depthwise convolution, one filter a channel: groups = C",
+            reference(x, each, **taken | {"G": C}),
+        )
+    for padding, words in ((K // 2, "K // 2"), (1, "1"), (K - 1, "K - 1")):
+        if padding != taken["P"]:
+            padded = reference(x, w, bias, **taken | dict.fromkeys(("P", "PW", "P_end", "PW_end"), padding))
+            rows, columns = (extents[side] for side in ("H_out", "W_out"))
+            if padded.shape[2] >= rows and padded.shape[3] >= columns:
+                yield f"takes the padding for {words}; here it is {taken['P']}", padded[:, :, :rows, :columns]
+    channels_last = x.reshape(len(x), *x.shape[2:], C).transpose(0, 3, 1, 2)
+    for order, axes in (
+        ("[K, KW, C, M]", (2, 3, 1, 0)),
+        ("[M, K, KW, C]", (0, 2, 3, 1)),
+        ("[M, C, K, KW]", (0, 1, 2, 3)),
+    ):
+        shape = [w.shape[axis] for axis in axes]
+        y = reference(channels_last, w.reshape(shape).transpose(np.argsort(axes)), bias, **taken)
+        yield f"takes x and y for [N, H, W, C], and w for {order}: another layout", y.transpose(0, 2, 3, 1)

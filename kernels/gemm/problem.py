@@ -24,11 +24,11 @@ precision:
   - {m: 129, n: 68, k: 16384}
 aliases:
   m: [M, rows]
-  n: [N, cols, columns]
-  k: [K, inner]
-  a: [A]
-  b: [B]
-  c: [C, out]
+  n: [N, cols, columns, ldb, ldc, colsB, b_cols]
+  k: [K, inner, lda, colsA, a_cols]
+  a: [A, M, Md, lhs, left, mat1, matA, first, x]
+  b: [B, N, Nd, rhs, right, mat2, matB, second, w]
+  c: [C, Pd, out, output, result, res, matC, prod, product, dst, ans]
 """
 
 

@@ -25,9 +25,9 @@ precision:     # the order of the sum decides its error
   - {n: 1048576}
   - {n: 16777216}
 aliases:
-  n: [N, size, len, length, count]
-  x: [input, in, g_idata, d_in, a]
-  y: [output, out, g_odata, d_out, result]
+  n: [N, size, len, length, count, num, elements, num_elements, array_size, total]
+  x: [input, in, g_idata, idata, d_in, a, data, array, arr, src, v, vec, values, inp]
+  y: [output, out, g_odata, odata, d_out, result, res, sum, total_sum, dst, r]
 """
 
 

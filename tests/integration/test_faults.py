@@ -204,7 +204,7 @@ def fault(disk: Disk, program: str, at: int, cause: int) -> str:
     if done.returncode in DONE:  # what failed can be done without
         missing = [output for output in outputs_of(program) if not (disk.folder / output).exists()]
         return f"{place}nothing said, and missing: {missing}" if missing else ""
-    if not re.search(rf"error: .*results/\S+ cannot be written: {os.strerror(cause)}", words):
+    if not re.search(rf"error: (.*results/\S+ cannot be written|not judged: disk full): .*{os.strerror(cause)}", words):
         return f"{place}no sentence with file and cause:\n{words}"
     changed = [name for name in after if after[name] not in (before.get(name), "a folder")]
     if left := [name for name in changed if not is_whole(disk.folder / name)]:

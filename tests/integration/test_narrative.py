@@ -31,6 +31,13 @@ def test_markdown_becomes_html_with_the_report_s_own_figures_and_no_html_of_the_
     assert "&lt;script&gt;" in document
 
 
+def test_a_picture_of_another_machine_is_told_by_its_words(ev, tmp_path):
+    """As an image, each reader's browser would ask that machine for it."""
+    document = rendered(tmp_path, ev, "![a plot](https://example.com/p.png) ![](//example.com/q.png)\n")
+    assert "<img" not in document and "src=" not in document
+    assert "[picture: a plot] [picture: //example.com/q.png]" in document
+
+
 def test_a_wrong_name_fails_with_file_and_line(ev, tmp_path):
     for call, words in [
         ('speedpu("direct")', "'speedpu' is undefined"),

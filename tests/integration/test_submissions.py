@@ -1,5 +1,6 @@
 """Submissions of the course: found in their layout, worked on apart, judged file by file, reported for the upload."""
 
+import csv
 import itertools
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,10 +30,10 @@ from warpbook.course.grades_table import GRADES
 from warpbook.harness import sandbox
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants
-from warpbook.report import class_report, pdf, rendering, student_answers
+from warpbook.report import class_report, excerpts, pdf, rendering, student_answers
 from warpbook.report.evidence import Evidence, submission_evidence
 from warpbook.report.views import VIEWS
-from warpbook.runs import catalog, tables
+from warpbook.runs import catalog, schema, tables
 from warpbook.workflow import plan
 
 COURSE = PROJECT / "tests" / "data" / "course"
@@ -147,15 +149,134 @@ def test_a_submission_is_called_by_the_folder_above_the_layout():
 
 
 def test_submissions_whose_names_differ_in_odd_characters_alone_are_told_apart(tmp_path):
-    for name in ("a b", "a_b", "c", ".hidden"):
+    for name in ("a b", "a_b", "c"):
         (tmp_path / name).mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "c")
     (tmp_path / "notes.txt").touch()
     assert {name: path.name for name, path in submissions.list_submissions(tmp_path).items()} == {
         "a_b": "a b",
         "a_b_2": "a_b",
         "c": "c",
     }
+
+
+def graded_names(folder: Path) -> dict[str, submissions.SubmittedFolder]:
+    values = VALUES | {"study": "sp25", "submissions": str(folder)}
+    return submissions.submissions_by_name(settings.load(values, list(variants.discover())))
+
+
+def test_what_is_no_folder_to_be_read_is_a_submission_that_says_so_and_stops_no_other(tmp_path):
+    hand_in(tmp_path / "fine", final="x")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "fine")
+    (tmp_path / "late.zip").touch()
+    (tmp_path / "m3-forward.cu").touch()
+    found = graded_names(tmp_path)
+    assert {name: one.problem.partition(";")[0] for name, one in found.items()} == {
+        "fine": "",
+        "hidden": "its name begins with a dot",
+        "late.zip": "it is an archive",
+        "link": "it is a link",
+        "m3-forward.cu": "it is a file",
+    }
+
+
+def test_a_folder_that_may_not_be_read_is_a_submission_that_says_so(tmp_path):
+    for name in ("fine", "shut", "shut_inside"):
+        hand_in(tmp_path / name, final="x", op_0="y")
+    (tmp_path / "shut").chmod(0)
+    (tmp_path / "shut_inside" / "project" / "m3").chmod(0)
+    tmp_path.chmod(0o755)
+    for folder in list(tmp_path.parents)[:3]:
+        folder.chmod(folder.stat().st_mode | 0o111)
+    child = os.fork()  # root may read everything: a process of somebody else's looks
+    if not child:
+        os.setgroups([]), os.setgid(65534), os.setuid(65534)
+        found = graded_names(tmp_path)
+        right = found["fine"].problem == "" and "cannot be read" in found["shut"].problem
+        inside = found["shut_inside"].refused == {"folder project/m3": "project/m3 cannot be read"}
+        os._exit(0 if right and inside and set(found["shut_inside"].files) == {"final"} else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_report_that_failed_is_forgotten_so_that_the_next_command_tries_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "reports" / "out"
+    for name, file in (("sp25/failed", "a.csv"), ("sp25/made", "a.pdf"), ("sp25-grades", "grades.csv")):
+        (out / name).mkdir(parents=True)
+        (out / name / file).touch()
+    submissions.forget_failures("sp25", ["made", "new"])
+    assert submissions.table_folder("sp25").exists()
+    submissions.forget_failures("sp25", ["failed", "made", "new"])
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.*")) == ["sp25/made/a.pdf"]
+
+
+def test_a_home_of_nobody_is_named():
+    values = VALUES | {"study": "sp25", "submissions": "~nobody_at_all/x"}
+    with pytest.raises(UserError, match="submissions: ~nobody_at_all/x is the home of nobody here"):
+        submissions.submissions_by_name(settings.load(values, list(variants.discover())))
+
+
+def test_texts_that_a_spreadsheet_would_run_are_marked_in_the_file_and_read_as_they_were(tmp_path):
+    texts = ["=1+1", "+1", "-1", "@x", "\t=1", "'=1", "'x", "plain", ""]
+    rows = [{**class_report.failure_row(f"s{n}", "sp25", text)} for n, text in enumerate(texts)]
+    GRADES.write(rows, tmp_path / "grades.csv")
+    assert [row["words"] for row in GRADES.rows(tmp_path / "grades.csv")] == texts
+    with open(tmp_path / "grades.csv", encoding="utf-8", newline="") as file:
+        cells = [row["words"] for row in csv.DictReader(file)]
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t")) for cell in cells)
+    assert cells[-2:] == ["plain", ""]
+
+
+def test_tables_within_a_pdf_hold_no_formula_either():
+    content = b"name,value\n=1+1,-2.5\n@x,\n"
+    assert schema.for_spreadsheets(content) == b"name,value\n'=1+1,-2.5\n'@x,\n"
+
+
+def test_answers_are_cut_where_they_would_fill_pages_without_end(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "a").mkdir()
+    Image.new("RGB", (8, 4), "red").save(tmp_path / "a" / "p.png")
+    (tmp_path / "a.md").write_text("![x](p.png)\n\n" * 30 + "word " * 10_000)
+    html = student_answers.read("a", 6, tmp_path).rest
+    assert html.count("<img") == student_answers.PICTURES
+    assert len(re.sub("<[^>]+>", "", html)) < student_answers.CHARACTERS + 200
+    assert re.search(r"\[\d+ more characters are left out\.\]", html)
+    table = "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 100
+    wide = "|" + "a|" * 30 + "\n|" + "-|" * 30 + "\n"
+    (tmp_path / "a.md").write_text(f"{table}\n\n# 2\n{table}\n\n{table}\n\n# 3\n{wide}\nwords\n")
+    found = student_answers.read("a", 6, tmp_path)
+    every = "".join([found.rest, *found.by_question.values()])
+    assert every.count("<td") + every.count("<th") <= student_answers.CELLS
+    assert "A table of 202 cells in 2 columns is left out." in found.by_question[2]
+    assert "A table of 30 cells in 30 columns is left out." in found.by_question[3]
+    assert "words" in found.by_question[3]
+
+
+def test_a_layout_without_bound_is_ended_and_told_from_a_fault(monkeypatch):
+    monkeypatch.setattr(pdf, "LAYOUT_S", 1)
+    with pytest.raises(pdf.LayoutLimit, match="laying it out takes more than 1 s"):
+        pdf.within_limits(lambda: all(True for _ in itertools.count()))
+    monkeypatch.setattr(pdf, "LAYOUT_BYTES", 64 << 20)
+    with pytest.raises(pdf.LayoutLimit, match="MemoryError"):
+        pdf.within_limits(lambda: bytearray(1 << 30))
+
+    def broken():
+        raise UserError("a picture is missing")
+
+    with pytest.raises(UserError, match="a picture is missing"):
+        pdf.within_limits(broken)
+
+
+def test_what_is_read_in_files_of_strangers_takes_no_longer_than_their_length():
+    """Each took minutes, or hours."""
+    began = time.process_time()
+    for part in ("/*", "GPUInterface::a(){", '\\"', "GPUInterface::a(){}", "cudaStreamCreate "):
+        final_submission_rules.final_rules(part * (250_000 // len(part)))
+    for part in ("\n", " ", "real "):
+        program_output.parse_runs(part * (250_000 // len(part)), layers=2)
+    excerpts._stretch("x;\n" * 5000, "y;\nx;\n" * 2500, 9)
+    assert time.process_time() - began < 10
 
 
 def test_names_of_which_snakemake_would_take_none_are_made_such_that_it_does(tmp_path):
@@ -403,7 +524,7 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
         "there is no GPU here (no device, for the test), and files of a submission are timed only on the machine that "
         "makes its report"
     )
-    assert "none of it of this submission" in view.context.caption
+    assert "which is not the course's GPU" in view.context.caption
     assert context.gpu in view.context.caption
     rows = words_of(view.context)
     assert [row[0] for row in rows][:3] == ["direct", "unroll_gemm", "fused_unroll_gemm"]
@@ -470,9 +591,9 @@ class Workspace:
         changed = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 30}}
         (folder / "config.yaml").write_text(yaml.safe_dump(changed, sort_keys=False))
 
-    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
+    def snakemake(self, *arguments: str, **more: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-        environment = {**os.environ, files.PROJECT_VARIABLE: str(self.folder)}
+        environment = {**os.environ, files.PROJECT_VARIABLE: str(self.folder), **more}
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
 
     def report(self, name: str, ending: str = ".pdf", study: str = "sp25") -> Path:
@@ -499,7 +620,7 @@ def workspace(tmp_path_factory) -> Workspace:
         final=code.replace(first, f'{first}    system("rm -rf {made.folder}/*");\n'),
         op_0=code.replace("(TILE + K - 1) * (TILE + K - 1)", "TILE * TILE"),
         op_1=code.replace("const int H_out = H - K + 1, W_out", "const imt H_out = H - K + 1, W_out", 1),
-        op_2=b"\xff" + code.encode(),
+        op_2=b"\0" + code.encode(),
         op_6="__global__ void forward(float *y) {}",
     )
     (mixed / "project" / "m3" / "op_3").mkdir()
@@ -508,6 +629,7 @@ def workspace(tmp_path_factory) -> Workspace:
     hand_in(every / "hangs", op_0=f"#include <unistd.h>\n{waits}")
     (every / ODD).mkdir()
     (every / ODD / "project").symlink_to("/")
+    (every / "late.zip").write_bytes(b"PK")
     done = made.snakemake("grade", "--config", f"submissions={every}", "study=sp25")
     assert done.returncode == 0, done.stdout + done.stderr
     return made
@@ -516,26 +638,27 @@ def workspace(tmp_path_factory) -> Workspace:
 def test_a_folder_in_the_course_s_layout_gives_its_own_report(workspace):
     pages = text_of(workspace.report("mixed"))
     whole = " ".join(pages)
-    assert re.search(r"Final file project/src/layer/custom/m3- ?forward\.cu right 6 tests passed on", whole)
+    assert re.search(r"Final file project/src/layer/custom/m3- ?forward\.cu right 9 tests passed on", whole)
     fault = "heap-buffer-overflow in conv_forward_kernel at project/m3/op_0/m3-forward.cu:19: a write 716 bytes after"
     assert f"{fault} the 1220 bytes allocated at line 41 (in conv1, where the batch has 100 images)" in whole
     assert re.search(r"does not compile: project/m3/op_1/m3-forward\.cu:11:", whole)
-    assert "project/m3/op_2/m3-forward.cu, line 1: byte 0xff is not UTF-8" in whole
+    assert "project/m3/op_2/m3-forward.cu, line 1: a NUL byte; remove it" in whole
     assert "project/m3/op_3/m3-forward.cu is not there" in whole
     assert "No __constant__ in its code" in whole
     assert "defines no GPUInterface::conv_forward_gpu; it holds the kernels forward" in whole
     assert "Required, and not in the submission: req_0 Streams; req_1 Tensor cores in TF32" in whole
     assert "One fetch for all threads." in whole
-    assert "Times and accuracies are not measured here: the configuration asks for no GPU figures" in whole
+    assert "Times and accuracies are not measured here: the configuration asks for no GPU times" in whole
 
 
 def test_no_submission_s_failure_stops_another_and_each_is_told(workspace):
     rows = GRADES.rows(workspace.folder / "reports" / "out" / "sp25-grades" / "grades.csv")
     told = {(row["submission"], row["number"]): row for row in rows}
-    assert {name for name, _ in told} == {"mixed", "hangs", ODD_NAMED}
+    assert {name for name, _ in told} == {"mixed", "hangs", "late.zip", ODD_NAMED}
     verdicts = {key: row["verdict"] for key, row in told.items() if row["verdict"] != "no file"}
     assert verdicts == {
         ("hangs", "op_0"): "does not end",
+        ("late.zip", ""): "no report",
         ("mixed", "final"): "right",
         ("mixed", "op_0"): "wrong",
         ("mixed", "op_1"): "does not compile",
@@ -546,7 +669,8 @@ def test_no_submission_s_failure_stops_another_and_each_is_told(workspace):
     assert told["mixed", "op_0"]["place"] == "project/m3/op_0/m3-forward.cu:19"
     assert told["mixed", "op_1"]["place"].startswith("project/m3/op_1/m3-forward.cu:")
     assert (told["mixed", "op_0"]["builds"], told["mixed", "op_1"]["builds"]) == ("yes", "no")
-    assert re.fullmatch(r"right at (100 and at )?(20 and at )?3 images", told["mixed", "final"]["rule"])
+    sizes = r"right at (100 and at )?(20 and at )?3 images; some blocks at 10000"
+    assert re.fullmatch(sizes, told["mixed", "final"]["rule"])
     assert re.fullmatch(r"\d+", told["mixed", "op_0"]["pages"])
 
 
@@ -554,7 +678,7 @@ def test_the_table_over_all_is_one_page_for_people_too(workspace):
     (only,) = text_of(workspace.folder / "reports" / "out" / "sp25-grades" / "grades.pdf")
     assert re.search(r"mixed ✓ – – wrong no build no build not taken – – no build 7 0 –", only)
     assert re.search(r"hangs – – – hangs – – – – – – 1 0 –", only)
-    assert "3 submissions" in only
+    assert "4 submissions" in only
 
 
 def test_what_people_get_can_be_read_by_everyone_and_lasts(workspace):
@@ -597,9 +721,9 @@ def test_results_of_submissions_are_apart_and_one_that_deletes_files_reaches_non
 
 
 def test_one_submission_alone_is_reported_and_made_anew_where_it_changed(workspace):
-    folder = hand_in(workspace.folder / "mine", final=b"\xff")
+    folder = hand_in(workspace.folder / "mine", final=b"\0")
     arguments = ("submission", "--config", f"path={folder / 'project'}", "study=fa24")
-    assert "is not UTF-8" in " ".join(text_of(made(workspace, arguments, "mine", "fa24")))
+    assert "a NUL byte" in " ".join(text_of(made(workspace, arguments, "mine", "fa24")))
     done = workspace.snakemake("--dry-run", *arguments)
     assert "Nothing to be done" in done.stdout + done.stderr
     (folder / "project" / "src" / "layer" / "custom" / "answers.md").write_text("By a tile.\n")
@@ -619,6 +743,33 @@ def test_a_report_that_cannot_be_made_is_a_row_and_leaves_the_others(tmp_path):
     GRADES.write([row], tmp_path / "theirs.csv")
     document = rendering.grades_html("t", SP25, 10_000, GRADES.rows(tmp_path / "theirs.csv"))
     assert "no report" in document and "it took longer than the 600 s" in document
+
+
+@needs_compiler
+def test_a_submission_that_the_machine_s_trouble_stopped_is_not_judged_and_graded_by_the_next_command(tmp_path):
+    (tmp_path / "project").mkdir()
+    made = Workspace(tmp_path / "project")
+    hand_in(tmp_path / "all" / "theirs", final=RIGHT.read_text())
+    compiler = tmp_path / "compiler"
+    killed = "g++: fatal error: Killed signal terminated program cc1plus"
+    compiler.write_text(f"""#!/bin/sh
+case "$*" in *-shared*) if [ -e {tmp_path}/trouble ]; then echo '{killed}' >&2; exit 1; fi;; esac
+exec {emulation.compiler()} "$@"
+""")
+    compiler.chmod(0o755)
+    asked = ("grade", "--config", f"submissions={tmp_path / 'all'}", "study=sp25", "sandbox=none")
+
+    def verdicts() -> dict[str, str]:
+        done = made.snakemake(*asked, CXX=str(compiler))
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = GRADES.rows(made.folder / "reports" / "out" / "sp25-grades" / "grades.csv")
+        return {row["number"]: row["verdict"] for row in rows if row["verdict"] != "no file"}
+
+    (tmp_path / "trouble").touch()
+    assert verdicts() == {"": "not judged"}
+    assert not (made.folder / "reports" / "out" / "sp25" / "theirs" / "results.json").exists()
+    (tmp_path / "trouble").unlink()
+    assert verdicts() == {"final": "right"}
 
 
 def test_without_a_submission_the_command_asks_for_one(workspace):

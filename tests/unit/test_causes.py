@@ -6,7 +6,7 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report.views import causes
 
-NAIVE, BEST = SimpleNamespace(name="direct"), SimpleNamespace(name="blocked")
+NAIVE, BEST = (SimpleNamespace(name=name, stem=name) for name in ("direct", "blocked"))
 IDLE = {
     counters.SM: 20.0,
     counters.ISSUE: 10.0,
@@ -23,55 +23,69 @@ def call(instructions: float = 1e9, fma: float = 0, **shares: float) -> CountedC
     return CountedCall(10, (CountedLaunch("k", IDLE | counted | values),), 1)
 
 
-def evidence(calls: dict[tuple[str, str], CountedCall]) -> SimpleNamespace:
+def evidence(calls: dict[tuple[str, str], CountedCall], shares: dict[str, float] | None = None) -> SimpleNamespace:
+    """shares: of its bound's speed that the best kernel reaches on each layer."""
     layers = list(dict.fromkeys(layer for _, layer in calls))
+    reached = shares or dict.fromkeys(layers, 0.5)
     return SimpleNamespace(
-        layer_names=layers, counters=SimpleNamespace(calls=calls), ranking=SimpleNamespace(naive=NAIVE)
+        name="fa18",
+        largest=10,
+        layer_names=layers,
+        layers=[SimpleNamespace(name=layer) for layer in layers],
+        counters=SimpleNamespace(calls=calls),
+        ranking=SimpleNamespace(naive=NAIVE),
+        times=SimpleNamespace(
+            op=lambda name, layer, size: SimpleNamespace(value=1.0),
+            method_bound_ms=lambda name, layer, size: reached[layer.name],
+        ),
     )
 
 
-def said(ev: SimpleNamespace, best: SimpleNamespace = BEST) -> str:
-    return causes.cause_sentences(ev, best).replace("\u202f", " ")
+def cause(ev: SimpleNamespace, best: SimpleNamespace = BEST) -> str:
+    return causes.cause_sentence(ev, best).replace("\u202f", " ")
 
 
-ISSUING = {("direct", layer): call(SM=85, ISSUE=share, fma=5e7) for layer, share in (("conv1", 84), ("conv2", 82))}
+def advice(ev: SimpleNamespace) -> str:
+    return causes.next_sentence(ev, BEST).replace("\u202f", " ")
 
 
-def test_what_bounds_the_naive_kernel_stands_beside_what_bounds_the_best_and_how_many_instructions_that_saves():
-    ev = evidence(
-        ISSUING
-        | {("blocked", "conv1"): call(2e7, L2=81, TENSOR=1e6), ("blocked", "conv2"): call(3e7, DRAM=70, TENSOR=9e6)}
-    )
-    assert said(ev) == (
-        "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles); 5 % of its instructions are FP32 "
-        "multiply-adds. blocked takes 40 times fewer instructions, 20 % on tensor cores, and is bound by the "
-        "L2 cache (conv1 81 % of peak) and in part by DRAM (conv2 70 % of peak)"
-    )
+ISSUING = {("direct", layer): call(SM=85, ISSUE=84, fma=5e7) for layer in ("conv1", "conv2")}
 
 
-def test_what_bounds_one_layer_and_another_in_part_is_named_once():
-    calls = {("blocked", layer): call(L1=share) for layer, share in (("conv1", 90), ("conv2", 75))}
-    assert said(evidence(calls)) == (
-        "blocked is bound by the L1 cache and shared memory (conv1 90 %, in part conv2 75 % of peak)"
+def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer():
+    blocked = {("blocked", "conv1"): call(2e7, L2=81), ("blocked", "conv2"): call(3e7, DRAM=70)}
+    assert cause(evidence(ISSUING | blocked)) == (
+        "It executes 40 times fewer instructions than direct; the busiest unit is L2 on conv1 (81 %) and DRAM on conv2 "
+        "(70 %)"
     )
 
 
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
     ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(DRAM=85)})
-    assert said(ev) == (
-        "direct is bound by the L1 cache and shared memory (90 % of peak). blocked is bound by DRAM (85 % of peak)"
+    assert cause(ev) == "The busiest unit is DRAM (85 %)"
+
+
+def test_alone_the_best_kernel_s_busiest_unit_is_named_and_without_its_counters_nothing():
+    assert cause(evidence({("direct", "conv1"): call(SM=85, ISSUE=84)}), NAIVE) == (
+        "The busiest unit is instruction issue (84 %)"
     )
+    assert cause(evidence({("blocked", "conv1"): call(DRAM=85)})) == "The busiest unit is DRAM (85 %)"
+    assert cause(evidence(ISSUING)) == ""
 
 
-def test_where_no_unit_is_near_its_peak_latency_is_said_to_bound_with_the_nearest():
-    ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(1e8, L2=50)})
-    assert said(ev).endswith("and is bound by latency, the L2 cache nearest its peak (50 % of peak)")
+def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_unit():
+    calls = {("blocked", "conv1"): call(L1=90), ("blocked", "conv2"): call(DRAM=85)}
+    far = evidence(calls, {"conv1": 0.3, "conv2": 0.9})
+    assert (
+        advice(far)
+        == f"conv1 runs at 30 % of its bound and L1 and shared memory is the busiest unit: try {causes.REMEDIES[counters.L1]}"
+    )
+    near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
+    assert advice(near).endswith(causes.REMEDIES[counters.DRAM])
 
 
-def test_alone_the_best_kernel_s_bound_is_said_and_without_its_counters_nothing():
-    for calls, best, words in [
-        (ISSUING, NAIVE, "direct is bound by instruction issue (conv1 84 %, conv2 82 % of cycles)"),
-        ({("blocked", "conv1"): call(DRAM=85)}, BEST, "blocked is bound by DRAM (85 % of peak)"),
-        (ISSUING, BEST, ""),
-    ]:
-        assert said(evidence(calls), best) == words
+def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_without_counters_to_read_them():
+    assert advice(evidence({("blocked", "conv1"): call(L2=50)})).endswith(
+        f"latency limits it: try {causes.LATENCY_REMEDY}"
+    )
+    assert "snakemake --cores 1 count --config study=fa18" in advice(evidence(ISSUING))

@@ -290,13 +290,20 @@ def test_a_launcher_that_python_cannot_read_is_named_and_fails_its_variant_alone
         assert known["sound"].read_error == ""
 
 
-def test_cuda_source_that_is_not_utf8_names_line_and_byte(tmp_path, cuda_variant):
+def test_cuda_source_in_latin_1_is_read(tmp_path, cuda_variant):
     cuda_variant("// line 7\n")
     with (tmp_path / "mine.cu").open("ab") as file:
-        file.write(b"// \xb5s\n")
+        file.write(b"// \xb5s\r\n")
     variant = variants.discover(tmp_path)["mine"]
-    assert variant.read_error == "mine.cu, line 8: byte 0xb5 is not UTF-8; save the file as UTF-8"
-    assert variant.header.title == "A variant made for a test"
+    assert variant.read_error == ""
+    assert variant.code.endswith("// µs\n")
+
+
+def test_cuda_source_with_a_nul_names_its_line(tmp_path, cuda_variant):
+    cuda_variant("// line 7\n")
+    with (tmp_path / "mine.cu").open("ab") as file:
+        file.write(b"// \xb5\0s\n")
+    assert variants.discover(tmp_path)["mine"].read_error == "mine.cu, line 8: a NUL byte; remove it"
 
 
 def test_a_file_that_cannot_be_read_is_a_failed_variant(tmp_path):

@@ -4,11 +4,18 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from warpbook.common import parent_process
+from warpbook.common import parent_process, text_encoding
 
 
 class UserError(Exception):
     """A failure that the user can fix. The message gives the value, the limit that it broke and the remedy."""
+
+
+class MachineFault(UserError):
+    """Trouble of the machine while a variant was checked: a full disk, too little memory, a process killed from outside.
+
+    It is no verdict on the variant: the job fails without an output, and the next command tries again.
+    """
 
 
 def first_line(error: BaseException) -> str:
@@ -26,6 +33,7 @@ def nearest_name(name: str, valid: list[str] | tuple[str, ...]) -> str:
 
 def exit_status(main: Callable[[], int | None], failed: int = 2) -> int:
     """Run `main` and return its exit status; a UserError becomes one screen on stderr and status `failed`."""
+    text_encoding.require_utf8()
     parent_process.end_with_snakemake()
     try:
         return main() or 0

@@ -5,6 +5,7 @@ and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here ru
 """
 
 import ast
+import functools
 import math
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,6 +41,11 @@ def evaluate(text: Expression, names: Mapping[str, int]) -> int:
     return value.numerator
 
 
+def fraction(text: Expression) -> Fraction:
+    """The value of an expression of numbers alone. Raises ValueError with the reason where it has none."""
+    return Fraction(text) if isinstance(text, int) else _value(_parse(text), {})
+
+
 def used_names(text: Expression) -> set[str]:
     """The names that an expression uses, those of functions left out. Raises ValueError where it is none."""
     if isinstance(text, int):
@@ -72,6 +78,7 @@ def values(key: str, listed: Sequence[Expression], names: Mapping[str, int]) -> 
     return tuple(known)
 
 
+@functools.lru_cache(4096)
 def _parse(text: str) -> ast.expr:
     if len(text) > LENGTH_MAX:
         raise ValueError(f"{len(text)} characters exceed the limit {LENGTH_MAX}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 
 PROJECT_VARIABLE = "WARPBOOK_PROJECT"
 """The environment variable with the project's folder, where its `scripts/` is a link to another's."""
@@ -135,13 +135,13 @@ def disk_failure(error: BaseException | None) -> OSError | None:
     return None
 
 
-def _unwritable(path: Path, error: OSError) -> UserError:
+def _unwritable(path: Path, error: OSError) -> MachineFault:
     folder = next((parent for parent in path.parents if parent.exists()), Path())
     try:
         free = f"{shutil.disk_usage(folder).free / 2**20:.0f} MiB free there; "
     except OSError:
         free = ""
-    return UserError(f"{path} cannot be written: {error.strerror} ({free}nothing was left half-written)")
+    return MachineFault(f"{path} cannot be written: {error.strerror} ({free}nothing was left half-written)")
 
 
 def sha256(path: str | Path) -> str:

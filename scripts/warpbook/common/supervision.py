@@ -50,12 +50,51 @@ class VariantFailure(Exception):
         return {"status": self.status, "reason": str(self)}
 
 
+class Stopwatch:
+    """The time that counts against processes: while one of them could run, the processor time that they got; while none
+    could, the time that passed. So a busy machine takes nothing of a limit, and one that sleeps for ever ends all the
+    same."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]):
+        self._pids = pids
+        self._counted_s = 0.0
+        self._at, (self._processor_s, _) = time.monotonic(), self._look()
+
+    def elapsed_s(self) -> float:
+        """Seconds that have counted, to be asked often."""
+        now, (processor_s, runnable) = time.monotonic(), self._look()
+        passed = now - self._at
+        self._counted_s += min(passed, max(0.0, processor_s - self._processor_s)) if runnable else passed
+        self._at, self._processor_s = now, processor_s
+        return self._counted_s
+
+    def _look(self) -> tuple[float, bool]:
+        """Processor time of all, and whether one runs or waits for a processor."""
+        processor_s, runnable = 0.0, False
+        for pid in self._pids():
+            spent_s, state = processor_time(pid)
+            processor_s += spent_s
+            runnable |= state == "R"
+        return processor_s, runnable
+
+
+def processor_time(pid: int) -> tuple[float, str]:
+    """Seconds of processor time of a process and of those of its children that ended, and its state as Linux tells it;
+    (0, "") where it is no more."""
+    try:
+        fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0, ""
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), fields[0].decode()
+
+
 def run_supervised(
     produce: Callable[[], Iterator[Item]], timeout_s: float, memory_bytes: int | None = None, apart: bool = False
 ) -> Iterator[Item]:
     """What `produce` yields in a child process, as it comes.
 
-    Raises VariantFailure where the next item takes longer than `timeout_s`, the child and what it started are more than
+    Raises VariantFailure where the next item takes longer than `timeout_s` (by a Stopwatch where `memory_bytes` has it
+    looked at), the child and what it started are more than
     PROCESSES or hold more than `memory_bytes`, or it dies, and a Failed, a UserError or another exception of the
     child's as it was. Where the variant's code runs `apart`, in yet another process, the child's death is no failure of
     the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched before, if it is to touch
@@ -79,7 +118,7 @@ def run_supervised(
         death = os.pidfd_open(child)
         try:
             while True:
-                _wait(receiver, death, timeout_s, memory_bytes)
+                _wait(receiver, child, death, timeout_s, memory_bytes)
                 try:
                     if not receiver.poll():
                         raise EOFError
@@ -105,11 +144,12 @@ def run_to_end(
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] = lambda: None,
     ready: Callable[[], bool] = lambda: True,
+    by_processor_time: bool = False,
 ) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of a command, which `before` prepares its process for.
 
-    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is. All that it started
-    is killed with it.
+    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is; by a Stopwatch, where
+    it is asked for. All that it started is killed with it.
     """
     parent = os.getpid()
 
@@ -137,7 +177,12 @@ def run_to_end(
                     return process.returncode, out, err
                 if time.monotonic() > until:
                     raise subprocess.TimeoutExpired(command, timeout_s)
-            out, err = process.communicate(timeout=timeout_s)
+            stopwatch = Stopwatch(lambda: {process.pid, *descendants(process.pid)}) if by_processor_time else None
+            while stopwatch and stopwatch.elapsed_s() < timeout_s:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=WATCH_INTERVAL_S)
+                    return process.returncode, out, err
+            out, err = process.communicate(timeout=0 if stopwatch else timeout_s)
             return process.returncode, out, err
         finally:
             if process.poll() is None:
@@ -147,11 +192,17 @@ def run_to_end(
 def limit_resources(memory_bytes: int, cpu_s: int) -> None:
     """Let this process take so much more memory and processor time, write files of FILE_BYTES, and no more."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + memory_bytes)
+    lower_limit(resource.RLIMIT_CPU, cpu_s)
+    lower_limit(resource.RLIMIT_FSIZE, FILE_BYTES)
+    lower_limit(resource.RLIMIT_CORE, 0)
+
+
+def lower_limit(kind: int, most: int) -> None:
+    """Let this process have no more of something; a limit that is lower stays."""
+    allowed = resource.getrlimit(kind)[1]
+    most = most if allowed == resource.RLIM_INFINITY else min(allowed, most)
+    resource.setrlimit(kind, (most, most))
 
 
 @contextlib.contextmanager
@@ -230,12 +281,13 @@ def _tasks() -> int:
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
-def _wait(receiver: Connection, death: int, timeout_s: float, memory_bytes: int | None) -> None:
+def _wait(receiver: Connection, child: int, death: int, timeout_s: float, memory_bytes: int | None) -> None:
     """Wait for an item or the child's death. Raises VariantFailure where time or memory runs out, or processes are too
     many."""
     until = time.monotonic() + timeout_s
     before = _tasks()
-    while (left := until - time.monotonic()) > 0:
+    stopwatch = Stopwatch(lambda: {child, *descendants(child)}) if memory_bytes is not None else None
+    while (left := timeout_s - stopwatch.elapsed_s() if stopwatch else until - time.monotonic()) > 0:
         if wait([receiver, death], min(left, WATCH_INTERVAL_S)):
             return
         # The processes themselves are looked for where they may be too many, or each look has to ask for their memory.

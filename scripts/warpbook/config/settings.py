@@ -1,5 +1,6 @@
 """config.yaml as a frozen model. Unknown keys are refused, and every value is checked before any job runs."""
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -95,6 +96,13 @@ def _section(name: str) -> str:
 def _optional_measurement(name: str) -> str:
     if name not in OPTIONAL_MEASUREMENTS:
         raise ValueError(f"no optional measurement is called {name!r}: {nearest_name(name, OPTIONAL_MEASUREMENTS)}")
+    return name
+
+
+def _study_name(name: str) -> str:
+    """The name of a study, which files are called by."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}", name):
+        raise ValueError(f"{name!r} is no name of a study: up to 60 letters, digits, _ . -, no dot or dash in front")
     return name
 
 
@@ -233,9 +241,13 @@ def _target(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+MOST_GPUS = 64
+"""Of one host."""
+
+
 def _gpus(value: Any) -> Any:
-    if value != "all" and not (type(value) is int and value >= 1):
-        raise ValueError(f"{value!r} is neither a number of GPUs, 1 or more, nor `all`")
+    if value != "all" and not (type(value) is int and 1 <= value <= MOST_GPUS):
+        raise ValueError(f"{value!r} is neither a number of GPUs, 1 to {MOST_GPUS}, nor `all`")
     return value
 
 
@@ -271,7 +283,9 @@ class Config(_Model):
     report: Report = Field(description="text of the cover")
     measuring: Measuring = Field(description="when a timing ends, and what counts as equal")
     networks: dict[Annotated[str, AfterValidator(valid_name)], Description] = Field(description="the networks, by name")
-    studies: dict[str, Study] = Field(min_length=1, description="the reports that can be made, by name")
+    studies: dict[Annotated[str, AfterValidator(_study_name)], Study] = Field(
+        min_length=1, description="the reports that can be made, by name"
+    )
     archive: str = Field("", description="folder of the packed run; empty: reports/runs")
     submission: Submission | None = Field(None, description="written by Warpbook itself")
     path: Annotated[str, BeforeValidator(str)] = Field(
@@ -445,7 +459,7 @@ def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> l
 def read(known_variants: list[str], path: Path = FILE) -> Config:
     """The checked configuration of a file, with nothing set over it."""
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):

@@ -42,19 +42,28 @@ def final_rules(code: str) -> list[Rule]:
     ]
 
 
-def _lines(pattern: str, plain: str) -> list[int]:
-    return [plain.count("\n", 0, found.start()) + 1 for found in re.finditer(pattern, plain)]
+def _lines(pattern: str, plain: str, begin: int = 0, end: int = -1) -> list[int]:
+    """The lines that a pattern is in, from one character on and before another."""
+    text = plain if end < 0 else plain[:end]
+    number, place, found = 1, 0, []
+    for match in re.compile(pattern).finditer(text, begin):
+        number += text.count("\n", place, match.start())
+        place = match.start()
+        found.append(number)
+    return found
 
 
 def _launches(plain: str) -> list[tuple[str, int]]:
-    """(method, line) of every launch that stands in a method of GPUInterface."""
+    """(method, line) of every launch that stands in a method of GPUInterface. Each character is looked at once, however
+    the braces stand."""
     found = []
-    for method in ece408.METHOD.finditer(plain):
-        depth, end = 1, method.end()
-        while depth and end < len(plain):
-            depth += {"{": 1, "}": -1}.get(plain[end], 0)
-            end += 1
-        body = plain[method.end() : end]
-        before = plain.count("\n", 0, method.end())
-        found += [(method[1], before + line) for line in _lines("<<<", body)]
+    end = 0
+    while method := ece408.METHOD.search(plain, end):
+        depth, end = 1, len(plain)
+        for brace in re.compile("[{}]").finditer(plain, method.end()):
+            depth += 1 if brace[0] == "{" else -1
+            if not depth:
+                end = brace.end()
+                break
+        found += [(method[1], line) for line in _lines("<<<", plain, method.end(), end)]
     return found

@@ -31,5 +31,6 @@ GRADES = Table(
         ),
         "pages": Column("string", "pages of the submission's report that it is on"),
     },
+    for_people=True,
 )
 """A file of its own, in no run."""

@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass
 
 MOST = 20
-_BATCH = re.compile(r"^\s*Test batch size: (\d{1,6})\s*$", re.MULTILINE)
-_OP = re.compile(r"^\s*Op Time: (\d{1,9}(?:\.\d+)?(?:e[+-]?\d{1,2})?) ms", re.MULTILINE)
-_LAYER = re.compile(r"^\s*Layer Time: (\d{1,9}(?:\.\d+)?(?:e[+-]?\d{1,2})?) ms", re.MULTILINE)
-_ACCURACY = re.compile(r"^\s*Test Accuracy: ([01](?:\.\d+)?)\s*$", re.MULTILINE)
-_REAL = re.compile(r"^\s*real\s+(\d{1,4})m(\d{1,2}(?:\.\d+)?)s", re.MULTILINE)
+# No space here reaches over a line: a file of empty lines would be looked through again from each.
+_BATCH = re.compile(r"^[ \t]*Test batch size: (\d{1,6})[ \t]*$", re.MULTILINE)
+_OP = re.compile(r"^[ \t]*Op Time: (\d{1,9}(?:\.\d+)?(?:e[+-]?\d{1,2})?) ms", re.MULTILINE)
+_LAYER = re.compile(r"^[ \t]*Layer Time: (\d{1,9}(?:\.\d+)?(?:e[+-]?\d{1,2})?) ms", re.MULTILINE)
+_ACCURACY = re.compile(r"^[ \t]*Test Accuracy: ([01](?:\.\d+)?)[ \t]*$", re.MULTILINE)
+_REAL = re.compile(r"^[ \t]*real[ \t]+(\d{1,4})m(\d{1,2}(?:\.\d+)?)s", re.MULTILINE)
 
 
 @dataclass(frozen=True)

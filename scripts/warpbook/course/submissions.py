@@ -13,8 +13,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,11 @@ from warpbook.config.settings import Config, Context
 from warpbook.kernels import sources
 from warpbook.kernels.headers import DEFAULT_PROBLEM
 
-ROOMS = Path("results/submissions")
+ROOMS, REPORTS = Path("results/submissions"), Path("reports/out")
 WRITTEN = Path("reports/answers")
 """What a submission's author wrote and the course's program printed, in its project."""
+SPENT = Path("results/spent_s.txt")
+"""What its files that do not end have taken together, in its project."""
 FINAL = "final"
 NAMES = ("m3-forward.cu", "new-forward.cu")
 """What an optimization's file is called, and was in older terms."""
@@ -47,6 +51,8 @@ TITLES = {
 }
 
 _CODE_BYTES, _LINES, _ANSWER_BYTES = 256 << 10, 5000, 256 << 10
+NOT_NAMED = "of which submission? --config path=<its folder> study=<its term>; or submissions=<a folder of such>"
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _PICTURES, _PICTURE_BYTES = 20, 4 << 20
 _DEEP, _FOLDERS, _ENTRIES = 6, 2000, 1000
 _PICTURE = re.compile(r"[\w-][\w.-]*\.(png|jpe?g)", re.IGNORECASE | re.ASCII)
@@ -56,7 +62,8 @@ _LINKED = ("Snakefile", "rules", "scripts", "profiles", "requirements", "weights
 
 @dataclass(frozen=True)
 class SubmittedFolder:
-    """What a folder holds of a submission: files and answers by what they are of, and why others cannot be taken."""
+    """What a folder holds of a submission: files and answers by what they are of, and why others cannot be taken; or the
+    `problem` because of which nothing of it can."""
 
     folder: Path
     files: dict[str, Path] = field(default_factory=dict)
@@ -66,11 +73,12 @@ class SubmittedFolder:
     outputs: dict[str, Path] = field(default_factory=dict)
     """What the course's program printed, by what it ran."""
     refused: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Identity of all that is made of it."""
-        digest = hashlib.sha256(repr(sorted(self.refused.items())).encode())
+        digest = hashlib.sha256(repr((self.problem, sorted(self.refused.items()))).encode())
         for kind in (self.files, self.answers, self.pictures, self.outputs):
             for name, path in sorted(kind.items()):
                 digest.update(repr((name, self.shown(path), sha256(path))).encode())
@@ -89,12 +97,13 @@ def submission_name(folder: Path) -> str:
 
 
 def list_submissions(folder: Path) -> dict[str, Path]:
-    """The submissions in a folder, by name. Raises UserError where there is none."""
+    """The submissions in a folder, by name, with links, archives and files that are meant as one. Raises UserError where
+    there is none."""
     if not folder.is_dir():
         raise UserError(f"submissions: {folder} is no folder")
     named: dict[str, Path] = {}
     for one in sorted(folder.iterdir()):
-        if one.is_dir() and not one.is_symlink() and not one.name.startswith("."):
+        if one.is_symlink() or one.is_dir() or one.name.lower().endswith((*_ARCHIVES, ".cu")):
             plain = name = _plain(one.name)
             numbers = count(2)
             while name in named:  # another name with other characters in their place
@@ -103,6 +112,34 @@ def list_submissions(folder: Path) -> dict[str, Path]:
     if not named:
         raise UserError(f"submissions: {folder} holds no folder; each submission is one")
     return named
+
+
+def problem_of(folder: Path) -> str:
+    """Why nothing of a submission can be taken, as a sentence; empty where something may."""
+    if folder.is_symlink():
+        return "it is a link; put the folder itself there"
+    if not folder.is_dir():
+        archive = folder.name.lower().endswith(_ARCHIVES)
+        return f"it is {'an archive' if archive else 'a file'}; unpack or put it into a folder of that name"
+    if folder.name.startswith("."):
+        return "its name begins with a dot; rename the folder if it is a submission, else take it away"
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return "it cannot be read; give yourself the right to (chmod -R u+rX)"
+    return ""
+
+
+def forget_failures(study: str, submitted: Iterable[str]) -> None:
+    """Remove the reports' folders that hold no report but the reason why there is none, and the table over them: a failed
+    part is no output, and this command tries again."""
+    folders = [REPORTS / study / name for name in submitted]
+    failed = [folder for folder in folders if folder.is_dir() and not list(folder.glob("*.pdf"))]
+    for folder in [*failed, *([table_folder(study)] if failed else [])]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def table_folder(study: str) -> Path:
+    """The folder of the table over all submissions of a term."""
+    return REPORTS / f"{study}-grades"
 
 
 def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
@@ -114,22 +151,38 @@ def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
     if term is None or not (config.path or config.submissions):
         return {}
     if config.submissions:
-        folders = list_submissions(Path(config.submissions).expanduser())
-    else:
-        folder = Path(config.path).expanduser()
-        if not folder.is_dir():
-            raise UserError(f"path: {folder} is no folder; give the one that holds project/ or m3/")
-        folders = {submission_name(folder): folder}
-    return {name: find(folder.absolute(), term) for name, folder in folders.items()}
+        return {name: _taken(path, term) for name, path in list_submissions(_home("submissions", config)).items()}
+    folder = _home("path", config)
+    if not folder.is_dir():
+        raise UserError(f"path: {folder} is no folder; give the one that holds project/ or m3/")
+    return {submission_name(folder): find(folder.absolute(), term)}
+
+
+def _home(key: str, config: Config) -> Path:
+    """The folder that a key of the configuration names, its ~ or ~user replaced. Raises UserError for nobody's."""
+    try:
+        return Path(getattr(config, key)).expanduser()
+    except RuntimeError:
+        raise UserError(f"{key}: {getattr(config, key)} is the home of nobody here; give the folder's path") from None
+
+
+def _taken(folder: Path, term: Term) -> SubmittedFolder:
+    """One of many submissions, which stops no other."""
+    if problem := problem_of(folder):
+        return SubmittedFolder(folder, problem=problem)
+    try:
+        found = find(folder.absolute(), term)
+        _ = found.sha256  # reads all that is taken
+    except OSError as error:
+        return SubmittedFolder(folder, problem=f"it cannot be read: {error.filename or folder.name}: {error.strerror}")
+    return found
 
 
 def report_folders(study: str, submitted: Iterable[str]) -> list[str]:
     """The folders of reports on submissions by name. Raises UserError where there is none."""
     if not submitted:
-        raise UserError(
-            "of which submission? --config path=<its folder> study=<its term>; or submissions=<a folder of such>"
-        )
-    return [f"reports/out/{study}/{name}" for name in submitted]
+        raise UserError(NOT_NAMED)
+    return [str(REPORTS / study / name) for name in submitted]
 
 
 def _plain(name: str) -> str:
@@ -142,6 +195,9 @@ def find(folder: Path, term: Term) -> SubmittedFolder:
     """The files of a submission for a term. One that cannot be taken is named with the reason, and stops no other."""
     found = SubmittedFolder(folder)
     folders = list(_folders(folder))
+    for one in folders:
+        if not os.access(one, os.R_OK | os.X_OK):
+            found.refused[f"folder {found.shown(one)}"] = f"{found.shown(one)} cannot be read"
     for name in term.optimizations:
         if place := next((one for one in folders if one.name == name), None):
             _take(found, name, _find_code(place))

@@ -179,6 +179,8 @@ class CpuBench:
     """The host, in NumPy."""
 
     reference_name = "NumPy float64"
+    ended = False
+    """Whether the process of its variant is no more."""
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
 
     def prepare(self, variant: Variant, case: Case) -> Operation:

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import functools
 import hashlib
 import math
 import re
@@ -11,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpbook.common.errors import UserError
-from warpbook.common.expressions import Expression
+from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.files import PROJECT, atomic_write
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.harness import cpp_compiler, nvcc, sandbox
@@ -20,6 +20,7 @@ from warpbook.harness.cpp_compiler import COMPILE_BYTES, COMPILE_S
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.variants import Variant
+from warpbook.machine import faults
 from warpbook.runs import tables
 
 FOLDER = Path("results/builds")
@@ -79,7 +80,8 @@ def supports(arch: str) -> bool:
 
 
 def _standard(name: str) -> str:
-    return f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
+    opened = "namespace cuda { namespace std {} }\nnamespace std { using namespace cuda::std; }\n"
+    return f"#include <cuda/std/{name}>\n{opened}"
 
 
 _FLOATS = """namespace std {}
@@ -96,23 +98,82 @@ _OF_HOST = (
 )  # fmt: skip
 STANDARD = {
     **dict.fromkeys(_OF_HOST, "namespace std {}\n"),
-    **{name: _standard(name) for name in ("cmath", "cstdint", "cstdlib", "cstddef", "cassert", "limits")},
+    **{name: _standard(name) for name in ("cmath", "cstdint", "cstdlib", "cstddef", "cassert", "limits", "climits")},
     **{name: _standard(name) for name in ("array", "tuple", "type_traits", "utility")},
     "algorithm": _standard("__algorithm/max.h") + _standard("__algorithm/min.h"),
-    **{f"{name}.h": _standard(f"c{name}") for name in ("math", "stdlib", "assert", "stdint", "stddef")},
+    **{f"{name}.h": _standard(f"c{name}") for name in ("math", "stdlib", "assert", "stdint", "stddef", "limits")},
     **dict.fromkeys(("cfloat", "float.h"), _FLOATS),
 }
+PRELUDE = "warpbook_prelude.h"
+STANDARD[PRELUDE] = (
+    "".join(f"#include <{name}>\n" for name in ("cstdint", "cmath", "climits", "cstddef", "cfloat", "algorithm"))
+    + "typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar; typedef unsigned long ulong;\n"
+    "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
+    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
+    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
+    "#ifndef NULL\n#define NULL 0\n#endif\n"
+)
 """C++'s headers that kernels include, and NVRTC has not: CUDA's own of the same names, or nothing device code could
 call."""
 
+_OF_HOST_CUDA = re.compile(
+    r"cuda(_runtime(_api)?|_profiler_api|Profiler|_gl_interop)?\.h|cu(blas|dnn|fft|sparse|solver|pti|tensor)\w*\.h"
+    r"|curand(_precalc)?\.h|(device_launch_parameters|device_functions|driver_types|vector_types|vector_functions"
+    r"|host_defines|builtin_types|nvml|nccl|nvToolsExt)\.h|nvtx3/.*|helper_\w+\.h|exception\.h|(\.\./)*common/inc/.*"
+)
+"""Headers of the host's CUDA, and what NVRTC knows without them."""
+_NAMED = {
+    **{name: rf"\b{name}\s*::" for name in ("thrust", "cub", "cuda")},
+    "cuda_bf16.h": "bf16|bfloat", "cuda_bf16.hpp": "bf16|bfloat", "cuda_fp8.h": "fp8", "cuda_pipeline.h": "pipeline",
+    "curand_kernel.h": "curand", "cuComplex.h": "cu\\w*Complex",
+}  # fmt: skip
+"""Libraries and headers for host and device: what a device's code has to name where it uses them."""
+
+
+@functools.cache
+def _header_folders() -> tuple[Path, ...]:
+    """Folders of the headers that CUDA brings here."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    return tuple(Path(folder) for name in ("cudart", "cccl") if (folder := find_nvidia_header_directory(name)))
+
+
+def without_host_headers(text: str) -> tuple[str, list[str]]:
+    """CUDA C++ of the device without the includes that are the host's or that are not here, every line in its place;
+    and those that are not here, each with its line, which may explain what does not compile without them."""
+    plain, absent = sources.without_comments(text), []
+    without_includes = sources.without_comments(sources.INCLUDE_LINE.sub("", text))
+
+    def kept(match: re.Match[str]) -> str:
+        name, library = match[2].strip(), match[2].partition("/")[0]
+        if "include" not in plain[match.start() : match.end()] or name in STANDARD:
+            return match[0]
+        if (used := _NAMED.get(library)) and not re.search(used, without_includes):
+            return ""
+        if _OF_HOST_CUDA.fullmatch(name):
+            return ""
+        if any((folder / name).is_file() for folder in _header_folders()):
+            return match[0]
+        absent.append((name, text.count("\n", 0, match.start()) + 1))
+        return ""
+
+    made = sources.INCLUDE_LINE.sub(kept, text)
+    return made, [f"line {line}: there is no {name} here" for name, line in absent]
+
+
 _TAKEN = """
 #line 1 "arguments"
-template <class T> struct warpbook_kind { static constexpr char of = sizeof(T) == 4 && T(1.5) == T(1) ? 'i' : '?'; };
-template <class T> struct warpbook_kind<T*> { static constexpr char of = 'p'; };
-template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), const char* passed)
+template <class WarpbookT> struct warpbook_kind { static constexpr char of = __is_enum(WarpbookT) ? 'i' : '?'; };
+template <class WarpbookT> struct warpbook_kind<WarpbookT*> { static constexpr char of = 'p'; };
+#define WARPBOOK_KIND(WarpbookT, kind) template <> struct warpbook_kind<WarpbookT> { static constexpr char of = kind; };
+WARPBOOK_KIND(int, 'i') WARPBOOK_KIND(unsigned, 'i') WARPBOOK_KIND(long, 'l') WARPBOOK_KIND(unsigned long, 'l')
+WARPBOOK_KIND(long long, 'l') WARPBOOK_KIND(unsigned long long, 'l') WARPBOOK_KIND(bool, 'i') WARPBOOK_KIND(char, 'i')
+WARPBOOK_KIND(signed char, 'i') WARPBOOK_KIND(unsigned char, 'i') WARPBOOK_KIND(short, 'i')
+WARPBOOK_KIND(unsigned short, 'i') WARPBOOK_KIND(float, 'f') WARPBOOK_KIND(double, 'd')
+template <class... WarpbookT> __device__ constexpr bool warpbook_takes(void (*)(WarpbookT...), const char* passed)
 {
-    const char kinds[] = {warpbook_kind<T>::of..., 0};
-    for (int i = 0; i < sizeof(kinds); ++i) if (kinds[i] != passed[i]) return false;
+    const char kinds[] = {warpbook_kind<WarpbookT>::of..., 0};
+    for (int i = 0; i < sizeof(kinds); ++i) if (kinds[i] != passed[i] && !(kinds[i] == 'i' && passed[i] == 'l')) return false;
     return true;
 }
 """
@@ -121,23 +182,20 @@ template <class... T> __device__ constexpr bool warpbook_takes(void (*)(T...), c
 def device_source(variant: Variant) -> str:
     """A variant's CUDA C++ without the host's code in it. Where it is said how its kernel is called, what stands behind
     it does not compile unless the kernel takes what it is passed: a driver would take anything."""
-    text, header = variant.text, variant.header
+    text = variant.text
     if not variant.course:
-        text = cuda_ast.device_code(text)
-    launched: list[tuple[str, Sequence[Expression]]] = []
-    if not variant.launcher and (header.arguments or header.grid):
-        launched.append((variant.kernel, header.arguments or variant.problem.arguments))
-    if header.general:
-        launched.append((header.general.kernel, header.general.arguments))
-    if not launched:
-        return text
-    arrays = variant.problem.facts.array_names
+        text, _ = without_host_headers(cuda_ast.device_code(text))
     asserted = ""
-    for kernel, listed in launched:
-        kinds = "".join("p" if argument in arrays else "i" for argument in listed)
-        words = f"{kernel} takes others than the {len(listed)} `arguments` of its header: pointers and ints"
+    for kernel, listed in variant.launched:
+        kinds = variant.passed_kinds(kernel, listed)
+        words = f"{kernel} takes others than the {len(listed)} `arguments` of its header: pointers and numbers"
         asserted += f'static_assert(warpbook_takes({kernel}, "{kinds}"), "{words}");\n'
-    return f"{text}\n{_TAKEN}{asserted}"
+    return f"{text}\n{_TAKEN}{asserted}" if asserted else text
+
+
+def absent_headers(variant: Variant) -> list[str]:
+    """Headers that a variant's device code is built without, since they are not here, each with its line."""
+    return [] if variant.course else without_host_headers(cuda_ast.device_code(variant.text))[1]
 
 
 def compile_with_limits(
@@ -152,6 +210,8 @@ def compile_with_limits(
     try:
         (made,) = run_supervised(produce, COMPILE_S)
     except (VariantFailure, RuntimeError) as error:
+        if lack := faults.little_memory():
+            raise MachineFault(f"not judged: {lack}") from error
         return None, f"{name}: the compiler failed ({error}); it may take {COMPILE_BYTES >> 30} GiB and {COMPILE_S} s"
     return made
 
@@ -159,14 +219,23 @@ def compile_with_limits(
 def compile_source(source: str, name: str, options: list[str], kernels: Sequence[str] = ()) -> tuple[bytes | None, str]:
     """(cubin, compiler's log) of CUDA C++ source; the cubin is None when it does not compile.
 
-    `kernels` are those of templates, as conv<16>, which nothing else asks the compiler for.
+    `kernels` are those of templates, as conv<16>, which nothing else asks the compiler for. What does not compile is
+    tried again as nvcc takes it: it knows C's types and constants without a header, and kernels may use functions that
+    are constexpr.
     """
-    from cuda.bindings import nvrtc
-    from cuda.pathfinder import find_nvidia_header_directory
+    cubin, log = _compile_once(source, name, options, kernels)
+    if cubin is None and re.search(r"without execution space annotations|undefined|has no member", log):
+        asked = [*options, "-default-device", f"--pre-include={PRELUDE}"]
+        return _compile_once(source, name, asked, kernels)
+    return cubin, log
 
-    found = [find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
-    includes = [f"--include-path={folder}" for folder in found if folder]
-    headers = STANDARD if found[1] else dict.fromkeys(STANDARD, "")
+
+def _compile_once(source: str, name: str, options: list[str], kernels: Sequence[str]) -> tuple[bytes | None, str]:
+    from cuda.bindings import nvrtc
+
+    folders = _header_folders()
+    includes = [f"--include-path={folder}" for folder in folders]
+    headers = STANDARD if any((folder / "cuda" / "std").is_dir() for folder in folders) else dict.fromkeys(STANDARD, "")
     # A program that CUDA 13's NVRTC takes from its cache has no log, and the log is where the kernels' resources are.
     cached = ["--no-cache"] if _version() >= (13, 0) else []
     options = [*options, *cached, "--ptxas-options=-v", *includes]
@@ -246,6 +315,8 @@ def build(variant: Variant, arch: str) -> Build:
             templated = [kernel for kernel in variant.kernels if "<" in kernel]
             options = compiler_options(variant.header.compile_target(arch), variant.defines)
             cubin, log = compile_with_limits(device_source(variant), variant.files[0].name, options, templated)
+            if cubin is None and (absent := absent_headers(variant)):
+                log = f"{variant.files[0].name}, {'; '.join(absent)}\n{log}"
     kernels = resource_usage(log) if cubin else []
     main = sources.find_symbol(variant.kernel, (kernel["kernel"] for kernel in kernels))
     if cubin and main is None:
@@ -293,6 +364,8 @@ def build_course(variant: Variant, arch: str, sandboxed: bool) -> Build | None:
     where this machine lacks a header of CUDA's that it includes."""
     try:
         cubin, log = nvcc.cubin(variant, arch, sandboxed)
+    except MachineFault:
+        raise
     except UserError as error:
         if nvcc.absent_header(error):
             return None
@@ -308,6 +381,8 @@ def build_host(variant: Variant, sandboxed: bool) -> Build:
     if not log:
         try:
             cpp_compiler.library(variant, sandboxed)
+        except MachineFault:
+            raise
         except UserError as error:
             log = str(error)
     kernel = "" if log else variant.problem.function

@@ -7,23 +7,25 @@ an answer replayed from the first is wrong in the second. That finds its output 
 numbers in the margins: a kernel that works for poison and NaNs alone is wrong there.
 """
 
+import errno
 import math
+import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
-from warpbook.harness import reference, tamper_check
+from warpbook.harness import causes, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.problem import Case
+from warpbook.problems.problem import Case, itemsize
 
 Row = dict[str, Any]
 
@@ -72,15 +74,18 @@ def _on_one_line(error: BaseException) -> str:
 def fault_context(variant: NamedSubject, doing: str) -> Iterator[None]:
     """Turn whatever a variant raises while `doing` something into VariantFailure.
 
-    Its own code may raise anything; a CUDA fault makes every later call of the process raise too.
+    Its own code may raise anything; a CUDA fault makes every later call of the process raise too. A MachineFault is none
+    of the variant's.
     """
     try:
         yield
-    except VariantFailure:
+    except (VariantFailure, MachineFault):
         raise
     except UserError as error:
         raise VariantFailure("compile_failed", str(error)) from error
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MachineFault(f"not judged: disk full: {error}") from error
         raise VariantFailure(_fault_status(error), f"{variant.name}, {doing}: {_on_one_line(error)}") from error
 
 
@@ -272,11 +277,22 @@ def tests_for(case: Case) -> tuple[str, ...]:
     return tests if len(tests) > 1 else tests * 2
 
 
-def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = ()) -> list[Row]:
+def _with_array(reason: str, variant: Variant, case: Case) -> str:
+    """A reason that tells of memory by its bytes, with the array that is as large; where several are, as it is."""
+    told = re.search(r"the (\d+) bytes$", reason)
+    sizes = {name: case.count(name) * itemsize(one.dtype) for name, one in case.arrays.items()}
+    named = [name for name, size in sizes.items() if told and size == int(told[1])]
+    return f"{reason} of {named[0]}" if len(named) == 1 and not variant.header.scratch else reason
+
+
+def check_case(
+    bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = (), enough: Callable[[], bool] = lambda: False
+) -> list[Row]:
     """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all
     its tests where none are named.
 
-    An unsupported case gives one row that says so; a failure ends its tests with the row that names it.
+    An unsupported case gives one row that says so; a failure ends its tests with the row that names it. A test after
+    which there is `enough` is the last.
     """
     tests = tests or tests_for(case)
     place = {"case": case.name, "size": case.size}
@@ -290,12 +306,14 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
         return [row(tests[0], ok=False, status=status, reason=reason)]
     rows: list[Row] = []
     test = tests[0]
+    called: tuple[Operation, Buffers] | None = None
     try:
         with device_fault_context(variant):
             with fault_context(variant, "prepared"):
                 operation = bench.prepare(variant, case)
                 buffers = allocate(bench, case)
             reject_replaced_functions(variant)
+            called = operation, buffers
             margins = None
             for number, test in enumerate(tests):
                 integers = test == "integers"
@@ -310,10 +328,16 @@ def check_case(bench: Bench, variant: Variant, case: Case, tests: Sequence[str] 
                     columns["reason"] += f"; {where}" if where else ""
                 rows = [one for one in rows if one["test"] != test]
                 rows.append(row(test, **columns, reference=bench.reference_name))
-                if not rows[-1]["ok"]:
+                if not rows[-1]["ok"] or enough():
                     break
     except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))
+        rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
+    if rows[-1]["status"] == "wrong_result" and called and isinstance(bench, benches.CpuBench) and not bench.ended:
+        cause = causes.find(bench, variant, case, *called)
+        # A NaN that is added to stays the one that it was: it seems that nobody wrote it.
+        seen = "" if cause.startswith(causes.ADDS) else f"; {rows[-1]['reason']}"
+        rows[-1] |= {"reason": f"{variant.name} {cause}{seen}"} if cause else {}
     return rows
 
 

@@ -8,19 +8,21 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.expressions import Expression
 from warpbook.common.files import PROJECT, atomic_write, scratch_folder
 from warpbook.common.supervision import limit_resources, run_to_end
 from warpbook.harness import sandbox
 from warpbook.kernels import sources, variants
 from warpbook.kernels.variants import Operation, Variant
+from warpbook.machine import faults
 from warpbook.problems.problem import Case, Problem
 
 LIBRARIES = PROJECT / "results" / "libraries"
@@ -33,6 +35,7 @@ OPTIONS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-sha
 # A source may ask a compiler for anything (`#include "/dev/zero"`). No shipped kernel takes a tenth of these.
 COMPILE_BYTES = 2 << 30
 COMPILE_S = 300
+TRIALS = 3  # where the machine fails a compiler, a second and two later
 
 
 class CompileRefusal(UserError):
@@ -83,16 +86,28 @@ def run_compiler(command: list[str], folder: Path, sandboxed: bool, refused: str
     """The words of a compiler that does what it is asked in `folder`, within bounds on its time and memory.
 
     `sandboxed`, a source can include nothing of its author's choice but the system's headers and what is `readable`.
-    Raises CompileRefusal where it fails, `refused` and the first error.
+    Raises CompileRefusal where it fails, `refused` and the first error; MachineFault where the machine failed it, more
+    than once.
     """
     environment = {**os.environ, "TMPDIR": str(folder)}  # a compiler that is killed leaves its files
     if sandboxed:
         command, environment = sandbox.wrap(command, readable=readable, writable=[folder]), {}
-    try:
-        bounded = functools.partial(limit_resources, COMPILE_BYTES, COMPILE_S)
-        status, _, words = run_to_end(command, COMPILE_S, environment, bounded)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"{refused}: the compiler was still running after {COMPILE_S} s") from None
+    bounded = functools.partial(limit_resources, COMPILE_BYTES, COMPILE_S)
+    for trial in range(TRIALS):
+        time.sleep(trial)
+        began, killed = time.monotonic(), faults.killed_for_memory()
+        try:
+            status, _, words = run_to_end(command, COMPILE_S, environment, bounded, by_processor_time=True)
+        except subprocess.TimeoutExpired:
+            raise UserError(
+                f"{refused}: the compiler was still running after {COMPILE_S} s of processor time"
+            ) from None
+        in_time = time.monotonic() - began < COMPILE_S
+        fault = _fault_of_machine(status, words, folder, in_time, faults.killed_for_memory() > killed) if status else ""
+        if not fault:
+            break
+    if fault:
+        raise MachineFault(f"not judged: {fault}")
     if status:
         lines = words.splitlines()
         told = "error|undefined reference|out of memory"
@@ -100,6 +115,17 @@ def run_compiler(command: list[str], folder: Path, sandboxed: bool, refused: str
         memory = f" (it may take {COMPILE_BYTES >> 30} GiB)" if "out of memory" in errors[0] else ""
         raise CompileRefusal(f"{refused}: {errors[0].replace(f'{folder}/', '')}{memory}", words)
     return words
+
+
+def _fault_of_machine(status: int, words: str, folder: Path, in_time: bool, killed: bool) -> str:
+    """What the machine lacked, where a compiler failed `in_time`; empty where the source is at fault."""
+    if full := faults.full_disk(folder):  # where the compiler may say nothing of it: it reads half of what it wrote
+        return full
+    if re.search(r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc|unavailable", words):
+        return faults.little_memory() or ("the machine ran out of memory" if killed else "")
+    if in_time and (status < 0 or re.search(r"^[\w+.-]+: fatal error: Killed signal", words, re.MULTILINE)):
+        return "the compiler was killed; is there too little memory?"
+    return ""
 
 
 def declaration(problem: Problem, name: str, arguments: Sequence[Expression]) -> str:
@@ -161,7 +187,7 @@ def prepare(variant: Variant, case: Case, built: Path | None = None) -> Operatio
     return operation
 
 
-def _general_operation(function: Any, case: Case, passed: Sequence[str | int]) -> Operation:
+def _general_operation(function: Any, case: Case, passed: Sequence[Any]) -> Operation:
     """A call of a function that takes the arrays, and the numbers among them, in an order of its own; a null pointer for
     an optional input that the case does not have."""
     function.restype = None

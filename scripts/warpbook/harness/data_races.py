@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
 from warpbook.harness.checking import Row
@@ -17,10 +17,11 @@ FLOPS = 30_000_000
 """Of a call at most: each access takes some 20 ns."""
 
 
-def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path) -> Row:
+def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path, limit_s: float | None = None) -> Row:
     """The row of a variant: the first data race on these cases, of which those that take too long are left out.
 
-    A result is compared with nothing here, and a fault found by nothing: other tests do that.
+    A result is compared with nothing here, and a fault found by nothing: other tests do that. `limit_s` is for all calls
+    together.
     """
     supported = [case for case in cases if not variant.unsupported(case)]
     small = [case for case in supported if case.flops <= FLOPS] or supported[:1]
@@ -31,10 +32,13 @@ def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path)
     row: Row = {}
     try:
         library = emulation.compile_host(variant, folder, sandboxed, races=True)
+    except MachineFault:
+        raise
     except (VariantFailure, UserError) as failure:
         reason = f"data races were not looked for: {failure}"
         return {**place, **checking.NOT_COMPARED, "ok": False, "status": "unsupported", "reason": reason}
     with IsolatedBench(variant, sandboxed, folder, library, races=True) as bench:
+        bench.limit_s = limit_s
         for case in small:
             place |= {"case": case.name, "size": case.size}
             row = checking.check_case(bench, variant, case, ("reals",))[-1]

@@ -3,10 +3,12 @@
 import functools
 import multiprocessing
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from warpbook.common.errors import MachineFault
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, data_races, full_size
 from warpbook.harness.checking import Row
@@ -19,19 +21,29 @@ from warpbook.problems.problem import Case
 LONG_S = 1.1
 """Of a processor, for one layer: where the course's batch is expected to take longer, one that most tilings divide as
 well is computed instead, and the course's where that is not right."""
+SLOW_S = 5
+"""Of a processor, for the tests of the odd batch of one layer: where one takes longer, it is the last, and no larger
+batch is computed."""
+ODD_SHARE = 1 / 3
+"""Of a layer's time, for the odd batch, of whose end the course asks nothing."""
+ELSEWHERE_S = 5
+"""Of a processor, for the host's code of one layer alone: more than one that leaves the work to kernels needs."""
 TESTS = ("integers", "reals")
 RACE_BATCHES = (ece408.LESSER_BATCH, ece408.ODD_BATCH)
 """Images of each layer's call that data races are looked for in: one batch that files divide among streams."""
+Ask = Callable[[IsolatedBench, int], None]
 LARGEST_BATCH = 10_000
 """Images that the course's program runs at most."""
 BACKWARDS = "the threads run from the last to the first"
 
 
-def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]]:
+def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = float("inf")) -> Iterator[list[Row]]:
     """The rows of each of the course's layers, its two processes side by side.
 
     A layer is computed first at an odd batch, from the last thread to the first, then as the course does. A failure at
-    the odd batch alone is `unsupported`, unless the order of the threads decides: the course runs no such batch.
+    the odd batch alone is `unsupported`, unless the order of the threads decides: the course runs no such batch. A
+    right result is wrong all the same where no kernel computes it, or `conv_forward_gpu` does not. `limit_s` is for all
+    calls on a layer, by a Stopwatch.
     """
     try:
         with checking.fault_context(variant, "prepared"):
@@ -40,28 +52,56 @@ def check(variant: Variant, sandboxed: bool, folder: Path) -> Iterator[list[Row]
         place = {"case": ece408.LAYERS[0].name, "size": ece408.BATCH, "test": "integers"}
         yield [{**place, **checking.NOT_COMPARED, "ok": False, **failure.columns}]
         return
-    layer_checked = functools.partial(_layer, variant, sandboxed, folder, library)
+    layer_checked = functools.partial(_layer, variant, sandboxed, folder, library, limit_s)
     small = [layer.at(images) for layer, images in zip(ece408.LAYERS, RACE_BATCHES, strict=True)]
     with ProcessPoolExecutor(len(ece408.LAYERS), multiprocessing.get_context("fork")) as pool:
-        races = pool.submit(data_races.find, variant, small, sandboxed, folder)
+        races = pool.submit(data_races.find, variant, small, sandboxed, folder, limit_s)
         sound = True
-        for rows in pool.map(layer_checked, ece408.LAYERS):
-            sound &= all(row["ok"] for row in rows)
-            yield rows
-        yield [races.result()]
-        if sound:
-            large = [layer.at(LARGEST_BATCH) for layer in ece408.LAYERS]
-            yield list(pool.map(functools.partial(_full_size, variant, sandboxed, folder, library), large))
+        try:
+            for rows in pool.map(layer_checked, ece408.LAYERS):
+                sound &= all(row["ok"] for row in rows)
+                yield rows
+            yield [races.result()]
+            if sound:
+                large = [layer.at(LARGEST_BATCH) for layer in ece408.LAYERS]
+                yield list(pool.map(functools.partial(_full_size, variant, sandboxed, folder, library), large))
+        except BrokenProcessPool:
+            raise MachineFault("not judged: a process of the judge was killed; is there too little memory?") from None
 
 
 def _full_size(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> Row:
     return full_size.check(variant, layer, sandboxed, folder, library)
 
 
-def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> list[Row]:
+def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, layer: Case) -> list[Row]:
+    asked: list[str] = []
+
+    def ask(bench: IsolatedBench, images: int) -> None:
+        bench.limit_s = bench.used_s + ELSEWHERE_S
+        asked.append(_computed_elsewhere(bench, variant, layer.at(images)))
+
+    rows = _results(variant, sandboxed, folder, library, limit_s, ask, layer)
+    right = [row for row in rows if row["ok"]]
+    if not right or any(not row["ok"] and row["status"] != "unsupported" for row in rows):
+        return rows
+    if not asked:
+        with IsolatedBench(variant, sandboxed, folder, library) as bench:
+            ask(bench, min(row["size"] for row in right))
+    failure = {"ok": False, "status": "wrong_result", "reason": f"{variant.name}, {layer.name}: {asked[0]}"}
+    return [*rows[:-1], {**right[-1], **failure}] if asked[0] else rows
+
+
+def _results(
+    variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, ask: Ask, layer: Case
+) -> list[Row]:
+    """The rows of a layer by its results alone. `ask` is called with the process of a right file, where that is there
+    anyhow, and a batch."""
+
     def tested(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse
-        return note(bench, checking.check_case(bench, variant, layer.at(images), tests))
+        bench.limit_s = limit_s * (ODD_SHARE if images == ece408.ODD_BATCH else 1 - ODD_SHARE)
+        slow = lambda: bench.spent_s > SLOW_S  # noqa: E731
+        return note(bench, checking.check_case(bench, variant, layer.at(images), tests, slow))
 
     def afresh(images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
@@ -72,12 +112,17 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
         odd = tested(bench, ece408.ODD_BATCH, True, TESTS)
         if odd[-1]["status"] == "unsupported":
             return odd
+        if odd[-1]["ok"] and (spent_s := bench.spent_s) > SLOW_S:
+            ask(bench, ece408.ODD_BATCH)
+            return [*odd, _not_computed(odd[-1], spent_s / len(odd))]
         if odd[-1]["ok"]:
             # Twice: the odd batch was computed for each test.
             expected_s = bench.spent_s * ece408.BATCH / (2 * ece408.ODD_BATCH)
             images = ece408.LESSER_BATCH if expected_s > LONG_S else ece408.BATCH
             usual = tested(bench, images, False, ("integers",))
-    if not odd[-1]["ok"]:
+            if usual[-1]["ok"]:
+                ask(bench, ece408.ODD_BATCH)
+    if not odd[-1]["ok"] and odd[-1]["status"] != "timed_out":
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
             lesser = tested(bench, ece408.LESSER_BATCH, False, ("integers",))
             if lesser[-1]["ok"] and bench.spent_s * ece408.BATCH / ece408.LESSER_BATCH > LONG_S:
@@ -89,6 +134,8 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
         return [*usual[:-1], _append_reason(usual[-1], f"the batch has {ece408.BATCH} images")]
     if odd[-1]["ok"]:
         return odd + usual
+    if odd[-1]["status"] == "timed_out":
+        return [*usual, assumptions(odd[-1], usual[-1]["size"])]
     forward = afresh(ece408.ODD_BATCH, False, TESTS)
     if forward[-1]["ok"]:
         return [*usual, _append_reason(odd[-1], BACKWARDS)]
@@ -97,6 +144,31 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer
     if not reverse[-1]["ok"]:
         return [*usual, _append_reason(reverse[-1], BACKWARDS)]
     return [*usual, assumptions(forward[-1], images)]
+
+
+def _computed_elsewhere(bench: IsolatedBench, variant: Variant, case: Case) -> str:
+    """Why a right result of a file is none of its convolution's: it is right too where every kernel does nothing, or
+    where `conv_forward_gpu` is not called. Empty where it is wrong then, or the file fails.
+
+    A file that makes streams may do all in its prolog: the host's arrays, whose copies it overlaps, are there alone.
+    """
+    assert variant.course
+    bench.without_kernels = True
+    if checking.check_case(bench, variant, case, TESTS[:1])[-1]["ok"]:
+        return "the result is right although no kernel computes it: the host does"
+    bench.without_kernels, bench.without_convolution = False, True
+    if bench.ended or variant.course.is_one_call or ece408.makes_streams(variant.code):
+        return ""
+    if checking.check_case(bench, variant, case, TESTS[:1])[-1]["ok"]:
+        return "the result is right although conv_forward_gpu is not called: the prolog or the epilog computes it"
+    return ""
+
+
+def _not_computed(row: Row, spent_s: float) -> Row:
+    """The row of the course's batch where a file is too slow for it."""
+    few, many = ece408.ODD_BATCH, ece408.BATCH
+    reason = f"right for {few} images; {many} were not computed, for {few} take {spent_s:.0f} s of a processor here"
+    return {**row, **checking.NOT_COMPARED, "size": many, "ok": False, "status": "unsupported", "reason": reason}
 
 
 def assumptions(row: Row, images: int = ece408.BATCH) -> Row:

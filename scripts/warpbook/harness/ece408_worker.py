@@ -8,13 +8,15 @@ import mmap
 import re
 import sys
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 from warpbook.harness import worker_protocol
 
 ENTRY, NOTED = "warpbook_course", "warpbook_noted"
 """The driver, and what may explain a wrong result of its last call."""
+
+KERNELS, CONVOLUTION = 1, 2
+"""What the driver can leave out of a call: the work of every kernel, or all of `conv_forward_gpu`."""
 
 
 def undefined_symbol(error: OSError) -> str:
@@ -51,19 +53,19 @@ class CourseFile:
             self._arrays.append((allocate(size), began + place, size))
         (N, C, H, W), (M, _, K, _) = (shape for shape, _ in arrays[:2])
         self._extents = (N, M, C, H, W, K, int(reverse))
+        self._blocks = ctypes.c_void_p(began - worker_protocol.GUARD_BYTES + len(memory) - worker_protocol.PAGE_BYTES)
         return {}
 
-    def call(self) -> dict[str, Any]:
-        """Copy what was handed, call the driver and hand back: processor time of the call, in seconds, and a note."""
+    def call(self, without: int = 0) -> dict[str, Any]:
+        """Copy what was handed, call the driver and hand back. `without` is KERNELS or CONVOLUTION. Returns a note."""
         for own, shared, size in self._arrays:
             ctypes.memmove(own, shared, size)
-        began = process_time()
-        getattr(self._library, ENTRY)(*(ctypes.c_void_p(own) for own, _, _ in self._arrays), *self._extents)
-        spent_s = process_time() - began
+        arrays = (ctypes.c_void_p(own) for own, _, _ in self._arrays)
+        getattr(self._library, ENTRY)(*arrays, *self._extents, without, self._blocks)
         for own, shared, size in self._arrays:
             ctypes.memmove(shared, own, size)
         noted = getattr(self._library, NOTED)() or b""
-        return {"noted": noted.decode(errors="replace"), "spent_s": spent_s}
+        return {"noted": noted.decode(errors="replace")}
 
     def sample(
         self, memory: mmap.mmap, case: dict[str, Any], arrays: list[list[Any]], outputs: int, blocks: int
@@ -83,13 +85,14 @@ class CourseFile:
                 addresses.append(worker_protocol.guarded(memory, place, count))
         (N, C, H, W), (M, _, K, _) = (shape for _, _, shape, *_ in arrays[:2])
         self._library.emulator_sample(blocks)
-        getattr(self._library, ENTRY)(*map(ctypes.c_void_p, addresses), N, M, C, H, W, K, 0)
+        getattr(self._library, ENTRY)(*map(ctypes.c_void_p, addresses), N, M, C, H, W, K, 0, 0, None)
         return {"launches": self._library.emulator_launches()}
 
 
 def main() -> None:
     """Answer requests until there are no more. Arguments: the socket, the library."""
     coursed = CourseFile(Path(sys.argv[2]))
+    worker_protocol.say_ready(int(sys.argv[1]))
     worker_protocol.serve(int(sys.argv[1]), lambda request: getattr(coursed, request.pop("do"))(**request))
 
 

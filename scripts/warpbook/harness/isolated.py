@@ -10,10 +10,12 @@ import json
 import math
 import mmap
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -21,18 +23,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpbook.common.supervision import VariantFailure, end_with_parent
+from warpbook.common.errors import MachineFault
+from warpbook.common.supervision import (
+    WATCH_INTERVAL_S,
+    Stopwatch,
+    VariantFailure,
+    descendants,
+    end_with_parent,
+    processor_time,
+)
 from warpbook.harness import cpp_compiler, ece408_worker, sandbox, worker, worker_protocol
 from warpbook.harness.bench import CpuBench
 from warpbook.harness.emulator import emulation
 from warpbook.kernels.variants import Operation, Variant
+from warpbook.machine import faults
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 
 if TYPE_CHECKING:
     from warpbook.harness.full_size import Sparse
 
-EXIT_TIMEOUT_S = 10
+EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
 
 
 class IsolatedBench(CpuBench):
@@ -41,7 +52,8 @@ class IsolatedBench(CpuBench):
 
     `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
     one order only is found in the other. With `races` each access of an emulated kernel is looked at for data races, and no
-    sanitizer is on. `without_convolution` leaves out a file's `conv_forward_gpu`.
+    sanitizer is on. `without_convolution` leaves out a file's `conv_forward_gpu`, `without_kernels` the work of its kernels,
+    emulated. `limit_s` is what all calls of a process may take together, by a Stopwatch.
     """
 
     reference_name = "NumPy float64"
@@ -56,12 +68,15 @@ class IsolatedBench(CpuBench):
     ):
         self.reversed_order = False
         self.without_convolution = False
+        self.without_kernels = False
+        self.limit_s: float | None = None
         self.ended = False
         self.noted = ""
         """What may explain a wrong result of the last call, as its process says."""
         self.spent_s = 0.0
-        """Processor time of an emulated variant's calls, as its process says."""
+        """Processor time of the calls, by this process's own look at the other."""
         self._library, self._races = library, races
+        self._blocks = np.zeros(1, np.uint64)
         self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -79,7 +94,9 @@ class IsolatedBench(CpuBench):
         outputs = len(case.problem.outputs)
         shapes = [list(shape) for shape, _ in arrays[len(arrays) - outputs :]]
         places, returned, size = worker_protocol.layout(arrays, outputs)
-        handle, memory = _shared_memory(size)
+        # Behind the arrays, a count of finished blocks, by which one that is slow is told from one that hangs.
+        handle, memory = _shared_memory(size + worker_protocol.PAGE_BYTES)
+        self._blocks = np.frombuffer(memory, np.uint64, 1, size)
         described = {"case": case.describe(), "arrays": arrays, "outputs": outputs}
         self._ask(handle, None, do="prepare", **described, reverse=self.reversed_order)
 
@@ -91,14 +108,14 @@ class IsolatedBench(CpuBench):
             ]
             for region, words in zip(regions, buffers, strict=True):
                 region[...] = words
-            answer = self._ask(None, do="call", **({"how": "without"} if self.without_convolution else {}))
+            before_s = self._processor_s()
+            answer = self._ask(None, do="call", **self._left_out)
+            self.spent_s += self._processor_s() - before_s
             for region, words in zip(regions, buffers, strict=True):
                 words[...] = region
             if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):
                 raise VariantFailure("wrong_result", f"{variant.name} goes on writing after its call is over")
             self.noted = sandbox.printable(str(answer.get("noted", "")))
-            if isinstance(spent_s := answer.get("spent_s"), float):
-                self.spent_s += spent_s
             if "shapes" not in answer:
                 return None
             if answer["shapes"] != shapes:
@@ -111,6 +128,25 @@ class IsolatedBench(CpuBench):
             return results if outputs > 1 else results[0]
 
         return operation
+
+    @property
+    def _left_out(self) -> dict[str, Any]:
+        """What a request for a call says of what it leaves out."""
+        if self._folder and (self.without_kernels or self.without_convolution):
+            return {"without": ece408_worker.KERNELS if self.without_kernels else ece408_worker.CONVOLUTION}
+        return {"how": "without"} if self.without_convolution else {}
+
+    @property
+    def used_s(self) -> float:
+        """What its process has had, by a Stopwatch."""
+        return self._stopwatch.elapsed_s() if self._process else 0.0
+
+    def _processes(self) -> set[int]:
+        """The variant's process, and all that it started."""
+        return {self._process.pid, *descendants(self._process.pid)} if self._process else set()
+
+    def _processor_s(self) -> float:
+        return sum(processor_time(pid)[0] for pid in self._processes())
 
     def sample(
         self, sparse: "Sparse", inputs: Mapping[str, np.ndarray], blocks: int, timeout_s: float
@@ -167,14 +203,12 @@ class IsolatedBench(CpuBench):
         """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no
         more, or still computes after so many seconds."""
         if self._process is None:
-            self._process = self._start()
+            self._process = self._begin()
+            self._stopwatch = Stopwatch(self._processes)
         content = b""
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, BlockingIOError):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
-            # Not the socket alone: what the variant started may hold its end.
-            if not wait([self._socket, self._death], wait_s):
-                self._process.kill()
-                raise VariantFailure("timed_out", f"still computing after {wait_s} s")
+            self._wait(self.limit_s if wait_s is None else self.used_s + wait_s)
             content = self._socket.recv(worker_protocol.ANSWER_BYTES, socket.MSG_DONTWAIT)
         if handle is not None:
             os.close(handle)
@@ -187,11 +221,55 @@ class IsolatedBench(CpuBench):
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise self._invalid_answer() from None
         if fault:
-            raise VariantFailure(status if status in sandbox.STATUSES else "launch_failed", sandbox.printable(reason))
+            raise self._fault(status, sandbox.printable(reason))
         assert isinstance(answer, dict)
         return answer
 
+    def _wait(self, limit_s: float | None) -> None:
+        """Wait for the process's answer or its end. Raises VariantFailure where it has had its time."""
+        moved_s, blocks = 0.0, 0
+        # Not the socket alone: what the variant started may hold its end.
+        while not wait([self._socket, self._death], None if limit_s is None else WATCH_INTERVAL_S):
+            assert limit_s is not None
+            spent_s = self._stopwatch.elapsed_s()
+            if (now := int(self._blocks[0])) != blocks:
+                moved_s, blocks = spent_s, now
+            if spent_s > limit_s:
+                self.ended = True
+                assert self._process is not None
+                self._process.kill()
+                words = f"after {limit_s:.0f} s of processor time (timeout_s in config.yaml)"
+                if blocks and spent_s - moved_s < limit_s / 10:
+                    raise VariantFailure("unsupported", f"too slow for the emulator: it still finishes blocks {words}")
+                raise VariantFailure("timed_out", f"still running {words}")
+
+    def _fault(self, status: str, reason: str) -> VariantFailure:
+        """A fault as the variant's process tells it. What says nothing of the variant is believed of no file of the
+        course, and of a launcher only where its code holds what the emulator lacks."""
+        lacking = reason.partition("beyond the emulator: cupy.")[2].rpartition(".")[2]
+        if status not in sandbox.STATUSES or (
+            status == "unsupported" and (self._variant.course or lacking not in self._variant.launcher_code)
+        ):
+            status = "launch_failed"
+        return VariantFailure(status, reason)
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        """The variant's process, which has said that it is ready. Raises MachineFault where it does not come so far in
+        two trials: nothing of the variant is loaded before."""
+        for trial in range(2):
+            process = self._start()
+            wait([self._socket, self._death], START_TIMEOUT_S)
+            with contextlib.suppress(OSError):
+                if self._socket.recv(len(worker_protocol.READY), socket.MSG_DONTWAIT) == worker_protocol.READY:
+                    return process
+            process.kill()
+            ended = sandbox.describe_exit_inside(process.wait(), self._words, self._sandboxed)
+            time.sleep(trial)
+        lack = faults.little_memory() or faults.full_disk(Path(tempfile.gettempdir())) or ended
+        raise MachineFault(f"not judged: the process that a variant runs in does not start here: {lack}")
+
     def _start(self) -> subprocess.Popen[bytes]:
+        self._killed_before = faults.killed_for_memory()
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         source = self._variant.files[0].parent.absolute()
@@ -249,7 +327,11 @@ class IsolatedBench(CpuBench):
             code = self._process.wait()
         self._words.seek(0)
         text = self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")
-        if self._folder and (words := emulation.unsupported_feature(text)):
+        if self._sandboxed and code == -signal.SIGKILL:  # nothing inside can reach the sandbox's first process
+            raise MachineFault("not judged: the sandbox was killed from outside; is there too little memory?")
+        if abs(code) % 128 == signal.SIGKILL and faults.killed_for_memory() > self._killed_before:
+            raise MachineFault("not judged: the machine ran out of memory while the variant ran")
+        if self._folder and (words := emulation.unsupported_feature(text, self._variant.text)):
             return VariantFailure("unsupported", f"{self._variant.name}: {words}")
         if words := emulation.sanitizer_message(text):
             if self._races and self._library:

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.common.supervision import FILE_BYTES, VariantFailure, describe_exit, end_with_parent
+from warpbook.common.supervision import FILE_BYTES, VariantFailure, describe_exit, end_with_parent, lower_limit
 from warpbook.kernels import sources
 from warpbook.machine import host
 from warpbook.problems import networks, problem
@@ -237,11 +237,9 @@ def describe_exit_inside(code: int, words: IO[bytes], sandboxed: bool = True) ->
 
 def limit_files() -> None:
     """Let this process write files of FILE_BYTES and start PROCESSES, and no more."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    most = PROCESSES if allowed == resource.RLIM_INFINITY else min(allowed, PROCESSES)
-    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    lower_limit(resource.RLIMIT_FSIZE, FILE_BYTES)
+    lower_limit(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_NPROC, PROCESSES)
 
 
 def _python() -> list[Path]:

@@ -17,7 +17,7 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc
 from warpbook.harness.bench import results_of
 from warpbook.harness.emulator import emulation
-from warpbook.harness.worker_protocol import GUARD_BYTES, guarded, layout, nbytes, repeated, serve
+from warpbook.harness.worker_protocol import GUARD_BYTES, guarded, layout, nbytes, repeated, say_ready, serve
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
@@ -162,6 +162,7 @@ def main() -> None:
     """Answer requests until there are no more. Arguments: the socket, what it runs on, the variant, its folder, its
     library if any."""
     number, how, name, folder, *library = sys.argv[1:]
+    say_ready(int(number))
     worker = Worker(variants.read(name, Path(folder)), how, Path(library[0]) if library else None)
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Bounds] = Field(init=False)
     layers: list[str] = Field(default_factory=list)
+    equal: list[str] = Field(default_factory=list, description="extents that must be equal, as of square matrices")
 
     @property
     def bounds(self) -> dict[str, Bounds]:
@@ -77,8 +78,8 @@ class Limits(BaseModel):
 
     def check(self, problem: Problem) -> None:
         """Raises ValueError for a name that is none of the problem's."""
-        known = [*problem.names, "layers"]
-        if unknown := next((name for name in self.bounds if name not in known), ""):
+        known = [*problem.names, "layers", "equal"]
+        if unknown := next((name for name in (*self.bounds, *self.equal) if name not in known), ""):
             raise ValueError(f"unknown key {unknown!r}: {nearest_name(unknown, known)}")
 
     def nearest(self, case: Case) -> Case:
@@ -89,6 +90,11 @@ class Limits(BaseModel):
         for name, one in bounds.items():
             if name != facts.size and one.violation(case.extents[name]):
                 extents[name] = one.nearest(case.extents[name])
+        equal = [name for name in self.equal if name in facts.extents]
+        if len({case.extents[name] for name in equal}) > 1:
+            least = min(value for name in equal if (value := case.extents[name]) > 1)
+            extents |= {name: least for name in equal if name != facts.size}
+            size = least if facts.size in equal else size
         try:
             changed = case.problem.case("", extents, case.optional)
             changed = changed if size is None else changed.at(size)
@@ -99,12 +105,16 @@ class Limits(BaseModel):
     @property
     def words(self) -> str:
         """The limits that it sets, in words: C ≥ 2, N ≤ 100 images."""
-        return ", ".join([*sorted(f"{name} {one.words}" for name, one in self.bounds.items()), *self.layers])
+        bounds = sorted(f"{name} {one.words}" for name, one in self.bounds.items())
+        return ", ".join([*bounds, *([" = ".join(self.equal)] if self.equal else []), *self.layers])
 
     def violation(self, case: Case) -> str:
         """Which limit a case breaks: value and limit. Empty where it breaks none."""
         if self.layers and not {case.name, str(case)} & set(self.layers):
             return f"it is not written for the layer {case.name}, but for {', '.join(self.layers)}"
+        if len({case.extents[name] for name in self.equal}) > 1:
+            values = ", ".join(f"{name} = {case.extents[name]}" for name in self.equal)
+            return f"{values}: it is for equal ones alone"
         derived = case.problem.facts.derived
         for name in case.problem.names:
             if name in self.bounds and (words := self.bounds[name].violation(case.extents[name])):

@@ -98,6 +98,11 @@ def precision(code: str) -> str:
     return next((name for name, pattern in _PRECISE if pattern.search(plain)), "fp32")
 
 
+def makes_streams(code: str) -> bool:
+    """Whether a file makes streams."""
+    return re.search(r"\bcudaStreamCreate", sources.without_comments(code)) is not None
+
+
 def _parameters(listed: str) -> list[str]:
     return [each.strip() for each in listed.split(",") if each.strip() not in ("", "void")]
 

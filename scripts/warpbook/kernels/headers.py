@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import yaml
@@ -22,7 +22,7 @@ from warpbook.common.expressions import Expression
 from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
-from warpbook.kernels.launches import Launch, OutputsPerBlock
+from warpbook.kernels.launches import Argument, Call, Launch, OutputsPerBlock, Slice, Step
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
 
@@ -45,7 +45,7 @@ class General(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    kernel: str = Field(pattern=r"^[A-Za-z_][\w:]*(<[\w, ]+>)?$")
+    kernel: str = Field(pattern=launches.KERNEL, min_length=1)
     arguments: list[Expression] = Field(min_length=1)
     shared_bytes: Expression = Field(0, description="dynamic shared memory of its blocks, in bytes")
     limits: Limits | None = Field(None, description="cases that it supports; unsaid: those of the header's `limits`")
@@ -76,11 +76,10 @@ class Header(BaseModel):
     split: Split | None = Field(None, description="MMAs for each FP32 multiply-add: they set the lower bound")
     constants: dict[str, int] = Field(default_factory=dict, description="reach the compiler as -D")
     launch: Launch | None = Field(None, description="block and tile of a kernel with the usual arguments")
-    kernel: str = Field(
-        "", pattern=r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$", description="name of the kernel, where the file has several"
-    )
-    arguments: list[Expression] = Field(
-        default_factory=list, description="arguments of the kernel in order: x, w, y and expressions"
+    kernel: str = Field("", pattern=launches.KERNEL, description="name of the kernel, where the file has several")
+    arguments: list[Argument] = Field(
+        default_factory=list,
+        description="arguments of the kernel in order: x, w, y, expressions, numbers as 1.0, `null` and `zeros`",
     )
     general: General | None = Field(
         None, description="kernel and arguments where a case has what is unusual, such as a stride or a bias"
@@ -91,6 +90,14 @@ class Header(BaseModel):
     )
     shared_bytes: Expression = Field(0, description="dynamic shared memory of a block, in bytes")
     constant_memory: str = Field("", pattern=r"^[\w:]*$", description="variable that w is copied to before each call")
+    clear: list[str] = Field(default_factory=list, description="outputs filled with zeros before each call")
+    loop: dict[str, Expression] = Field(
+        default_factory=dict, description="{n: N} launches the kernel for each n from 0 to N - 1"
+    )
+    steps: list[Step] = Field(default_factory=list, description="several launches, in their order, in place of one")
+    scratch: dict[str, Expression] = Field(
+        default_factory=dict, description="memory that steps pass to each other, in bytes"
+    )
     sweep: dict[str, list[int]] = Field(default_factory=dict, description="constants to tune, with the values to try")
     least_arch: str = Field(
         "", pattern=r"^(sm_\d+a?)?$", description="oldest architecture, as sm_80; sm_90a: that one alone"
@@ -118,6 +125,8 @@ class Header(BaseModel):
     def _launched_in_one_way(self) -> "Header":
         if self.launch and (self.threads or self.grid):
             raise ValueError("`launch` and `threads` with `grid` say the same; keep one of them")
+        if self.steps and (self.launch or self.threads or self.arguments or self.loop or self.general):
+            raise ValueError("`steps` say each launch; keep them or `arguments`, `threads` and `grid`")
         if bool(self.threads) != bool(self.grid):
             said, missing = ("threads", "grid") if self.threads else ("grid", "threads")
             raise ValueError(f"`{said}` needs `{missing}` beside it")
@@ -133,13 +142,23 @@ class Header(BaseModel):
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
         known = {*problem.names, *self.constants}
-        expressions.check("threads", self.threads, known)
-        expressions.check("grid", self.grid, {*known, "tiles"} if "W_out" in known else known)
-        expressions.check("shared_bytes", [self.shared_bytes], known)
-        passed = {*known, *problem.facts.array_names}
-        expressions.check("arguments", self.arguments, passed)
+        arrays = set(self.arrays(problem))
+        if unknown := next((name for name in self.clear if name not in problem.outputs), ""):
+            raise ValueError(f"clear: {unknown!r} is no output: {nearest_name(unknown, list(problem.outputs))}")
+        expressions.check("scratch", list(self.scratch.values()), known)
+        for step in self._steps:
+            expressions.check("loop", list(step.loop.values()), known)
+            if taken := next((name for name in step.loop if name in known | arrays), ""):
+                raise ValueError(f"loop: {taken} is an extent or an array; take another name")
+            here = {*known, *step.loop}
+            expressions.check("threads", step.threads, here)
+            expressions.check("grid", step.grid, {*here, "tiles"} if "W_out" in known else here)
+            expressions.check("shared_bytes", [step.shared_bytes], here)
+            _check_arguments("arguments", step.arguments, here, arrays)
+            if step.clear and step.clear not in {*problem.outputs, *self.scratch}:
+                raise ValueError(f"clear: {step.clear!r} is neither an output nor of `scratch`")
         if self.general:
-            expressions.check("general.arguments", self.general.arguments, passed)
+            _check_arguments("general.arguments", self.general.arguments, known, arrays)
             expressions.check("general.shared_bytes", [self.general.shared_bytes], known)
         if self.launch and "W_out" not in known:
             raise ValueError(f"`launch` is for convolutions; say `threads` and `grid` for {problem.name}")
@@ -149,9 +168,10 @@ class Header(BaseModel):
             except ValueError as error:
                 raise ValueError(f"claims.{number}.{error}") from None
         constant = problem.arrays[1] if self.constant_memory else ""
+        said = [launches.array_of(text, arrays) for step in self._steps for text in step.arguments]
         for array in problem.arrays:
-            times = 0 if array == constant else 1
-            if self.arguments and (there := self.arguments.count(array)) != times:
+            there, times = said.count(array), 0 if array == constant else 1
+            if said and (there < times if self.steps else there != times):
                 must = "must once" if times else f"is copied to `constant_memory: {self.constant_memory}`"
                 raise ValueError(f"arguments: {array} stands there {there} times, and {must}")
         if self.block and (reason := occupancy.block_limit_reason(self.block)):
@@ -167,7 +187,7 @@ class Header(BaseModel):
     def missing(self, name: str) -> str:
         """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
         if self.requires and importlib.util.find_spec(self.requires) is None:
-            return f"{name} needs the Python package {self.requires}, which is not installed here"
+            return f"{name} needs the Python package {self.requires}, which is not installed here: pip install {self.requires}"
         return ""
 
     @property
@@ -178,7 +198,16 @@ class Header(BaseModel):
     @property
     def declares_launch(self) -> bool:
         """Whether it says how its kernel is launched."""
-        return bool(self.launch or self.grid)
+        return bool(self.launch or self.grid or self.steps)
+
+    @property
+    def _steps(self) -> list[Step]:
+        """What it says of its launches, one of it where there is one."""
+        one = Step.model_construct(
+            kernel=self.kernel, arguments=self.arguments, threads=self.threads, grid=self.grid,
+            shared_bytes=self.shared_bytes, clear="", loop=self.loop,
+        )  # fmt: skip
+        return self.steps or [one]
 
     def missing_arguments(self, case: Case) -> dict[str, str]:
         """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
@@ -188,8 +217,10 @@ class Header(BaseModel):
         """
         if self.every_case:
             return {}
-        listed = [*self.arguments, *(self.general.arguments if self.general else [])]
-        named = {name for text in listed for name in expressions.used_names(text)} - set(self.constants)
+        listed: list[Argument] = [text for step in self._steps for text in step.arguments]
+        listed += self.general.arguments if self.general else []
+        written = (text for text in listed if isinstance(text, str))
+        named = {name for text in written for name in expressions.used_names(text)} - set(self.constants)
         named |= self.limits.model_fields_set
         words = case.problem.unusual
         unusual = {name: f"{words[name].words} {value}" for name, value in case.unusual.items() if name not in named}
@@ -227,17 +258,48 @@ class Header(BaseModel):
         general = self.general_for(case)
         return self.limits if general is None or general.limits is None else general.limits
 
-    def argument_values(self, case: Case) -> tuple[str | int, ...]:
-        """What its kernel gets for a case, in order: arrays by name, whole numbers by value."""
+    def arrays(self, problem: problems.Problem) -> tuple[str, ...]:
+        """Names of what a kernel can get as a pointer."""
+        return (*problem.facts.array_names, *self.scratch)
+
+    def scratch_bytes(self, names: Mapping[str, int]) -> dict[str, int]:
+        """Bytes of each piece of scratch memory. Raises ValueError."""
+        sizes = expressions.values("scratch", list(self.scratch.values()), names)
+        return dict(zip(self.scratch, sizes, strict=True))
+
+    def argument_values(self, case: Case) -> tuple[Slice | str | int | float, ...]:
+        """What its kernel gets for a case, in order: arrays by name, numbers by value."""
         names: dict[str, int] = case.extents | self.constants
         arrays = case.problem.facts.array_names
         general = self.general_for(case)
-        listed = general.arguments if general else self.arguments or case.problem.arguments
-        passed = tuple(text if text in arrays else expressions.values("arguments", [text], names)[0] for text in listed)
-        for text, value in zip(listed, passed, strict=True):
-            if isinstance(value, int) and not -(2**31) <= value < 2**31:
-                raise ValueError(f"arguments: `{text}`: {value} is beyond the 32 bits of an int")
-        return passed
+        listed: Sequence[Argument] = general.arguments if general else self.arguments or case.problem.arguments
+        return tuple(launches.passed(text, names, arrays) for text in listed)
+
+    def calls(self, case: Case, kernel: str) -> list[Call]:
+        """The launches for a case, of `kernel` where it names none. Raises ValueError naming key, expression and reason
+        where there is none."""
+        arrays = self.arrays(case.problem)
+        cleared = [Call("", (name,), launches.Shape((), (), 0)) for name in self.clear]
+        if self.steps or self.loop:
+            named = (
+                step if step.clear or step.kernel else step.model_copy(update={"kernel": kernel})
+                for step in self._steps
+            )
+            steps = list(named)
+            return cleared + launches.calls(steps, case.extents | self.constants, arrays)
+        general = self.general_for(case)
+        return [*cleared, Call(general.kernel if general else kernel, self.argument_values(case), self.shape(case))]
+
+
+def _check_arguments(key: str, listed: Sequence[Argument], known: set[str], arrays: set[str]) -> None:
+    """Raise ValueError where an argument is neither a number nor an array nor one and what is added to it."""
+    words = [text for text in listed if isinstance(text, str) and text not in (launches.NULL, launches.ZEROS)]
+    expressions.check(key, words, {*known, *arrays})
+    for text in words:
+        if len(there := expressions.used_names(text) & arrays) > 1:
+            raise ValueError(f"{key}: `{text}` is made of {' and '.join(sorted(there))}, and a pointer is of one array")
+        if there and text not in arrays and not re.fullmatch(r"\w+\s*\+.*", text):
+            raise ValueError(f"{key}: `{text}`: a part of an array is written `{min(there)} + offset`")
 
 
 def is_unusual(case: Case) -> bool:
@@ -263,7 +325,7 @@ def parse_facts(text: str) -> dict[str, Any]:
 
 def declare_launch(content: Mapping[str, Any]) -> bool:
     """Whether facts say how a kernel is launched; its name alone does not."""
-    return bool({"launch", "arguments", "threads", "grid", "shared_bytes"} & content.keys())
+    return bool({"launch", "arguments", "threads", "grid", "shared_bytes", "steps"} & content.keys())
 
 
 def join(header: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:

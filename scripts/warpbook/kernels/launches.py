@@ -1,10 +1,13 @@
-"""How a kernel is launched: grid, block and dynamic shared memory for a layer, as a header says."""
+"""How kernels are launched: grid, block, dynamic shared memory and arguments for a layer, as a header says."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
+from warpbook.common import expressions
+from warpbook.common.expressions import Expression
 from warpbook.kernels import occupancy
 from warpbook.problems.problem import Case
 
@@ -15,6 +18,124 @@ class Shape(NamedTuple):
     grid: tuple[int, ...]
     threads: tuple[int, ...]
     shared_bytes: int
+
+
+NULL, ZEROS = "null", "zeros"
+"""What may stand for a pointer among arguments: none, and memory that is 0, as much as the largest array has."""
+KERNEL = r"^([A-Za-z_][\w:]*(<[\w, ]+>)?)?$"
+CALLS_MAX = 1_000_000
+
+
+def _argument(value: Any) -> Any:
+    """YAML's null and its words for yes and no."""
+    if value is None:
+        return NULL
+    return int(value) if isinstance(value, bool) else value
+
+
+Argument = Annotated[int | float | str, BeforeValidator(_argument)]
+"""An array or a part of it, as `x + n * C * H * W`, an expression of extents, a number, `null` or `zeros`."""
+
+
+class Slice(NamedTuple):
+    """An array from one of its values on."""
+
+    array: str
+    offset: int
+
+
+class Call(NamedTuple):
+    """One launch and what it gets: arrays and parts of arrays, and numbers by value; or, without a kernel, an array to be
+    filled with zeros."""
+
+    kernel: str
+    arguments: tuple[Slice | str | int | float, ...]
+    shape: Shape
+
+
+class Step(BaseModel):
+    """One of several launches that compute a result together, or an array that is filled with zeros between them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    kernel: str = Field("", pattern=KERNEL)
+    arguments: list[Argument] = Field(default_factory=list)
+    threads: list[Expression] = Field(default_factory=list, max_length=3)
+    grid: list[Expression] = Field(default_factory=list, max_length=3)
+    shared_bytes: Expression = 0
+    clear: str = Field("", description="an array to fill with zeros, in place of a launch")
+    loop: dict[str, Expression] = Field(default_factory=dict, description="{n: N}: once for each n from 0 to N - 1")
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> "Step":
+        if bool(self.kernel) == bool(self.clear):
+            raise ValueError("a step either launches a `kernel` or fills an array with zeros, `clear`")
+        if self.kernel and not (self.threads and self.grid and self.arguments):
+            raise ValueError(f"{self.kernel} needs `arguments`, `threads` and `grid`")
+        return self
+
+
+def array_of(argument: int | float | str, arrays: Collection[str]) -> str:
+    """The array that an argument is, or is a part of; empty where it is a number."""
+    if not isinstance(argument, str) or argument in (NULL, ZEROS):
+        return ""
+    return next((name for name in expressions.used_names(argument) if name in arrays), "")
+
+
+def calls(steps: Sequence[Step], names: Mapping[str, int], arrays: Collection[str]) -> list[Call]:
+    """The launches of a case in their order; those of neighbours with the same loop follow each other in every turn of it.
+
+    Raises ValueError naming key, expression and reason.
+    """
+    made: list[Call] = []
+    for loop, group in itertools.groupby(steps, key=lambda step: step.loop):
+        counts = expressions.values("loop", list(loop.values()), names)
+        parts = [_Evaluated(step, names, arrays) for step in group]
+        for turn in itertools.product(*map(range, counts)):
+            if len(made) > CALLS_MAX:
+                raise ValueError(f"loop: more than {CALLS_MAX} launches")
+            known = {**names, **dict(zip(loop, turn, strict=True))}
+            made += [part.call(known) for part in parts]
+    return made
+
+
+class _Evaluated:
+    """A step whose expressions that no loop changes have their values already."""
+
+    def __init__(self, step: Step, names: Mapping[str, int], arrays: Collection[str]):
+        self._step, self._arrays = step, arrays
+        self._fixed = self._made(names) if not self._used() & step.loop.keys() else None
+
+    def _used(self) -> set[str]:
+        step = self._step
+        listed = [*step.arguments, *step.threads, *step.grid, step.shared_bytes]
+        words = (text for text in listed if isinstance(text, str) and text not in (NULL, ZEROS))
+        return {name for text in words for name in expressions.used_names(text)}
+
+    def call(self, names: Mapping[str, int]) -> Call:
+        return self._fixed or self._made(names)
+
+    def _made(self, names: Mapping[str, int]) -> Call:
+        step = self._step
+        if step.clear:
+            return Call("", (step.clear,), Shape((), (), 0))
+        threads = expressions.values("threads", step.threads, names)
+        if reason := occupancy.block_limit_reason(threads):
+            raise ValueError(reason)
+        (shared_bytes,) = expressions.values("shared_bytes", [step.shared_bytes], names)
+        if "W_out" in names:
+            names = {"tiles": tiles(threads, names)} | dict(names)
+        shape = Shape(expressions.values("grid", step.grid, names), threads, shared_bytes)
+        return Call(step.kernel, tuple(passed(each, names, self._arrays) for each in step.arguments), shape)
+
+
+def passed(argument: int | float | str, names: Mapping[str, int], arrays: Collection[str]) -> Slice | str | int | float:
+    """What a kernel gets for an argument. Raises ValueError."""
+    if not isinstance(argument, str) or argument in arrays or argument in (NULL, ZEROS):
+        return argument
+    if array := array_of(argument, arrays):
+        (offset,) = expressions.values("arguments", [argument], {**names, array: 0})
+        return Slice(array, offset)
+    return expressions.values("arguments", [argument], names)[0]
 
 
 class OutputsPerBlock(BaseModel):

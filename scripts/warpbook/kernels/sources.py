@@ -15,12 +15,17 @@ _DOCSTRING = re.compile(r'\s*(?:#[^\n]*\n\s*)*[rR]?("""|\'\'\')(.*?)\1', re.DOTA
 INCLUDE = PROJECT / "kernels" / "include"
 """The folder of device code that several kernels include."""
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([\w-][\w.-]*\.cuh?)"[^\n]*$', re.MULTILINE)
-"""A file of the project that a source includes. What CUDA and C++ have is left to the compiler."""
+INCLUDE_LINE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">][^\n]*$', re.MULTILINE)
+"""An include, its quote or bracket, and what it names."""
+
+_OWN_ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hxx", ".hh", ".inl", ".inc")
+_OF_COURSE = ("gpu-new-forward.h", "matmul.h")
+"""Headers that the course's driver supplies, whatever lies beside a file."""
 
 _LINE = re.compile(r'#line (\d+) "([^"]+)"')
 
-_NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+# What nobody closes ends with the line, or the file: looked for again and again, its end would take hours to be missed.
+_NO_CODE = re.compile(r"""//[^\n]*|/\*.*?(?:\*/|\Z)|'(?:\\[^\n]|[^'\\\n])'|"(?:\\.|[^"\\\n])*"?""", re.DOTALL)
 _MANGLED = re.compile(r"_ZN?(\d.*)")
 _LENGTH = re.compile(r"\d+")
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
@@ -37,13 +42,18 @@ class Source:
 
 
 def read_text(path: Path) -> str:
-    """A source file's text. Raises UnicodeDecodeError where it is not UTF-8."""
-    return path.read_text(encoding="utf-8-sig")
+    """The text of a C++ file: UTF-8, or else Latin-1, which editors wrote before and compilers take."""
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_cuda(path: Path) -> Source:
     """C++, CUDA's or the host's: its first comment is its header where it holds facts, else it is part of the code."""
-    text, problem = _decode(path)
+    text, problem = _decode_cpp(path)
     stripped = text.lstrip()
     if stripped.startswith("/*") and "*/" in stripped:
         header, code = stripped[2:].split("*/", 1)
@@ -57,7 +67,7 @@ class Inlined:
     """CUDA C++ with the project's files that it includes in place of the lines that include them, each once.
 
     text: for a compiler, with `#line` directives that name each line's own file; code: without these and without
-    headers; files: what is included, in order; problem: which include is no file, if so.
+    headers; files: what is included, in order; problem: which `.cu` or `.cuh` in quotes is no file, if so.
     """
 
     text: str
@@ -73,21 +83,24 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     problems: list[str] = []
 
     def expand(file: Path, for_compiler: bool, seen: set[Path]) -> str:
-        source = _decode(file)[0]
+        source = _decode_cpp(file)[0]
         text = source if for_compiler else read_cuda(file).code
         plain, parts, end = without_comments(text), [], 0
-        for match in _INCLUDE.finditer(text):
-            if "include" not in plain[match.start() : match.end()]:
+        for match in INCLUDE_LINE.finditer(text):
+            if "include" not in plain[match.start() : match.end()] or match[2] in _OF_COURSE:
                 continue  # within a comment
             line = text.count("\n", 0, match.start()) + 1
-            found = next((place for folder in searched if (place := folder / match[1]).is_file()), None)
+            found = _own_file(match[2], [file.parent, *searched])
+            if found is None:
+                if match[1] == '"' and re.fullmatch(r"[\w-][\w.-]*\.cuh?", match[2]):
+                    looked = " or ".join(f"{_shown(folder)}/" for folder in searched)
+                    problems.append(
+                        f'{file.name}, line {line}: #include "{match[2]}": there is no such file in {looked}'
+                    )
+                continue
             parts.append(text[end : match.start()])
             end = match.end()
-            if found is None:
-                looked = " or ".join(f"{_shown(folder)}/" for folder in searched)
-                problems.append(f'{file.name}, line {line}: #include "{match[1]}": there is no such file in {looked}')
-                parts.append(match[0])
-            elif found in seen:
+            if found in seen:
                 parts.append("" if for_compiler else f"// {match[0].strip()}")
             else:
                 seen.add(found)
@@ -102,6 +115,19 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     text = expand(path, True, {path})
     problem = problems[0] if problems else ""
     return Inlined(text, expand(path, False, {path}), tuple(files), problem)
+
+
+def _own_file(named: str, folders: Sequence[Path]) -> Path | None:
+    """The file that an include names: where it says, or beside the source by its last name alone. None where it is not
+    in one of the folders, for what lies elsewhere is not the source's own."""
+    if not named.endswith(_OWN_ENDINGS):
+        return None
+    for name in dict.fromkeys((named, named.rpartition("/")[2])):
+        for folder in folders:
+            place = folder / name
+            if place.is_file() and any(place.resolve().is_relative_to(each.resolve()) for each in folders):
+                return place
+    return None
 
 
 def own_line(text: str, line: int, name: str) -> str:
@@ -194,6 +220,21 @@ def _shown(folder: Path) -> str:
     return str(folder.relative_to(PROJECT)) if folder.is_relative_to(PROJECT) else str(folder)
 
 
+def _decode_cpp(path: Path) -> tuple[str, str]:
+    """(text, problem) of a C++ file, whose encoding `read_text` finds."""
+    try:
+        text = read_text(path)
+    except OSError as error:
+        return "", f"{path.name} cannot be read: {error.strerror}"
+    return text, _nul(path, text)
+
+
+def _nul(path: Path, text: str) -> str:
+    """Where a text has a NUL, which no compiler takes; empty where it has none."""
+    line = text.count("\n", 0, text.find("\0")) + 1
+    return f"{path.name}, line {line}: a NUL byte; remove it" if "\0" in text else ""
+
+
 def _decode(path: Path) -> tuple[str, str]:
     """(text, problem) of a file. The text of one that is not UTF-8 has marks in place of what could not be read, so
     that its header still tells what it is of."""
@@ -207,7 +248,5 @@ def _decode(path: Path) -> tuple[str, str]:
         text = content.decode("utf-8-sig", errors="replace")
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"{path.name}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
-    if b"\0" in content and not problem:
-        line = content.count(b"\n", 0, content.index(b"\0")) + 1
-        problem = f"{path.name}, line {line}: a NUL byte; remove it"
-    return text.replace("\r\n", "\n").replace("\r", "\n"), problem
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text, problem or _nul(path, text)

@@ -8,13 +8,11 @@ what its kernels take. A variant's facts are YAML in the first comment (the docs
 
 import hashlib
 import importlib.util
-import itertools
 import json
-import operator
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +22,11 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.kernels import ece408, headers, occupancy, sources
+from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
-from warpbook.kernels.launch_inference import launch_reader, launch_sites
+from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launches import Argument, Call
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
 
@@ -73,6 +73,8 @@ class Variant:
     read_error: str = ""
     inferred_launch: launch_reader.InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
+    entry: python_launches.Entry | None = None
+    """The function of a Python file that has no `prepare`, where that is called."""
     included: tuple[Path, ...] = ()
     """Files of the project that its CUDA C++ includes or its launcher imports; their code is part of what identifies it."""
 
@@ -91,6 +93,7 @@ class Variant:
         facts = self.header.model_dump(include={"constants", "launch", "precision", "method"}, mode="json")
         # Said by some alone: what others' identities were before these facts could be said stays theirs.
         later = {"kernel", "arguments", "general", "threads", "grid", "shared_bytes", "constant_memory"}
+        later |= {"clear", "loop", "steps", "scratch"}
         facts |= self.header.model_dump(include=later, exclude_defaults=True, mode="json")
         if self.header.split:
             facts["split"] = self.header.split.model_dump()
@@ -110,14 +113,34 @@ class Variant:
 
     @cached_property
     def kernel(self) -> str:
-        """The name of its kernel in the source: as its header says, else the only one there, else the problem's."""
+        """The name of its kernel in the source: as its header says, the last of several launches; else the only one
+        there, else the problem's."""
         there = launch_sites.kernel_names(self.code)
-        return self.header.kernel or (there[0] if len(there) == 1 else self.problem.function)
+        launched = [step.kernel for step in self.header.steps if step.kernel]
+        usual = there[0] if len(there) == 1 else self.problem.function
+        return self.header.kernel or (launched[-1] if launched else usual)
 
     @property
     def kernels(self) -> list[str]:
-        """The kernels that its header launches: the usual one, then that for unusual cases."""
-        return [self.kernel, *([self.header.general.kernel] if self.header.general else [])]
+        """The kernels that its header launches: the usual one, then that for unusual cases and other launches."""
+        return list(dict.fromkeys([self.kernel, *(kernel for kernel, _ in self.launched if kernel)]))
+
+    @property
+    def launched(self) -> list[tuple[str, Sequence[Argument]]]:
+        """The kernels that are launched as its header says, and the arguments of each."""
+        header = self.header
+        listed: list[tuple[str, Sequence[Argument]]] = [
+            (step.kernel, step.arguments) for step in header.steps if step.kernel
+        ]
+        if not self.launcher and not header.steps and (header.arguments or header.grid):
+            listed.append((self.kernel, header.arguments or self.problem.arguments))
+        if header.general:
+            listed.append((header.general.kernel, header.general.arguments))
+        return listed
+
+    def passed_kinds(self, kernel: str, arguments: Sequence[Argument]) -> str:
+        """What each argument of a kernel is passed as: a letter of `declared_launch.passed_kind`."""
+        return declared_launch.passed_kinds(self.code, kernel, arguments, self.header.arrays(self.problem))
 
     @cached_property
     def course(self) -> ece408.Interface | None:
@@ -173,11 +196,11 @@ class Variant:
             return f"{self.name}: a file of the course, which may assume its layers: {known}"
         if self.header.declares_launch and self.launcher is None:
             try:
-                shape = self.header.shape(case)
-                self.header.argument_values(case)
+                calls = self._calls(case)
             except ValueError as error:
-                return f"{self.name}: {error} ({self.fact_location('grid')})"
-            if reason := occupancy.launch_limit_reason(*shape):
+                return f"{self.name}: {error} ({self.fact_location('steps' if self.header.steps else 'grid')})"
+            shapes = dict.fromkeys(call.shape for call in calls if call.kernel)
+            if reason := next(filter(None, (occupancy.launch_limit_reason(*shape) for shape in shapes)), ""):
                 where = self.fact_location("launch" if self.header.launch else "grid")
                 return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
@@ -224,48 +247,26 @@ class Variant:
         """
         operation: Operation
         assert self.cpp_source is None  # which is compiled first: `harness.host` prepares it
+        if self.entry:
+            return python_functions.operation(self.module, self.entry, case, self.header.requires == "torch")
         if self.cuda_source is None:
             operation = self.module.prepare(case, case.size)
             return operation
-        launch = self._declared_launch(case, kernels) if self.header.declares_launch else None
+        launch = None
+        if self.header.declares_launch:
+            launch = declared_launch.operation(self._calls(case), case, self.header, self.code, kernels)
         if self.launcher is None:
             assert launch is not None
             return launch
         operation = self.module.prepare(kernels, case, case.size, launch)
         return operation
 
-    def _declared_launch(self, case: Case, kernels: Any) -> Operation:
-        import numpy as np
-
-        shape = self.header.shape(case)
-        general = self.header.general_for(case)
-        name = general.kernel if general else self.kernel
-        function = kernels.function(name, *([shape.shared_bytes] if shape.shared_bytes else []))
-        passed = self.header.argument_values(case)
-        numbers = [np.int32(value) for value in passed if not isinstance(value, str)]
-        names = list(case.arrays)
-        absent = len(names) + len(numbers)
-        behind = itertools.count(len(names))
-        in_order = operator.itemgetter(
-            *(
-                next(behind) if not isinstance(value, str) else names.index(value) if value in names else absent
-                for value in passed
-            )
-        )
-        null = np.intp(0)  # an optional input that the case does not have
-
-        def launch(*arrays: Any) -> None:
-            function(shape.grid, shape.threads, in_order((*arrays, *numbers, null)))
-
-        if not (variable := self.header.constant_memory):
-            return launch
-        held = kernels.symbol(sources.find_variable_symbol(variable))
-
-        def copy_and_launch(*arrays: Any) -> None:
-            held.copy(arrays[1])
-            launch(*arrays)
-
-        return copy_and_launch
+    def _calls(self, case: Case) -> list[Call]:
+        """The launches for a case. Raises ValueError where there is none, or a number is beyond what a kernel takes."""
+        made = self.header.calls(case, self.kernel)
+        for call in made:
+            declared_launch.check_numbers(self.code, call)
+        return made
 
 
 def launch_arguments(case: Case) -> tuple[Any, ...]:
@@ -305,14 +306,20 @@ def read(name: str, folder: Path | None = None) -> Variant:
     compiled = cuda or cpp
     described = sources.read_cuda(compiled) if compiled else host
     inlined = sources.inlined(cuda) if cuda else sources.Inlined("", described.code, (), "")
-    described = replace(described, code=inlined.code, problem=described.problem or inlined.problem)
+    # A stranger's header may be its host code's alone: the compiler tells.
+    absent = inlined.problem if described.header else ""
+    described = replace(described, code=inlined.code, problem=described.problem or absent)
     beside = sources.read_facts(facts) if facts else sources.Source("", "")
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
-    usual = {"device": "cpu"} if cpp else {}
+    usual: dict[str, Any] = {"device": "cpu"} if cpp else {}
     of = problem_of(folder)
     context = {"problem": of}
-    written = None
+    written = entry = None
+    if python and not compiled and not host.problem and not headers.is_header(host.header):
+        text = sources.read_text(python)
+        if entry := python_launches.find_entry(text, HostNames(of), of.function):
+            described, usual = replace(described, header=""), python_launches.usual_facts(text)
     try:
         content = headers.parse_facts(described.header) if described.header.strip() else {}
         if facts:
@@ -321,7 +328,10 @@ def read(name: str, folder: Path | None = None) -> Variant:
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
         if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
-            written = launch_reader.read_file(cuda, described.code, str(content.get("kernel", "")), of)
+            asked = content.get("kernel") or ""
+            if isinstance(asked, list):  # several, in a row
+                asked = list(map(str, content.pop("kernel")))
+            written = launch_reader.read_file(cuda, described.code, asked, of, inlined.files)
             content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""
@@ -331,7 +341,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
             header = header.model_copy(update={"builds_on": baseline})
         if compiled is None and python is None:
             problem = f"there is no {name}.cu, {name}.cpp or {name}.py beside it"
-        elif compiled is None and not content:
+        elif compiled is None and not content and not entry:
             problem = "the header is not YAML of the form `key: value`"
         elif cuda and python is None and (file := ece408.interface(described.code)):
             problem = file.problem
@@ -369,6 +379,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
         "\n".join([host.code, *(sources.read_python(path).code for path in imported)]),
         described.problem or host.problem or beside.problem or (f"{said_by.name}: {problem}" if problem else ""),
         written,
+        entry,
         (*inlined.files, *imported),
     )
 
@@ -381,6 +392,8 @@ def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
             f"(facts may stand in {name}.yaml)"
         )
+    if header.steps:
+        return ""
     if not header.kernel and len(there) > 1 and of.function not in there:
         return f"there are the kernels {', '.join(there)}; say which: `kernel: {there[0]}`"
     kernel = header.kernel or (there[0] if len(there) == 1 else of.function)

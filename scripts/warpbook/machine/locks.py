@@ -213,8 +213,11 @@ def lock_folder(path: Path) -> None:
 
     The descriptor is left open on purpose: closing it would give the lock back. No program started here inherits it.
     """
-    path.parent.mkdir(exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # over NFS, what is locked alone must be open for writing
+    try:
+        path.parent.mkdir(exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # over NFS, what is locked alone must be open for writing
+    except OSError as error:
+        raise UserError(f"{path.parent}/ cannot be written: {error.strerror}; give yourself the right to") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as error:  # the latter over NFS

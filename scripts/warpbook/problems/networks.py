@@ -180,13 +180,16 @@ def _weight_sets(names: list[str]) -> list[str]:
     return names
 
 
+MOST_LAYERS = 1000
+
+
 class Description(_NetworkModel):
     """A network: its input and its layers in order, or the ONNX file that has them."""
 
     onnx: str = Field("", description="an ONNX file, which has input, layers and weights")
     layers_only: bool = Field(False, description="of an ONNX file, take the convolutions alone, as a workload")
     input: Input
-    layers: list[LayerDescription] = Field(min_length=1)
+    layers: list[LayerDescription] = Field(min_length=1, max_length=MOST_LAYERS)
     weights: Annotated[list[str], Field(min_length=1), AfterValidator(_weight_sets)] = ["trained"]
 
     @model_validator(mode="before")

@@ -248,14 +248,17 @@ class Problem:
 
     @property
     def ragged(self) -> list["Case"]:
-        """Its ragged cases, all extents said; the last once more with each optional input."""
+        """Its ragged cases, all extents said; the first and the last once more with each optional input."""
         cases = []
         for extents in self.facts.ragged:
             size = extents.get(self.facts.size, 1)
             plain = self.case("", {name: one for name, one in extents.items() if name != self.facts.size}).at(size)
             cases.append(plain)
         if cases:
-            cases += [replace(cases[-1], optional=frozenset([name])) for name in self.optional]
+            given = [frozenset([name]) for name in self.optional]
+            first = [replace(cases[0], optional=names) for names in given] if len(cases) > 1 else []
+            last = [replace(cases[-1], optional=names) for names in given]
+            cases = [cases[0], *first, *cases[1:], *last]
         return [case.renamed(str(case)) for case in cases]
 
     @cached_property

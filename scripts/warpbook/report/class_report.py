@@ -26,9 +26,13 @@ def rows(ev: Evidence, document: str) -> list[Row]:
 
 
 def failure_row(name: str, term: str, reason: str) -> Row:
-    """The row of a submission of which there is no report."""
+    """The row of a submission of which there is no report; one that trouble of the machine left so is not judged."""
     nothing = {column: None if kind.dtype != "string" else "" for column, kind in GRADES.columns.items()}
-    return {**nothing, "submission": name, "term": term, "verdict": "no report", "words": reason}
+    row = {**nothing, "submission": name, "term": term, "verdict": "no report", "words": reason}
+    if reason.startswith("not judged: "):
+        again = f"{reason.removeprefix('not judged: ')}; grade again"
+        row |= {"verdict": "not judged", "rule": "not judged", "person": again}
+    return row
 
 
 def _rows(ev: Evidence) -> Iterator[Row]:
@@ -77,7 +81,7 @@ def claim_check(ev: Evidence, name: str) -> tuple[str, str]:
 
 def _reading(ev: Evidence, name: str) -> str:
     asked = len(ev.submitted.term.questions)
-    answered = len(student_answers.read(name, asked).by_question)
+    answered = len(student_answers.read(name, asked, pictures=False).by_question)
     return f"the answers: {answered} of {asked}" if answered else "no answers"
 
 
@@ -93,6 +97,8 @@ def final_columns(ev: Evidence) -> tuple[str, str]:
 
 
 def _batch_words(judged: JudgedFile) -> str:
-    if judged.note:
+    if judged.note.startswith("right for "):
         return f"right, not at any batch size: {judged.note}"
-    return f"right at {' and at '.join(map(str, judged.sizes))} images"
+    large = f"some blocks at {judged.sampled}" if judged.sampled else "larger batches were not computed"
+    sizes = " and at ".join(map(str, judged.sizes))
+    return "; ".join(filter(None, [f"right at {sizes} images", large, judged.note]))

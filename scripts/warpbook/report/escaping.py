@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -10,6 +11,7 @@ from markupsafe import Markup
 
 # What can begin markup within a line; an underscore inside a word cannot.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~&#]|(?<!\w)_|_(?!\w)")
+COLUMNS = 20
 _BREAKS = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+")
 
 
@@ -29,17 +31,34 @@ def code(value: Any) -> Markup:
 
 
 def to_html(text: str) -> str:
-    """Markdown with tables as HTML; HTML in it is shown, not passed on."""
-    return str(_parser().render(text))
+    """Markdown with tables as HTML; HTML in it is shown, not passed on. A picture is told by its words: whoever reads
+    the page asks no other machine for one."""
+    return _render(text, lambda _: "", lambda _: True)
 
 
-def untrusted_to_html(text: str, picture: Callable[[str], str]) -> str:
-    """The same of a stranger's, whose links lead to the web alone.
+@dataclass
+class Budget:
+    """How many cells of tables may still be shown."""
+
+    left: int
+
+
+def untrusted_to_html(text: str, picture: Callable[[str], str], cells: Budget) -> str:
+    """The same of a stranger's, whose links lead to the web alone. A table of more than COLUMNS columns, or of more
+    `cells` than are left, is left out, and its place says so.
 
     picture: the address of a picture by what the text calls it; one without an address is told by its words.
     """
+    return _render(text, picture, lambda address: address.startswith(("http://", "https://")), cells)
+
+
+def _render(
+    text: str, picture: Callable[[str], str], may_lead_to: Callable[[str], bool], cells: Budget | None = None
+) -> str:
     parser = _parser()
     tokens = parser.parse(text)
+    if cells:
+        tokens = _without_large_tables(tokens, cells)
     for token in [each for block in tokens for each in block.children or ()]:
         if token.type == "image":
             name = str(token.attrs["src"])
@@ -47,9 +66,30 @@ def untrusted_to_html(text: str, picture: Callable[[str], str]) -> str:
             token.children = token.children or [Token("text", "", 0, content=name)]  # the words for who does not see it
             if not token.attrs["src"]:
                 token.type, token.content = "text", f"[picture: {token.content or name}]"
-        elif token.type == "link_open" and not str(token.attrs["href"]).startswith(("http://", "https://")):
+        elif token.type == "link_open" and not may_lead_to(str(token.attrs["href"])):
             del token.attrs["href"]
     return str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def _without_large_tables(tokens: list[Token], cells: Budget) -> list[Token]:
+    """Tokens with words in place of each table that is too wide, or has more cells than are left."""
+    kept: list[Token] = []
+    for token in tokens:
+        kept.append(token)
+        if token.type != "table_close":
+            continue
+        begin = max(place for place, each in enumerate(kept) if each.type == "table_open")
+        head, body = (sum(each.type == kind for each in kept[begin:]) for kind in ("th_open", "td_open"))
+        if head <= COLUMNS and head + body <= cells.left:
+            cells.left -= head + body
+            continue
+        words = Token("text", "", 0, content=f"[A table of {head + body} cells in {head} columns is left out.]")
+        kept[begin:] = [
+            Token("paragraph_open", "p", 1, block=True),
+            Token("inline", "", 0, children=[words], block=True),
+            Token("paragraph_close", "p", -1, block=True),
+        ]
+    return kept
 
 
 def _parser() -> MarkdownIt:

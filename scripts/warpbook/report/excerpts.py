@@ -1,6 +1,7 @@
 """What a variant changes in the source that it builds on: the lines that matter, highlighted."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -18,6 +19,9 @@ from warpbook.kernels.variants import Variant
 
 MOST_LINES = 9
 """Lines of an excerpt, what is left out not counted."""
+
+MOST_PAIRS = 100_000
+"""Pairs of equal lines; the project's files have hundreds."""
 
 GAP = "⋯"
 ADDED, REMOVED = "+", "\N{MINUS SIGN}"
@@ -125,7 +129,11 @@ def _difference(before: str, after: str) -> Iterator[_Entry]:
     """Every line of code of both. Comments, brackets alone and empty lines are left out; indentation is no change."""
     old, new = (lines_of_code(text) for text in (before, after))
     known, kept = set(_WORD.findall(before)), set(_WORD.findall(after))
-    matcher = SequenceMatcher(None, [text for _, text in old], [text for _, text in new], autojunk=False)
+    sides = [text for _, text in old], [text for _, text in new]
+    # Lines that repeat themselves thousands of times, a stranger's, would be compared for hours each with each.
+    counts = [Counter(side) for side in sides]
+    repetitive = sum(times * counts[1][text] for text, times in counts[0].items()) > MOST_PAIRS
+    matcher = SequenceMatcher(None, *sides, autojunk=repetitive)
     for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if kind == "equal":
             yield from (_Entry(" ", number, 0.0) for number, _ in new[new_start:new_end])

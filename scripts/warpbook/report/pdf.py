@@ -3,7 +3,7 @@
 import logging
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.runs import archive_reader, tables
+from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
+from warpbook.runs import archive_reader, schema, tables
 from warpbook.runs.catalog import Run
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ VARIANT = "pdf/a-3a"
 
 LEVEL = 7
 """Of zlib: a fiftieth more bytes than at 9, which pydyf asks for, in a third of the time."""
+
+LAYOUT_S, LAYOUT_BYTES = 300, 3 << 30
+"""Of a processor and of memory, for pages that hold strangers' words; those of a submission take a tenth of either."""
 
 COMPANION = "companion:"
 """What an address in HTML begins with that leads to a place in another PDF beside this one: `companion:a.pdf#place`."""
@@ -66,10 +70,16 @@ def attachments(cited: Iterable[Run]) -> list[Any]:
             except archive_reader.MissingMember:  # a run may lack an optional table
                 continue
             name = f"{run.run_id}_{file}"
+            if file != "run.json":  # strangers' words may be in it, and a spreadsheet opens it
+                content = schema.for_spreadsheets(content)
             attached[name] = Attachment(
                 string=content, name=name, description=meaning, created=ended, modified=ended, relationship="Data"
             )
     return [attached[name] for name in sorted(attached)]  # a PDF wants them in the order of their names
+
+
+class LayoutLimit(UserError):
+    """Pages take more time or memory than strangers' may."""
 
 
 class UndrawableImage(UserError):
@@ -206,6 +216,27 @@ def write_untrusted_pdf(document: str, target: Path, cited: Iterable[Run] = ()) 
     except UndrawableImage as error:
         marked = document.translate({ord(one): "\N{REPLACEMENT CHARACTER}" for one in error.characters})
         write_pdf(marked, target, cited)
+
+
+def within_limits(work: Callable[[], None]) -> None:
+    """Do work on pages with strangers' words in a process of its own, with limits on memory and time.
+
+    Raises LayoutLimit where they end it, and what the work raises.
+    """
+
+    def produce() -> Iterator[None]:
+        limit_resources(LAYOUT_BYTES, LAYOUT_S)
+        work()
+        yield
+
+    try:
+        list(run_supervised(produce, 3 * LAYOUT_S))
+    except (VariantFailure, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not str(error).startswith(("MemoryError", "RecursionError")):
+            raise
+        raise LayoutLimit(
+            f"laying it out takes more than {LAYOUT_S} s of a processor or {LAYOUT_BYTES >> 30} GiB of memory ({error})"
+        ) from None
 
 
 def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:

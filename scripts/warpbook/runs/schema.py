@@ -34,7 +34,31 @@ TEXT_BYTES, ROWS = 128 << 20, 2_000_000  # the longest tables of a run hold a qu
 _BUFFER_BYTES = 1 << 20  # unpacked at a time
 _CHUNK_ROWS = 4096  # rows held as text at a time: the longest tables have a million cells and more
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+"""What a spreadsheet takes for the beginning of a formula, behind the marks of `formula_safe`."""
+
 csv.field_size_limit(1 << 24)  # a program's output or a compiler's log can be longer than csv's 128 KiB
+
+
+def formula_safe(text: str) -> str:
+    """A cell's text with an apostrophe before it where a spreadsheet would run it, or where `without_mark` would take
+    one away."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def without_mark(text: str) -> str:
+    """The text that `formula_safe` was given."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text
+
+
+def for_spreadsheets(content: bytes) -> bytes:
+    """A CSV file's content in which no cell but a number can be taken for a formula."""
+    out = io.StringIO()
+    rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+    csv.writer(out, lineterminator="\n").writerows(
+        [cell if _REAL.fullmatch(cell) else formula_safe(cell) for cell in row] for row in rows
+    )
+    return out.getvalue().encode()
 
 
 @dataclass(frozen=True)
@@ -165,6 +189,7 @@ class Table:
     """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart.
 
     Each row's values of the `ascending` columns never fall. A run may lack an `optional` table: it then has no rows.
+    Texts of one `for_people` are written so that a spreadsheet runs none, and read as they were.
     """
 
     name: str
@@ -173,6 +198,7 @@ class Table:
     columns: Mapping[str, Column]
     optional: bool = False
     ascending: tuple[str, ...] = ()
+    for_people: bool = False
 
     def write(self, rows: Iterable[Mapping[Any, Any]], path: str | Path) -> None:
         """Write rows (dictionaries holding every column) as CSV, gzipped where the path ends in .gz.
@@ -194,10 +220,14 @@ class Table:
             if row.keys() != self.columns.keys():  # in any order
                 odd = sorted(row.keys() ^ self.columns.keys())
                 raise ValueError(f"a row of {self.name} lacks or adds {', '.join(odd)}")
-            writer.writerow([column.text(row[name]) for name, column in self.columns.items()])
+            writer.writerow([self._cell(column, row[name]) for name, column in self.columns.items()])
         text.seek(0)
         self._values(text, origin)
         return text.getvalue()
+
+    def _cell(self, column: Column, value: Any) -> str:
+        text = column.text(value)
+        return formula_safe(text) if self.for_people and column.dtype == "string" else text
 
     def read(self, source: str | Path | IO[bytes], origin: str | None = None) -> "pd.DataFrame":
         """The table in a file. UserError names the file, row and column that break the contract."""
@@ -264,6 +294,8 @@ class Table:
             texts: dict[str, tuple[str, ...]] = dict(zip(header, zip(*chunk, strict=True), strict=True))
             for name, column in self.columns.items():
                 cells = texts.get(name, ("",) * len(chunk))
+                if self.for_people and column.dtype == "string":
+                    cells = tuple(map(without_mark, cells))
                 known = column.values(cells)
                 if known is None:
                     known = []

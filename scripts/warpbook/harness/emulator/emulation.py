@@ -31,9 +31,12 @@ from warpbook.common.files import atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import cuda_names, translation
-from warpbook.kernels import ece408, occupancy, sources
-from warpbook.kernels.launch_inference import launch_sites
+from warpbook.kernels import ece408, occupancy, sources, variants
+from warpbook.kernels.launch_inference import cuda_ast, launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
 from warpbook.kernels.variants import Variant
+from warpbook.problems import problem
 
 HEADER = Path(__file__).with_name("emulator_runtime.h")
 INCLUDED = tuple(sorted(path.name for path in HEADER.parent.glob("*.h")))
@@ -67,11 +70,39 @@ def compiler() -> str | None:
 
 def unsupported_reason(variant: Variant) -> str:
     """Why a variant cannot be emulated here; empty when it can."""
-    if variant.cuda_source is None:
+    if variant.cuda_source is None and not variant.entry:
         return f"{variant.name} is no CUDA C++ of ours"
     if compiler() is None:
         return "the emulator needs a C++ compiler, and there is no g++ here (apt-get install g++)"
     return ""
+
+
+def cuda_of_python(variant: Variant, folder: Path) -> Variant:
+    """The CUDA C++ that stands in a variant's Python file, as a variant in `folder`. Raises VariantFailure where there is
+    none, or its launch cannot be read."""
+    assert variant.launcher is not None
+    names = HostNames(variant.problem)
+    try:
+        found = python_launches.read(sources.read_text(variant.launcher), names)
+    except UnreadableLaunch as reason:
+        raise VariantFailure(
+            "unsupported", f"{variant.launcher.name}: {reason}; {variant.missing or 'it runs on a GPU'}"
+        ) from None
+    if found is None:
+        raise VariantFailure(
+            "unsupported", variant.missing or f"{variant.name} is no CUDA C++, and runs on a GPU alone"
+        )
+    made = folder / "cuda" / variant.problem.name
+    made.mkdir(parents=True)
+    (made / problem.FILE).write_text((variant.problem.folder / problem.FILE).read_text())
+    (made / f"{variant.stem}.cu").write_text(found.text)
+    if found.facts:
+        (made / f"{variant.stem}.yaml").write_text(launch_reader.yaml_lines(found.facts))
+    extracted = variants.read(variant.stem, made)
+    if extracted.read_error:  # of the text in it; the file itself may be sound
+        needed = variant.missing or f"{variant.name} runs on a GPU"
+        raise VariantFailure("unsupported", f"{needed}; of the CUDA C++ in it: {extracted.read_error}")
+    return extracted
 
 
 def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> str:
@@ -87,6 +118,10 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
         arch = "sm_80"
     body = translation.to_host(building.device_source(variant), name, own, arch)
     declared = variant.course.declaration if variant.course else ""
+    if building.absent_headers(variant):  # what a framework's headers bring with them
+        declared = "".join(
+            f"#include <{header}>\n" for header in ("cfloat", "climits", "cstdint", "stdexcept", "vector")
+        )
     if variant.course:
         entries = _driver(variant.course)
     else:
@@ -111,11 +146,13 @@ def _entry(kernel: str, parameters: Sequence[str]) -> str:
 
 
 def _driver(interface: ece408.Interface) -> str:
+    prepare, convolve, finish = interface.steps
     return f"""
 extern "C" void {ece408_worker.ENTRY}(
-    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed)
+    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed, int without,
+    unsigned long* blocks)
 {{
-    emulator::begin_course(reversed);
+    emulator::begin_course(reversed, without == {ece408_worker.KERNELS}, blocks);
     const size_t y_bytes = sizeof(float) * B * M * (H - K + 1) * (W - K + 1);
     emulator::host_array(x, sizeof(float) * B * C * H * W, "the host's x");
     emulator::host_array(w, sizeof(float) * M * C * K * K, "the host's w");
@@ -123,12 +160,12 @@ extern "C" void {ece408_worker.ENTRY}(
     {{
         GPUInterface gpu;
         float *device_x = nullptr, *device_w = nullptr, *device_y = nullptr;
-        {interface.steps[0]}
+        {prepare}
         const auto before = emulator::races::enqueued();
-        {interface.steps[1]}
+        if (without != {ece408_worker.CONVOLUTION}) {{ {convolve} }}
         // The course's program waits here for what conv_forward_gpu began; no file can count on more.
         emulator::races::wait_for_later(before);
-        {interface.steps[2]}
+        {finish}
     }}
     emulator::races::access(y, y_bytes, false, 0);  // the program goes on with it
     emulator::forget_host_arrays();
@@ -169,6 +206,10 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool, races: bool = 
             command, folder, sandboxed, f"{variant.name} does not compile for the emulator", [own]
         )
     except cpp_compiler.CompileRefusal as error:
+        if absent := building.absent_headers(variant):
+            raise VariantFailure(
+                "unsupported", f"{variant.name}: it needs what is not here: {'; '.join(absent)}"
+            ) from None
         names = [path.name for path in (variant.cuda_source, *variant.included)]
         if reason := missing_feature(error.words, *names):
             raise VariantFailure("unsupported", f"{variant.name}: {reason}") from None
@@ -371,7 +412,12 @@ class EmulatedSymbol:
 def _argument(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return ctypes.c_void_p(value.ctypes.data)
-    kinds = {np.int32: ctypes.c_int32, np.int64: ctypes.c_int64, np.float32: ctypes.c_float}
+    kinds = {
+        np.int32: ctypes.c_int32,
+        np.int64: ctypes.c_int64,
+        np.float32: ctypes.c_float,
+        np.float64: ctypes.c_double,
+    }
     return kinds[type(value)](value.item())
 
 
@@ -427,10 +473,27 @@ def sanitizer_environment() -> dict[str, str]:
     }
 
 
-def unsupported_feature(text: str) -> str:
-    """What an emulated source used that is not here, by what its process wrote; empty where nothing."""
-    words = re.search(r"^beyond the emulator: .*", text, re.MULTILINE)
-    return words[0] if words else ""
+RUN_TIME_LIMITS = {
+    "an address of no dynamic shared memory": "__cvta_generic_to_shared",
+    "cp.async.cg of other than 16 bytes": "cp.async.cg",
+    "a descriptor of swizzled shared memory": "wgmma",
+    "wgmma that negates or transposes": "wgmma",
+}
+"""What the emulator finds beyond it only as a kernel runs, and the word of code that asks for it."""
+
+
+def unsupported_feature(text: str, source: str) -> str:
+    """What an emulated source used that is not here, by what its process wrote; empty where nothing.
+
+    A process can write what it likes, so its code must hold what it names; an abort is a fault otherwise.
+    """
+    found = re.search(r"^beyond the emulator: (.*), line \d+$", text, re.MULTILINE)
+    word = RUN_TIME_LIMITS.get(found[1]) if found else None
+    if not found or not word:
+        return ""
+    instructions = (node for node in cuda_ast.walk(cuda_ast.parse(source)) if node.type == "gnu_asm_expression")
+    code = [sources.without_comments(source), *map(cuda_ast.node_text, instructions)]
+    return found[0] if any(word in each for each in code) else ""
 
 
 def sanitizer_message(text: str) -> str:

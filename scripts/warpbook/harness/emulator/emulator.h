@@ -64,6 +64,7 @@ constexpr unsigned WARP = 32;
 [[noreturn]] void stop(const char* words, int line);
 
 // What is missing here, and says nothing about the kernel.
+extern unsigned long* finished_blocks;  // counted where whoever limits the time can see it; null: nowhere
 [[noreturn]] void beyond(const char* what, int line);
 
 // What may explain a wrong result and is no fault by itself: the first such thing is kept.

@@ -13,6 +13,7 @@ struct Region { size_t bytes; bool reachable, sparse = false; };  // reachable f
 static std::map<char*, Region> device_memory, host_arrays;
 static cudaError_t last_error = cudaSuccess;
 static size_t allowed_shared = 48 << 10;
+static bool idle_device;  // kernels and products of matrices do nothing: what is right then, the host computed
 
 Graph* recorded = nullptr;
 
@@ -229,6 +230,7 @@ void launch_called(const Config& config, void (*kernel)(void*), void* given)
         refused(cudaErrorInvalidConfiguration, "a launch with " + reason, line);
         return;
     }
+    if (idle_device) return;
     OnDevice open;
     launch_line = line;
     races::enqueue(number_of(stream), "the kernel", line);
@@ -289,10 +291,12 @@ void host_array(const void* address, size_t bytes, const char* name)
     races::watch(address, bytes, name, 0, false);
 }
 void forget_host_arrays() { host_arrays.clear(); }
-void begin_course(bool reversed)
+void begin_course(bool reversed, bool idle, unsigned long* blocks)
 {
     races::wait_for_device();
     backwards = reversed;
+    idle_device = idle;
+    finished_blocks = blocks;
     may_return_early = true;
     noted.clear();
     last_error = cudaSuccess;
@@ -359,6 +363,6 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_
         for (int j = 0; j < n; ++j) emulator::races::access(c + i * stride_c + (size_t)j * ldc, 4 * (size_t)m, true, line);
     }
     emulator::races::finish();
-    for (int i = 0; i < count; ++i) emulator::gemm(ta, tb, m, n, k, *alpha, a + i * stride_a, lda, b + i * stride_b, ldb, *beta, c + i * stride_c, ldc);
+    for (int i = 0; i < count && !emulator::idle_device; ++i) emulator::gemm(ta, tb, m, n, k, *alpha, a + i * stride_a, lda, b + i * stride_b, ldb, *beta, c + i * stride_c, ldc);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -122,7 +122,7 @@ template <class Kernel> void launch(Config config, Kernel kernel)
 // What a driver says before it calls host code: whose arrays are the host's.
 void host_array(const void* address, size_t bytes, const char* name);
 void forget_host_arrays();
-void begin_course(bool reversed);
+void begin_course(bool reversed, bool idle, unsigned long* blocks);
 
 }  // namespace emulator
 

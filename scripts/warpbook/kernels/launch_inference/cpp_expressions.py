@@ -21,7 +21,9 @@ BYTES = {
     "char": 1, "bool": 1, "half": 2, "__half": 2, "short": 2, "float": 4, "int": 4, "unsigned": 4, "unsigned int": 4,
     "double": 8, "size_t": 8, "long": 8, "long long": 8, "float2": 8, "float4": 16, "int4": 16,
 }  # fmt: skip
-_WHOLE = re.compile(r"\b(?:int|unsigned|long|short|size_t|u?int(?:32|64|16|8)_t|dim_t|index_t)\b")
+_WHOLE = re.compile(
+    r"\b(?:int|unsigned|long|short|char|bool|\w*size_t|u?int(?:32|64|16|8)_t|\w*(?:dim|idx|index)_t|uint|ulong|u?int64)\b"
+)
 _FRACTION = re.compile(r"\b(?:float|double)\b")
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
@@ -97,6 +99,11 @@ def number(value: int) -> SymbolicValue:
 
 def extent(name: str) -> SymbolicValue:
     return SymbolicValue(ast.Name(name, ast.Load()))
+
+
+def symbolic(text: str) -> SymbolicValue:
+    """A whole number by its expression in Python's grammar."""
+    return SymbolicValue(ast.parse(text, mode="eval").body)
 
 
 def is_whole(type_name: str) -> bool:
@@ -179,6 +186,10 @@ class Reader:
                 return self.value(node.named_children[0], line)
             case "number_literal":
                 return _literal(cuda_ast.node_text(node), line)
+            case "true" | "false":
+                return number(int(node.type == "true"))
+            case "conditional_expression":
+                return self._choice(node, line)
             case "identifier":
                 return self._look_up_value(cuda_ast.node_text(node), line)
             case "qualified_identifier":
@@ -216,7 +227,8 @@ class Reader:
         known = self._lookup(cuda_ast.node_text(base), line)
         if isinstance(known, Extents) and (value := known.component(name)):
             return value
-        if isinstance(known, UnreadableExpression):
+        member = self._lookup(cuda_ast.node_text(node), line)
+        if isinstance(known, UnreadableExpression) and not isinstance(member, SymbolicValue):
             raise known
         return self._look_up_value(cuda_ast.node_text(node), line)
 
@@ -246,6 +258,22 @@ class Reader:
             return SymbolicValue(ast.BinOp(left.tree, ast.Div(), right.tree), integer=False, whole=False)
         return SymbolicValue(ast.BinOp(left.tree, _OPERATORS[sign](), right.tree), integer, left.whole and right.whole)
 
+    def _choice(self, node: "Node", line: int) -> SymbolicValue:
+        """`a < b ? a : b` and its like: the lesser or the larger; a choice that constants make."""
+        condition, *both = (cuda_ast.field(node, name) for name in ("condition", "consequence", "alternative"))
+        while condition is not None and condition.type == "parenthesized_expression":
+            condition = condition.named_children[0]
+        sign = cuda_ast.node_text(cuda_ast.field(condition, "operator")) if condition else ""
+        if condition is not None and sign in ("<", "<=", ">", ">=") and all(both):
+            sides = [cuda_ast.field(condition, name) for name in ("left", "right")]
+            left, right = (self.value(each, line) for each in sides if each)
+            first, second = (self.value(each, line) for each in both if each)
+            if {left.text, right.text} == {first.text, second.text}:
+                lesser = (left.text == first.text) == sign.startswith("<")
+                made = _call("min" if lesser else "max", first, second)
+                return SymbolicValue(made, first.integer and second.integer, first.whole and second.whole)
+        raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
+
     def _size(self, node: "Node", line: int) -> SymbolicValue:
         named = cuda_ast.node_text(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
         if named not in BYTES:
@@ -260,6 +288,8 @@ class Reader:
             return _cast(self.value(arguments[0], line), name[12:-1], node, line)
         if (is_whole(name) or is_fraction(name)) and len(arguments) == 1:
             return _cast(self.value(arguments[0], line), name, node, line)
+        if function is not None and function.type == "field_expression":
+            return self._look_up_value("".join(cuda_ast.node_text(node).split()), line)
         base = name.partition("<")[0]
         known = self._lookup(base, line)
         if isinstance(known, Function) and len(known.parameters) == len(arguments):

@@ -10,11 +10,21 @@ from warpbook.kernels import sources
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-_HOST_CODE = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(|\bmain\s*\(|\bstd\s*::\s*(?:vector|string|cout|cerr|chrono)\b")
-_FRAMEWORKS = re.compile(r"#\s*include\s*[<\"](?:mxnet|mshadow|dmlc|torch|ATen|c10|pybind11|opencv2|cudnn|gtest)\b")
-"""Headers that host code alone could use, and no compiler here has."""
+_HOST_CODE = re.compile(
+    r"<<<|\bcuda[A-Z]\w*\s*\(|\bmain\s*\(|\bstd\s*::\s*(?:vector|string|cout|cerr|chrono)\b|\busing\s+namespace\s+std\b"
+    r"|^(?:(?:static|inline|extern|__host__)\s+)*(?:void|int|float|double|bool|auto|torch::Tensor)\s+\w+\s*\([^;{}]*\)\s*\{",
+    re.MULTILINE,
+)
+_FRAMEWORK_MACROS = re.compile(r"(?:PYBIND11|TORCH|BENCHMARK|TEST|REGISTER)\w*\s*\(")
 _DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
-_HOST_TYPES = re.compile(r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(")
+_HOST_TYPES = re.compile(
+    r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(|\bcublas\w+|\bcudnn\w+|\btorch\s*::|\bat\s*::"
+)
+_HOST_MEMBERS = re.compile(
+    r"<<<|\bstd\s*::\s*(?:vector|string|map|unordered_map|function|unique_ptr|shared_ptr|chrono|o?stream|mutex|thread)\b"
+    r"|\bcuda[A-Z]\w*\s*\(|\bcuda(?:Stream|Event|Graph\w*|Error)_t\b|\bcublas\w+|\bcudnn\w+|\b(?:torch|at)\s*::"
+)
+"""What tells that a class or a name for a type is of the host."""
 
 
 @cache
@@ -69,7 +79,9 @@ def device_code(text: str) -> str:
         return text
     root = parse(text)
     of_device = _annotations(root)
-    return blank(text, _host_nodes(root, of_device))
+    made = blank(text, _host_nodes(root, of_device))
+    # C++'s own namespace is there for who uses it, whatever was included.
+    return re.sub(r"\busing\s+namespace\s+std\b", r"namespace std {} \g<0>", made)
 
 
 def blank(text: str, nodes: "Iterable[Node]") -> str:
@@ -94,21 +106,39 @@ def _annotations(root: "Node") -> set[str]:
 def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
     """Declarations of the host alone, the outermost of each."""
     for each in node.children:
-        if each.type == "preproc_include" and _FRAMEWORKS.match(node_text(each)):
-            yield each
-            continue
         inner = each
         while inner.type == "template_declaration":
             inner = inner.children[-1]
         if inner.type == "function_definition":
-            if not of_device & _head(inner):
-                yield each
+            head = _head(inner)
+            if not of_device & head and ("constexpr" not in head or _HOST_TYPES.search(node_text(inner))):
+                yield each  # what is constexpr may stand in a device's constants
         elif inner.type in ("declaration", "field_declaration"):
             if _is_host_declaration(inner, of_device):
                 yield each
-        elif inner.type in ("class_specifier", "struct_specifier") and "<<<" in node_text(inner):
+        elif inner.type in ("class_specifier", "struct_specifier", "type_definition", "alias_declaration"):
+            said = node_text(inner)
+            if _HOST_MEMBERS.search(said) and not of_device & set(re.findall(r"\w+", said)):
+                yield each
+            else:
+                yield from _host_nodes(inner, of_device)
+        elif inner.type == "expression_statement" and _FRAMEWORK_MACROS.match(node_text(inner)):
             yield each
-        elif inner.type not in ("compound_statement", "preproc_include", "preproc_def", "preproc_function_def"):
+        elif inner.type == "template_instantiation":
+            if not of_device & set(re.findall(r"\w+", node_text(inner))):
+                yield each
+        elif inner.type == "linkage_specification":
+            body = field(inner, "body")
+            alone = body is not None and body.type != "declaration_list"
+            hosts = list(_host_nodes(inner, of_device))
+            yield from [each] if alone and hosts else hosts
+        elif inner.type == "using_declaration":
+            if re.match(r"using\s+std\s*::", node_text(inner)):
+                yield each
+        elif inner.type in ("preproc_def", "preproc_function_def"):
+            if "<<<" in node_text(inner):
+                yield each  # whoever launches by it is of the host
+        elif inner.type not in ("compound_statement", "preproc_include"):
             yield from _host_nodes(inner, of_device)
 
 

@@ -9,6 +9,8 @@ from warpbook.problems.problem import Problem
 _OF_CUDNN = {"k": "M", "r": "K", "s": "K", "p": "H_out", "q": "W_out"}
 """The names of cuDNN's documentation, where a filter has R x S taps and K is the number of filters."""
 
+_FACTORS = {"alpha": 1.0, "scale": 1.0, "scaling": 1.0, "beta": 0.0}
+
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
 )
@@ -21,13 +23,26 @@ class HostNames:
     def __init__(self, problem: Problem):
         aliases = problem.facts.aliases
         self.arrays, self.output = problem.arrays, next(iter(problem.outputs))
+        self.optional = problem.optional
         self.dtypes = {name: one.dtype for name, one in {**problem.inputs, **problem.outputs}.items()}
         self._shapes = {name: one.shape for name, one in {**problem.inputs, **problem.outputs}.items()}
         self._first = next(iter(problem.inputs))
+        self._numbers = problem.names
+        self.base = [name for name, one in problem.facts.extents.items() if one.usual is None]
         # What is unusual, or follows from other extents, goes by its aliases alone.
         named = [name for name in problem.names if name in aliases or name in problem.arguments]
-        self._extents = {_plain(word): name for name in named for word in (name, *aliases.get(name, ()))}
-        self._arrays = {_plain(word): name for name in problem.arrays for word in (name, *aliases.get(name, ()))}
+        self._extents: dict[str, list[str]] = {}
+        for name in named:
+            for word in (name, *aliases.get(name, ())):
+                self._extents.setdefault(_plain(word), []).append(name)
+        self._exact = {word: name for name in named for word in (name, *aliases.get(name, ()))}
+        self.has_matrices = all(len(one.shape) == 2 for one in problem.inputs.values())
+        """Whether every input is a matrix: who takes two takes them in the order of the product."""
+        self._arrays = {
+            _plain(word): name
+            for name in (*problem.arrays, *problem.optional)
+            for word in (name, *aliases.get(name, ()))
+        }
         # C // G is C, and KW is K.
         usual = {name: one.usual for name, one in problem.unusual.items()}
         self._usual = {name: text if isinstance(text, str) else "" for name, text in usual.items()}
@@ -40,8 +55,15 @@ class HostNames:
         if {"r", "s"} <= {_plain(each) for each in among} and plain in self._of_cudnn:
             return self._of_cudnn[plain]
         for each in (plain, re.sub(r"^(?:num|n)(?=\w{3})", "", plain)):
-            if each in self._extents:
-                return self._extents[each]
+            known = list(dict.fromkeys(self._extents.get(each, ())))
+            if len(known) > 1:
+                # N and C, M and N: what the names beside it are not, else what it is letter for letter.
+                beside = [self._extents.get(_plain(other), []) for other in among if _plain(other) != each]
+                settled = {names[0] for names in beside if len(set(names)) == 1}
+                known = [name for name in known if name not in settled] or known
+            if known:
+                exact = self._exact.get(name, "")
+                return exact if exact in known else known[0]
         return ""
 
     def extent_at_place(self, array: str, place: int) -> str:
@@ -59,6 +81,18 @@ class HostNames:
         if extent not in first or len(shape) != len(first):
             return extent
         return self.extent_at_place(array, first.index(extent)) or extent
+
+    def count_of_array(self, array: str) -> str:
+        """How many values an array has, as an expression; empty where it is none's."""
+        return " * ".join(f"({text})" if " " in str(text) else str(text) for text in self._shapes.get(array, ()))
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a name is an extent's or an array's in the problem itself."""
+        return name in self._numbers or name in self._shapes
+
+    def taken_number(self, name: str) -> float | None:
+        """What a number is that the problem has none of, by its name: a product's factors alpha and beta are 1 and 0."""
+        return _FACTORS.get(_plain(name))
 
     def find_array(self, name: str) -> str:
         """The array that a pointer's name is of; empty where it is none's."""

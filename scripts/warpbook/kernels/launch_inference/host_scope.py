@@ -17,13 +17,27 @@ from warpbook.kernels.launch_inference.cpp_expressions import (
     UnreadableExpression,
 )
 from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.launch_sites import declared_name, function_parameters, is_pointer
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "for_range_loop",
          "try_statement")  # fmt: skip
-_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?\[(\d)\]")
+_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?[\[(](-?\d)[\])]")
+_OF_BLOCK = re.compile(
+    r"(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
+)
+THREADS = 256
+"""Threads of a block where the host's caller says them."""
+_NONE: Mapping[str, str] = {}
+_COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
+_OF_DEVICE = {
+    "multiProcessorCount": 132, "maxThreadsPerBlock": 1024, "warpSize": 32, "maxThreadsPerMultiProcessor": 2048,
+    "sharedMemPerBlock": 49152, "cudaDevAttrMultiProcessorCount": 132, "cudaDevAttrMaxThreadsPerBlock": 1024,
+}  # fmt: skip
+"""What a device says of itself, as an H100 does."""
+_ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 
@@ -84,33 +98,6 @@ def _top_level_nodes(root: "Node") -> "list[Node]":
     return found
 
 
-def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
-    """Names and declarations of a function's parameters, in order; a nameless one's name is empty."""
-    declared = cuda_ast.field(function, "declarator")
-    while declared is not None and declared.type in ("pointer_declarator", "reference_declarator"):
-        declared = declared.named_children[-1]
-    listed = cuda_ast.field(declared, "parameters") if declared else None
-    found = [
-        node
-        for node in (listed.named_children if listed else [])
-        if node.type in ("parameter_declaration", "optional_parameter_declaration")
-    ]
-    return [(_name(cuda_ast.field(node, "declarator")), node) for node in found]
-
-
-def is_pointer(declaration: "Node") -> bool:
-    """Whether a parameter is a pointer or an array."""
-    declared = cuda_ast.field(declaration, "declarator")
-    kinds = ("pointer_declarator", "abstract_pointer_declarator", "array_declarator")
-    return declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared))
-
-
-def _name(declarator: "Node | None") -> str:
-    if declarator is None:
-        return ""
-    return next((cuda_ast.node_text(node) for node in cuda_ast.walk(declarator) if node.type == "identifier"), "")
-
-
 class HostScope:
     """Names known at a place of a function, on top of the file's.
 
@@ -118,14 +105,24 @@ class HostScope:
     is one layer's alone. `notes` tell of each, as do those of names that are set elsewhere.
     """
 
-    def __init__(self, outside: Globals, taken: Mapping[str, str], strided: bool, names: HostNames):
+    def __init__(
+        self,
+        outside: Globals,
+        taken: Mapping[str, str],
+        strided: bool,
+        names: HostNames,
+        tensors: Mapping[str, str] = _NONE,
+    ):
         self.names = names
         self.known: dict[str, Known] = {}
         self.lines: dict[str, int] = {}
         self.notes: dict[str, str] = {}
         self._outside = outside
+        self._tensors = tensors
         self._taken = taken
         self._claimed: set[str] = set()
+        self.loops: dict[int, tuple[str, str]] = {}
+        """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
         self.reader = cpp.Reader(self.look_up, strided)
         for name, extent in taken.items():
             if name in outside.known:
@@ -135,12 +132,17 @@ class HostScope:
         """What a name stands for. A structure's or a class's, set where nothing is read, is an extent by its name."""
         if known := self.known.get(name) or self._outside.known.get(name):
             return known
+        owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
+        if owner and member in _OF_DEVICE:
+            self.notes.setdefault(name, f"{name} (line {line}) for {_OF_DEVICE[member]}, as an H100 has")
+            return cpp.number(_OF_DEVICE[member])
+        if (counted := _COUNT.fullmatch(name)) and (count := self.names.count_of_array(self._array_of(counted[1]))):
+            return cpp.symbolic(count)
         if shape := _OF_SHAPE.fullmatch(name):
-            if not (extent := self.names.extent_at_place(self.names.find_array(shape[1]), int(shape[2]))):
+            if not (extent := self.names.extent_at_place(self._array_of(shape[1]), int(shape[2]))):
                 return None
             self._take(name, extent, line)
             return self.known[name]
-        owner, _, member = re.sub(r"^this->", "", name).replace("->", ".").rpartition(".")
         extent = self.names.find_extent(member)
         if owner:
             extent = self.names.extent_of_array(self.names.find_array(owner.partition(".")[0]), extent)
@@ -148,6 +150,10 @@ class HostScope:
             return None
         self._take(name, extent, line)
         return self.known[name]
+
+    def _array_of(self, name: str) -> str:
+        """The array that a tensor of the host's function is."""
+        return self._tensors.get(name) or self.names.find_array(name)
 
     def _take(self, name: str, extent: str, line: int) -> None:
         self.known[name] = cpp.extent(extent)
@@ -162,6 +168,9 @@ class HostScope:
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
+        elif _OF_BLOCK.fullmatch(name):
+            self.known[name] = cpp.number(THREADS)
+            self.notes[name] = f"{name} for {THREADS}"
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
 
@@ -177,7 +186,12 @@ class HostScope:
 
     def _enclosing(self, statement: "Node", launch: "Node") -> None:
         if statement.type in LOOPS:
+            counted = self._counted(statement)
             self._forget(statement, "in a loop")
+            if counted:
+                variable, name, turns = counted
+                self.known[variable] = cpp.extent(name)
+                self.loops[statement.start_byte] = (name, turns)
         for inner in statement.named_children:
             if inner.start_byte <= launch.start_byte < inner.end_byte:
                 if inner.type == "compound_statement":
@@ -186,6 +200,26 @@ class HostScope:
                     self._enclosing(inner, launch)
             elif inner.type == "declaration" and statement.type not in LOOPS:
                 self.declare(inner)
+
+    def _counted(self, loop: "Node") -> tuple[str, str, str] | None:
+        """(variable, the name that it gets in facts, turns) of `for (int n = 0; n < N; n++)`; None for other loops."""
+        if loop.type != "for_statement":
+            return None
+        head = "".join(cuda_ast.node_text(loop).partition("{")[0].split())
+        found = re.match(
+            r"for\((?:int|size_t|unsigned|unsignedint|auto|long|int64_t|uint32_t)?(\w+)=0;\1<(?!=).*;(?:\+\+\1|\1\+\+|\1\+=1)\)",
+            head,
+        )
+        condition = cuda_ast.field(loop, "condition")
+        bound = cuda_ast.field(condition, "right") if condition else None
+        if not found or bound is None:
+            return None
+        try:
+            turns = self.reader.whole(bound).text
+        except UnreadableExpression:
+            return None
+        variable = found[1]
+        return variable, f"{variable}_index" if self.names.is_taken(variable) else variable, turns
 
     def _statement(self, statement: "Node") -> None:
         if statement.type == "declaration":
@@ -198,6 +232,10 @@ class HostScope:
             made = statement.named_children[0] if statement.named_children else None
             if made is not None and made.type == "assignment_expression":
                 self._assign(made)
+            elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
+                variable, attribute = asked.groups()
+                self.known[variable] = cpp.number(_OF_DEVICE[attribute])
+                self.notes[variable] = f"{variable} for {_OF_DEVICE[attribute]}, as an H100 has"
             else:
                 self._forget(statement, "by a call")
 
@@ -212,7 +250,7 @@ class HostScope:
         """A declaration of variables."""
         kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
         for declarator in node.children_by_field_name("declarator"):
-            name, line = _name(declarator), cuda_ast.line(declarator)
+            name, line = declared_name(declarator), cuda_ast.line(declarator)
             value = cuda_ast.field(declarator, "value")
             inner = cuda_ast.field(declarator, "declarator")
             self.lines[name] = line
@@ -312,5 +350,5 @@ class HostScope:
             if changed is not None and changed.type == "identifier":
                 name = cuda_ast.node_text(changed)
                 self.known[name] = UnreadableExpression(f"`{name}` is set {where}", cuda_ast.line(node))
-                if name in self._taken and where == "by a call":
+                if name in self._taken and where in ("by a call", "under a condition"):
                     self._take(name, self._taken[name], cuda_ast.line(node))

@@ -1,9 +1,10 @@
 """Where a file launches its kernels, and where it defines them and what they find in constant memory."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpbook.kernels.launch_inference import cuda_ast
 
@@ -30,7 +31,7 @@ class LaunchSite:
     @property
     def plain(self) -> str:
         """The kernel's name without what a template is given."""
-        return self.kernel.partition("<")[0].rpartition("::")[2]
+        return _plain(self.kernel)
 
 
 def kernel_definitions(root: "Node") -> "dict[str, Node]":
@@ -44,6 +45,68 @@ def kernel_names(code: str) -> tuple[str, ...]:
     nodes = cuda_ast.walk(cuda_ast.parse(code)) if "__global__" in code else ()
     plain = (node for node in nodes if not node.parent or node.parent.type != "template_declaration")
     return tuple(dict.fromkeys(filter(None, map(_kernel_name, plain))))
+
+
+class Parameter(NamedTuple):
+    """A kernel's parameter: its name, its type as the source writes it, whether it is a pointer."""
+
+    name: str
+    kind: str
+    pointer: bool
+    constant: bool
+
+    @property
+    def number(self) -> str:
+        """What a number is passed as: f, a float; d, a double; i, an int; l, a whole number of other size, or of a type
+        that the source does not tell."""
+        words = set(self.kind.replace("const", "").split())
+        if words in ({"float"}, {"double"}):
+            return "f" if "float" in words else "d"
+        return "i" if words and words <= {"int", "unsigned", "signed", "int32_t", "uint32_t"} else "l"
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The whole numbers that it holds, from the first and before the last."""
+        if re.search(r"long|size_t|64|float|double", self.kind):
+            return -(2**63), 2**63
+        return (0, 2**32) if re.search(r"\bu", self.kind) else (-(2**31), 2**31)
+
+
+@cache
+def kernel_parameters(code: str, kernel: str) -> tuple[Parameter, ...]:
+    """The parameters of a kernel of CUDA C++, by its name in the source; none where no such kernel is to be read."""
+    if kernel not in code:
+        return ()
+    found = kernel_definitions(cuda_ast.parse(code)).get(_plain(kernel))
+    if found is None:
+        return ()
+    return tuple(
+        Parameter(
+            name,
+            cuda_ast.node_text(cuda_ast.field(declared, "type")),
+            is_pointer(declared),
+            "const" in cuda_ast.node_text(declared).partition("*")[0].split(),
+        )
+        for name, declared in function_parameters(found)
+    )
+
+
+@cache
+def tests_pointer(code: str, kernel: str, place: int) -> bool:
+    """Whether a kernel asks if the pointer that it gets at a place is there before it reads it; so of one that cannot be
+    read, since whoever wrote of it knows."""
+    found = kernel_definitions(cuda_ast.parse(code)).get(_plain(kernel))
+    names = [name for name, _ in function_parameters(found)] if found else []
+    if not found or place >= len(names):
+        return True
+    body, name = cuda_ast.node_text(cuda_ast.field(found, "body")), re.escape(names[place])
+    alone = rf"(?:\(|&&|\|\||!)\s*{name}\s*(?:\)|&&|\|\|)"
+    return bool(re.search(rf"{alone}|\b{name}\s*(?:[!=]=|\?)", body))
+
+
+def _plain(kernel: str) -> str:
+    """A kernel's name without namespaces and what a template is given."""
+    return kernel.partition("<")[0].rpartition("::")[2]
 
 
 def parameter_names(code: str) -> dict[str, list[str]]:
@@ -70,6 +133,34 @@ def _kernel_name(node: "Node") -> str:
         return ""
     declared = cuda_ast.field(node, "declarator")
     return cuda_ast.node_text(cuda_ast.field(declared, "declarator")) if declared else ""
+
+
+def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
+    """Names and declarations of a function's parameters, in order; a nameless one's name is empty."""
+    declared = cuda_ast.field(function, "declarator")
+    while declared is not None and declared.type in ("pointer_declarator", "reference_declarator"):
+        declared = declared.named_children[-1]
+    listed = cuda_ast.field(declared, "parameters") if declared else None
+    found = [
+        node
+        for node in (listed.named_children if listed else [])
+        if node.type in ("parameter_declaration", "optional_parameter_declaration")
+    ]
+    return [(declared_name(cuda_ast.field(node, "declarator")), node) for node in found]
+
+
+def is_pointer(declaration: "Node") -> bool:
+    """Whether a parameter is a pointer or an array."""
+    declared = cuda_ast.field(declaration, "declarator")
+    kinds = ("pointer_declarator", "abstract_pointer_declarator", "array_declarator")
+    return declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared))
+
+
+def declared_name(declarator: "Node | None") -> str:
+    """The name that a declarator declares; empty for none."""
+    if declarator is None:
+        return ""
+    return next((cuda_ast.node_text(node) for node in cuda_ast.walk(declarator) if node.type == "identifier"), "")
 
 
 def constant_array(node: "Node") -> str:

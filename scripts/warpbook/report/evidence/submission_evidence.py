@@ -31,11 +31,15 @@ VERDICTS = {
 """Verdicts by the status of the first test that failed."""
 
 
+COMPARED = ("integers", "reals", "labels")
+"""Tests that compare every output."""
+
+
 @dataclass(frozen=True)
 class JudgedFile:
     """One file of a submission. status: a key of VERDICTS; words: why it is not right; note: what it assumes;
     place: file and line of the fault, where it has one; tests: how many it passed, and `where`; sizes: images of each,
-    the most first."""
+    the most first; sampled: images of a batch of which some blocks ran, 0 where of none."""
 
     name: str
     file: str
@@ -46,6 +50,7 @@ class JudgedFile:
     tests: int = 0
     where: str = ""
     sizes: tuple[int, ...] = ()
+    sampled: int = 0
 
     @property
     def right(self) -> bool:
@@ -76,6 +81,8 @@ class SubmissionEvidence:
 
     def __init__(self, scope: Scope, builds: BuildResults):
         self._scope, self._builds = scope, builds
+        self.answers_left_out = ""
+        """Why a report shows no answers."""
 
     @property
     def of(self) -> Submission:
@@ -141,7 +148,8 @@ class SubmissionEvidence:
             return JudgedFile(name, file, "refused", reason)
         variant = self.variant(name)
         if variant is None:
-            return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}")
+            unread = "".join(f"; {why}" for of, why in self.of.refused.items() if of.startswith("folder "))
+            return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}{unread}")
         if reason := self._unreadable(variant):
             return self._failed(name, "compile_failed", reason)
         failed = self._builds.failed
@@ -157,13 +165,21 @@ class SubmissionEvidence:
             return self._failed(name, failure["status"], failure["reason"])
         unsupported = tests[tests.status == "unsupported"]
         note = self._in_its_words(name, str(unsupported.reason.iloc[0])) if len(unsupported) else ""
-        passed = int(tests.ok.sum())
-        if not passed:
+        compared = tests[tests.ok & tests.test.isin(COMPARED)]
+        if compared.empty:
             return self._failed(name, "unsupported", note or "it was not tested; the log says why")
+        right_in = set(compared.layer)
+        if unjudged := [layer.name for layer in self._scope.layers if layer.name not in right_in]:
+            why = f": {note}" if note else ""
+            return self._failed(name, "unsupported", f"{' and '.join(unjudged)} was not judged{why}")
         devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
         where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
-        sizes = tuple(sorted(set(tests[tests.ok]["size"]), reverse=True))
-        return JudgedFile(name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes)
+        sizes = tuple(sorted(set(compared["size"]), reverse=True))
+        passed = int(tests.ok.sum())
+        sampled = max(tests[tests.ok & (tests.test == "indices")]["size"], default=0)
+        return JudgedFile(
+            name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes, int(sampled)
+        )
 
     def _tests(self, name: str) -> pd.DataFrame:
         """Tests of a variant on every device that it ran on."""

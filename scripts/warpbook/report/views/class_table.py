@@ -12,6 +12,7 @@ from warpbook.course.submissions import FINAL
 from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
 
 ClassRow = dict[str, Any]
+MOST_CHARACTERS = 500
 
 MARKS = {
     "right": ("✓", "held"),
@@ -80,7 +81,8 @@ def _overview(term: Term, images: int, by_name: dict[str, list[ClassRow]]) -> Ht
 def _row(name: str, rows: list[ClassRow], columns: list[str], term: Term) -> tuple[Cell, ...]:
     by_number = {row["number"]: row for row in rows}
     if "" in by_number:  # there is no report
-        return (name, *([Markup('<span class="refuted">{}</span>').format("no report")] + [""] * (len(columns) + 2)))
+        verdict = by_number[""]["verdict"]
+        return (name, *([Markup('<span class="refuted">{}</span>').format(verdict)] + [""] * (len(columns) + 2)))
     claimed = {row["number"]: row["claimed"] for row in rows if row["claimed"]}
     right = {number: points for number, points in claimed.items() if by_number[number]["verdict"] == "right"}
     final = by_number[FINAL]
@@ -101,7 +103,7 @@ def _faults(rows: Iterable[ClassRow]) -> HtmlTable | None:
         "Faults, each with the file and line where there is one.",
         ("Submission", "Number", "Verdict", "Where", "Why"),
         [
-            (row["submission"], row["number"], row["verdict"], row["place"] or row["file"], row["words"])
+            (row["submission"], row["number"], row["verdict"], row["place"] or row["file"], _cut(row["words"]))
             for row in broken
         ],
     )
@@ -113,8 +115,13 @@ def _open(rows: Iterable[ClassRow]) -> HtmlTable | None:
         "grades-open",
         "What a person has to look at besides the answers and times.",
         ("Submission", "Number", "What a rule says", "What it leaves"),
-        [(row["submission"], row["number"], row["rule"], _beyond_answers(row["person"])) for row in shown],
+        [(row["submission"], row["number"], row["rule"], _cut(_beyond_answers(row["person"]))) for row in shown],
     )
+
+
+def _cut(words: str) -> str:
+    """The beginning of strangers' words: one of them must not fill the class's pages."""
+    return words if len(words) <= MOST_CHARACTERS else f"{words[:MOST_CHARACTERS]}…"
 
 
 def _beyond_answers(person: str) -> str:

@@ -1,0 +1,247 @@
+"""Why a result is wrong, where a second computation shows it.
+
+A cause is told only where it explains every output: another computation of the problem gives exactly what the variant
+gave, or the variant is right as soon as one thing is changed. All is tried on small integers, where sums are exact.
+"""
+
+import itertools
+import math
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from warpbook.common.supervision import VariantFailure
+from warpbook.harness.bench import POISON, Buffers, CpuBench, allocate, results_of
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems import problem
+from warpbook.problems.problem import Case
+
+Arrays = dict[str, np.ndarray]
+ADDS = "adds to"
+OUTPUTS_MAX = 1 << 20
+"""Outputs of a case that is worth computing many times."""
+
+
+def find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:
+    """The cause of a variant's wrong result on a case as a part of a sentence, the variant's name before it; empty
+    where none is found."""
+    if len(buffers.outputs) != 1 or case.count(next(iter(buffers.outputs))) > OUTPUTS_MAX:
+        return ""
+    if not all(one.is_real for one in case.arrays.values()):
+        return ""
+    try:
+        return _find(bench, variant, case, operation, buffers)
+    except Exception:  # a variant's code may raise anything: whoever meets that first tells it
+        return ""
+
+
+def _find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:
+    (name,) = buffers.outputs
+    inputs, found = _result(bench, case, operation, buffers)
+    expected = problem.compute(case, inputs, np)[name]
+    if same(found, expected):
+        return ""  # wrong on other numbers than these
+    unwritten = np.isnan(found)
+    if unwritten.any() and (words := _reads_output(bench, case, operation, buffers, name)):
+        return words
+    for words in itertools.chain(
+        _places(case, name, found, expected),
+        (words for words, other in _others(case, name, inputs, expected) if _begins_with(found, other)),
+        _stored(case, name, found, expected),
+        _moved(case, name, found, expected),
+        _scaled(name, found, expected),
+    ):
+        return words
+    return next(_experiments(bench, variant, case, name), "")
+
+
+def _reads_output(bench: CpuBench, case: Case, operation: Operation, buffers: Buffers, name: str) -> str:
+    """Whether the variant is right only where its output holds numbers before the call."""
+    results = []
+    for fill in (0.0, 5.0):
+        given, found = _result(bench, case, operation, buffers, fill)
+        results.append((found, problem.compute(case, given, np)[name]))
+    (zeroed, first), (filled, second) = results
+    if same(zeroed, first) and same(filled, second + 5):
+        return f"{ADDS} {name} without setting it first: it is right where {name} is 0 before the call"
+    if same(zeroed, first) and same(filled, second):
+        return f"reads {name} without setting it first: a NaN there stays one, times 0 too"
+    return ""
+
+
+def same(found: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether a result is the expected one but for rounding."""
+    limit = 1e-5 * max(1.0, float(np.abs(expected).max(initial=0)))
+    return found.shape == expected.shape and bool((np.abs(found - expected) <= limit).all())
+
+
+def _begins_with(found: np.ndarray, other: np.ndarray) -> bool:
+    """Whether a result is another array, or that and nothing behind it."""
+    flat = found.reshape(-1)
+    return (
+        other.size <= flat.size
+        and bool(np.isnan(flat[other.size :]).all())
+        and same(flat[: other.size], other.reshape(-1))
+        and bool(other.any())
+    )
+
+
+def _result(
+    bench: CpuBench, case: Case, operation: Operation, buffers: Buffers, fill: float | None = None
+) -> tuple[Arrays, np.ndarray]:
+    """(inputs, output) of a call on fresh integers; the output is poisoned before, or filled with a number."""
+    for name, values in buffers.input_values.items():
+        bench.draw(values, secrets.randbits(63), True, case.arrays[name])
+    (one,) = buffers.outputs.values()
+    if fill is None:
+        bench.fill(one.inner, POISON[one.unit])
+    else:
+        one.values[...] = fill
+    returned = operation(*buffers.values)
+    (result,) = results_of(returned, [one.values])
+    held = {name: values.astype(np.float64) for name, values in buffers.input_values.items()}
+    if result.shape != one.values.shape:
+        raise VariantFailure("wrong_result", "another shape")
+    with np.errstate(invalid="ignore"):  # NaNs of a narrower type
+        return held, result.astype(np.float64)
+
+
+def _axis(case: Case, array: str, axis: int) -> str:
+    """What an extent of an array is, in words: `output channels`; `H_out`, where it has none."""
+    text = str(case.arrays[array].shape[axis])
+    extents = case.problem.facts.extents
+    return extents[text].words if text in extents else text
+
+
+def _shape(case: Case, array: str, order: tuple[int, ...] | None = None) -> str:
+    shape = case.arrays[array].shape
+    return ", ".join(str(shape[axis]) for axis in (order or range(len(shape))))
+
+
+def _places(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    """Outputs that are right up to a place of one extent, and wrong from there on; or right but for the first."""
+    right = np.abs(found - expected) <= 1e-5 * max(1.0, np.abs(expected).max(initial=0))
+    for axis in range(found.ndim):
+        count = found.shape[axis]
+        lines = right.reshape(math.prod(found.shape[:axis]), count, -1).all(axis=(0, 2))
+        behind = right.reshape(math.prod(found.shape[:axis]), count, -1).any(axis=(0, 2))
+        if count < 2 or not (lines == behind).all():
+            continue
+        words = f"{_axis(case, name, axis)} ({name}'s extent {case.arrays[name].shape[axis]} = {count})"
+        good = int(lines.sum())
+        if 0 < good < count and lines[:good].all():
+            last = "the first alone" if good == 1 else f"the first {good} alone"
+            yield f"computes {last} of its {words} right; it " + (
+                "leaves the others unwritten" if np.isnan(found[~right]).all() else "computes others wrong"
+            )
+        elif good == count - 1 and not lines[0]:
+            yield f"computes all but the first of its {words} right"
+
+
+def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Other computations of the problem, in words, and what they give."""
+
+    def made(given: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.asarray(problem.compute(case, given, np)[name])
+
+    for optional in case.optional:
+        yield (
+            f"computes what is right without the optional input {optional}",
+            made({**inputs, optional: np.zeros_like(inputs[optional])}),
+        )
+    for words, other in _of_problem(case, inputs):
+        yield words, other
+    for array, values in inputs.items():
+        for order in itertools.permutations(range(values.ndim)):
+            if order != tuple(sorted(order)):
+                words = f"reads {array} as [{_shape(case, array, order)}]; it is [{_shape(case, array)}]"
+                yield words, made({**inputs, array: _read_as(values, order)})
+
+
+def _of_problem(case: Case, inputs: Arrays) -> Iterator[tuple[str, np.ndarray]]:
+    """What the problem itself names as other computations, its function `alternatives`."""
+    written = getattr(case.problem.module, "alternatives", None)
+    if written is not None:
+        yield from written(**inputs, **case.extents)
+
+
+def _read_as(values: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """What an array is to who takes its memory for that of its axes in another order."""
+    shape = tuple(values.shape[axis] for axis in order)
+    return values.reshape(-1).reshape(shape).transpose(np.argsort(order))
+
+
+def _stored(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    """The output, its extents in another order."""
+    for order in itertools.permutations(range(found.ndim)):
+        if order != tuple(sorted(order)) and same(found.reshape(-1), expected.transpose(order).reshape(-1)):
+            yield f"stores {name} as [{_shape(case, name, order)}]; it is [{_shape(case, name)}]"
+
+
+def _moved(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    """The output, one place further or one less along its last extents."""
+    axes = range(max(found.ndim - 2, 0), found.ndim)
+    for steps in itertools.product((0, 1, -1), repeat=len(axes)):
+        if not any(steps) or any(found.shape[axis] < 4 for axis in axes):
+            continue
+        here, there = [slice(None)] * found.ndim, [slice(None)] * found.ndim
+        for axis, step in zip(axes, steps, strict=True):
+            here[axis] = slice(max(-step, 0), found.shape[axis] - max(step, 0))
+            there[axis] = slice(max(step, 0), found.shape[axis] - max(-step, 0))
+        if same(found[tuple(here)], expected[tuple(there)]):
+            moved = (f"{_axis(case, name, axis)} by {step:+d}" for axis, step in zip(axes, steps, strict=True) if step)
+            yield f"computes each output of {name} in its neighbour's place: {' and '.join(moved)}"
+
+
+def _scaled(name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    """The output times one number, or one number for each row."""
+    if np.isnan(found).any() or not expected.any() or found.size < 8:
+        return
+    factor = float((found * expected).sum() / (expected * expected).sum())
+    if factor and same(found / factor, expected):
+        yield f"computes every output of {name} {factor:.6g} times as large as it should be"
+
+
+def _experiments(bench: CpuBench, variant: Variant, case: Case, name: str) -> Iterator[str]:
+    """What about a case, once it is changed, makes the variant right: extents that are equal, or one that is 1."""
+    facts = case.problem.facts
+    base = [each for each, one in facts.extents.items() if one.usual is None]
+    given = {
+        **dict(case.given),
+        **({facts.size: case.size} if facts.size and facts.size not in dict(case.given) else {}),
+    }
+    for first, second in itertools.combinations(base, 2):
+        if case.extents[first] == case.extents[second]:
+            continue
+        values = case.extents[first], case.extents[second]
+        # Both equal extents, lest the lesser one be right because of its size; and wrong the other way round.
+        equal = ({**given, first: value, second: value} for value in values)
+        if all(_is_right(bench, variant, case, changed, name) for changed in equal):
+            swapped = {**given, first: values[1], second: values[0]}
+            if not _is_right(bench, variant, case, swapped, name):
+                yield f"is right where {first} = {second} and wrong where they differ: it may take one for the other"
+    for only in base:
+        count = case.extents[only]
+        if count > 1 and _is_right(bench, variant, case, {**given, only: 1}, name):
+            yield f"is right with {only} = 1 and wrong with {only} = {count} ({facts.extents[only].words})"
+
+
+def _is_right(bench: CpuBench, variant: Variant, case: Case, extents: Mapping[str, Any], name: str) -> bool:
+    """Whether a variant is right on a case with other extents."""
+    size = extents.get(case.problem.facts.size, case.size)
+    held = {key: value for key, value in extents.items() if key != case.problem.facts.size}
+    other = replace(case.problem.case("", held, case.optional), size=size)
+    try:
+        if variant.unsupported(other):
+            return False
+        operation, buffers = bench.prepare(variant, other), allocate(bench, other)
+        for _ in range(3):  # one wrong output may be 0 by chance
+            inputs, found = _result(bench, other, operation, buffers)
+            if not same(found, problem.compute(other, inputs, np)[name]):
+                return False
+        return True
+    except Exception:  # no such case, or the variant's own code raises
+        return False

@@ -1,0 +1,141 @@
+"""The verdict on a file of the course rests on what the judge sees: not on what the file says, nor on how busy the
+machine is."""
+
+import re
+import shutil
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from warpbook.common.files import PROJECT
+from warpbook.harness import ece408_check
+from warpbook.harness.emulator import emulation
+from warpbook.kernels import variants
+
+EMULATOR = Path(emulation.__file__).parent
+FILE = PROJECT / "tests" / "data" / "course" / "constant_atomics.cu"
+LAUNCH = "conv_forward_kernel<<<dim3((W_out + 15) / 16, (H_out + 15) / 16, B * C), dim3(16, 16)>>>"
+CALL = f"    {LAUNCH}(device_y, device_x, B, M, C, H, W, K);\n"
+ALONE = (FILE.read_text().partition(CALL)[2].partition("}\n\n")[0], "")
+"""Leaves nothing in the convolution but the launch."""
+
+pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """The rows that a file gets whose code was changed."""
+
+    def judge(*changes, limit_s=float("inf"), layers=1):
+        code = FILE.read_text()
+        for old, new in changes:
+            assert old in code
+            code = code.replace(old, new)
+        (tmp_path / "mine.cu").write_text(code)
+        built = tmp_path / "built"
+        built.mkdir()
+        every = ece408_check.check(variants.read("mine", tmp_path), False, built, limit_s)
+        return [row for rows, _ in zip(every, range(layers), strict=False) for row in rows]
+
+    return judge
+
+
+SAYS = {
+    "on stderr": 'std::cerr << "\\nbeyond the emulator: textures, line 7\\n"; std::abort();',
+    "on stderr, in words that the emulator has for what its code does not hold": (
+        'std::cerr << "\\nbeyond the emulator: cp.async.cg of other than 16 bytes, line 7\\n"; std::abort();'
+    ),
+    "on the judge's socket": (
+        'for (int i = 3; i < 64; ++i) { const char say[] = "{\\"fault\\": [\\"unsupported\\", \\"beyond the emulator: x\\"]}";'
+        " send(i, say, sizeof say - 1, 0); } pause();"
+    ),
+}
+
+
+@pytest.mark.parametrize("where", SAYS)
+def test_a_file_that_says_it_cannot_be_judged_is_wrong(rows, where):
+    headers = "#include <iostream>\n#include <sys/socket.h>\n#include <unistd.h>\n"
+    found = rows(("#include <iostream>", headers), (CALL, f"    {SAYS[where]}\n"), layers=2)
+    assert {row["status"] for row in found} == {"launch_failed"}
+
+
+def test_what_a_kernel_finds_beyond_the_emulator_is_believed_of_one_whose_code_asks_for_it(tmp_path):
+    code = '__global__ void k() { asm volatile("cp.async.cg.shared.global [%0], [%1], 8;"); }'
+    for what, source, believed in (
+        ("cp.async.cg of other than 16 bytes", code, True),
+        ("cp.async.cg of other than 16 bytes", f"// {code}", False),
+        ("cp.async.cg of other than 16 bytes", 'const char* s = "cp.async.cg";', False),
+        ("textures", code, False),
+    ):
+        text = f"\nbeyond the emulator: {what}, line 1\n"
+        assert emulation.unsupported_feature(text, source) == (text.strip() if believed else ""), what
+
+
+def test_every_limit_that_the_emulator_meets_at_run_time_is_tied_to_a_word_of_code():
+    texts = [path.read_text() for path in EMULATOR.iterdir() if path.suffix in (".h", ".cpp")]
+    met = {words for text in texts for words in re.findall(r'\bbeyond\("([^"]+)"', text)}
+    assert met == set(emulation.RUN_TIME_LIMITS)
+
+
+HOST = textwrap.dedent("""\
+        float *X = new float[B * C * H * W], *Y = new float[B * M * H_out * W_out], *Kk = new float[M * C * K * K];
+        cudaMemcpy(X, device_x, B * C * H * W * sizeof(float), cudaMemcpyDeviceToHost);
+        cudaMemcpyFromSymbol(Kk, weights, M * C * K * K * sizeof(float));
+        for (int b = 0; b < B; ++b) for (int m = 0; m < M; ++m) for (int h = 0; h < H_out; ++h) for (int w = 0; w < W_out; ++w) {
+            float s = 0;
+            for (int c = 0; c < C; ++c) for (int p = 0; p < K; ++p) for (int q = 0; q < K; ++q)
+                s += X[((b * C + c) * H + h + p) * W + w + q] * Kk[((m * C + c) * K + p) * K + q];
+            Y[((b * M + m) * H_out + h) * W_out + w] = s;
+        }
+        cudaMemcpy(device_y, Y, B * M * H_out * W_out * sizeof(float), cudaMemcpyHostToDevice);
+    """)
+
+
+def test_a_result_that_the_host_computes_is_wrong(rows):
+    found = rows((CALL, CALL.replace("B, M, C", "0, M, C") + HOST), ALONE)[-1]
+    assert (found["status"], found["ok"]) == ("wrong_result", False)
+    assert "although no kernel computes it" in found["reason"]
+
+
+INTO_PROLOG = [
+    (CALL, ""),
+    ALONE,
+    (
+        "    cudaMemcpyToSymbol(weights, host_k, M * C * K * K * sizeof(float));\n",
+        "    cudaMemcpyToSymbol(weights, host_k, M * C * K * K * sizeof(float));\n"
+        "    const int H_out = H - K + 1, W_out = W - K + 1; float *device_y = *device_y_ptr, *device_x = *device_x_ptr;\n"
+        f"{CALL}",
+    ),
+]
+
+
+def test_a_result_that_the_prolog_computes_is_wrong(rows):
+    found = rows(*INTO_PROLOG)[-1]
+    assert (found["status"], found["ok"]) == ("wrong_result", False)
+    assert "although conv_forward_gpu is not called" in found["reason"]
+
+
+def test_streams_may_do_their_work_in_the_prolog_where_the_host_s_arrays_are(rows):
+    allocated = "    cudaMalloc(device_y_ptr, bytes);\n"
+    made = (allocated, f"    cudaStream_t s; cudaStreamCreate(&s);\n{allocated}")
+    assert {row["status"] for row in rows(*INTO_PROLOG, made)} == {"ok"}
+
+
+def test_a_right_file_stays_right(rows):
+    assert {row["status"] for row in rows(layers=2)} == {"ok"}
+
+
+def test_a_kernel_that_never_ends_is_told_from_one_that_goes_on_finishing_blocks(rows, tmp_path):
+    """Both take far longer than the limit."""
+    built = tmp_path / "built"
+    body = "for (volatile int i = 0; i < {turns};) {{ if ({turns} > 1) ++i; }}"
+    head = "const int H_out = H - K + 1, W_out = W - K + 1;"
+    code = FILE.read_text()
+    for turns, status, words in ((1, "timed_out", "still running"), (300_000, "unsupported", "still finishes blocks")):
+        place = code.index(head)
+        changed = code[:place] + body.format(turns=turns) + code[place:]
+        shutil.rmtree(built, ignore_errors=True)
+        found = rows((code, changed), limit_s=3)
+        assert (found[-1]["status"], words in found[-1]["reason"]) == (status, True), found[-1]["reason"]
+        assert not any(row["ok"] for row in found)

@@ -1,0 +1,118 @@
+"""What a user gets wrong, or a machine lacks, is answered in one sentence, without a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from warpbook.common.files import PROJECT, PROJECT_VARIABLE
+from warpbook.config import settings
+
+LINKED = (
+    "Snakefile",
+    "rules",
+    "scripts",
+    "profiles",
+    "requirements",
+    "weights",
+    "pyproject.toml",
+    "kernels",
+    "reports",
+)
+
+
+def snakemake(folder: Path, *arguments: str, **environment: str) -> str:
+    """What Snakemake says in a project of this one's code; it fails."""
+    folder.mkdir(exist_ok=True)
+    for name in LINKED:
+        (folder / name).symlink_to(PROJECT / name)
+    if not (folder / "config.yaml").exists():
+        (folder / "config.yaml").write_bytes(settings.FILE.read_bytes())
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, PROJECT_VARIABLE: str(folder), **environment},
+        capture_output=True, text=True, encoding="utf-8", timeout=300,
+    )  # fmt: skip
+    assert done.returncode
+    return done.stdout + done.stderr
+
+
+def assert_one_sentence(said: str, words: str) -> None:
+    assert "Traceback" not in said and "rror in file" not in said and 'File "' not in said, said
+    (line,) = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert words in line
+
+
+@pytest.mark.parametrize("name", ["a:b", "a{x}"])
+def test_a_path_that_snakemake_or_the_shell_reads_otherwise(tmp_path, name):
+    said = snakemake(tmp_path / name, "--dry-run", "report")
+    assert_one_sentence(said, "move the project: ")
+
+
+@pytest.mark.parametrize("content", ["- a\n", "words\n", ""])
+def test_a_configuration_that_is_no_mapping(tmp_path, content):
+    (tmp_path / "config.yaml").write_text(content)
+    assert_one_sentence(snakemake(tmp_path, "--dry-run", "report"), "config.yaml cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "of which submission? --config path="),
+        (["--config", "study=sp25", "submissions=~nobody_at_all"], "~nobody_at_all is the home of nobody here"),
+        (["--config", "study=sp25", "submissions=nowhere"], "nowhere is no folder"),
+    ],
+)
+def test_grading_nothing(tmp_path, arguments, words):
+    assert_one_sentence(snakemake(tmp_path, "--dry-run", "grade", *arguments), words)
+
+
+def test_make_names_the_folder_that_grading_lacks():
+    done = subprocess.run(
+        ["make", "--old-file", ".venv/installed", "grade"], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert done.returncode
+    assert "error: make grade needs submissions=<a folder" in done.stderr
+
+
+def test_results_that_cannot_be_written(tmp_path):
+    (tmp_path / "results").symlink_to("/proc")  # where not even root makes a file
+    values = yaml.safe_load(settings.FILE.read_text(encoding="utf-8")) | {"gpu": "none", "cpu": "none"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    assert_one_sentence(snakemake(tmp_path, "results/parts/machine.json"), "results/ cannot be written: ")
+
+
+@pytest.fixture
+def latin_1(tmp_path) -> dict[str, str]:
+    """The environment of a locale whose encoding is Latin-1."""
+    made = subprocess.run(
+        ["localedef", "-i", "en_US", "-f", "ISO-8859-1", tmp_path / "en_US.ISO-8859-1"], capture_output=True, text=True
+    )
+    if made.returncode:
+        pytest.skip(f"no locale can be made here: {made.stderr.strip()}")
+    return {"LOCPATH": str(tmp_path), "LC_ALL": "en_US.ISO-8859-1", "PYTHONUTF8": "0"}
+
+
+def test_texts_are_utf_8_in_any_locale(tmp_path, latin_1):
+    program = (
+        "from pathlib import Path; from warpbook.common.errors import exit_status\n"
+        f"exit(exit_status(lambda: print('30 µs → 畳み込み', file=Path({str(tmp_path / 'text')!r}).open('w'))))"
+    )
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    environment = {**os.environ, **latin_1, "PYTHONPATH": str(PROJECT / "scripts")}
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "text").read_text(encoding="utf-8") == "30 µs → 畳み込み\n"
+
+
+def test_snakemake_reads_a_configuration_in_utf_8_in_any_locale(tmp_path, latin_1):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(
+        settings.FILE.read_text(encoding="utf-8").replace("study: fa18", "study: 畳み込み", 1), encoding="utf-8"
+    )
+    said = snakemake(folder, "--dry-run", "report", **latin_1)
+    assert "no study is called '畳み込み'" in said

@@ -1,0 +1,90 @@
+"""A stranger's Python file goes in as it is: its function is called, and the CUDA C++ in it is read with its launch."""
+
+import pytest
+
+from warpbook.kernels import variants
+from warpbook.kernels.launch_inference import python_launches
+from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
+from warpbook.problems import problem
+
+CONV = HostNames(problem.find("conv"))
+RAW = '''"""A raw kernel: mine."""
+import cupy as cp
+import numpy as np
+
+kernel = cp.RawKernel(r"""extern "C" __global__ void conv(const float* x) { }""", "conv")
+THREADS = 128
+
+
+def conv2d(x, w):
+    N, C, H, W = x.shape
+    M, K = w.shape[0], w.shape[2]
+    out = cp.empty((N, M, H - K + 1, W - K + 1), dtype=cp.float32)
+    blocks = (out.size + THREADS - 1) // THREADS
+    kernel((blocks, 2), (THREADS,), (x, w, out, np.int32(N), C, M * 2, 1.5), shared_mem=4 * K)
+    return out
+'''
+INLINE = """import torch
+from torch.utils.cpp_extension import load_inline
+
+source = r'''__global__ void k(const float* x) {}'''
+module = load_inline(name="m", cpp_sources="", cuda_sources=[source], functions=["forward"])
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, w):
+        return module.forward(x, w)
+"""
+
+
+def test_the_launch_of_a_raw_kernel_is_read_from_python():
+    found = python_launches.read(RAW, CONV)
+    assert "__global__ void conv" in found.text
+    assert found.facts == {
+        "kernel": "conv",
+        "arguments": ["x", "w", "y", "N", "C", "M * 2", 1.5],
+        "threads": [128],
+        "grid": ["(N * M * H_out * W_out + 128 - 1) // 128", 2],
+        "shared_bytes": "4 * K",
+    }
+
+
+def test_the_source_of_an_extension_launches_itself():
+    assert python_launches.read(INLINE, CONV) == python_launches.PythonSource(
+        "__global__ void k(const float* x) {}", {}
+    )
+
+
+def test_a_launch_that_python_decides_is_not_guessed():
+    with pytest.raises(UnreadableLaunch, match=r"`choose\(x\)` is no extent, no array and no number known before"):
+        python_launches.read(RAW.replace("(blocks, 2)", "(choose(x),)"), CONV)
+
+
+def test_the_function_or_the_class_that_takes_the_arrays_is_called():
+    entry = python_launches.find_entry(RAW, CONV, "conv_forward")
+    assert (entry.function, entry.owner, entry.arrays) == ("conv2d", "", ("x", "w"))
+    entry = python_launches.find_entry(INLINE, CONV, "conv_forward")
+    assert (entry.function, entry.owner, entry.arrays) == ("forward", "Model", ("x", "w"))
+    turned = RAW.replace("def conv2d(x, w)", "def launch(weights, image, out)")
+    assert python_launches.find_entry(turned, CONV, "conv_forward").arrays == ("w", "x", "y")
+    assert python_launches.find_entry("import cupy\ndef forward(x, w):\n    return x\n", CONV, "conv_forward") is None
+
+
+def test_a_file_without_facts_is_a_variant_and_says_what_it_needs(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(INLINE)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    variant = variants.read("mine", tmp_path)
+    assert (variant.read_error, variant.device) == ("", "gpu")
+    assert variant.missing == "mine needs the Python package torch, which is not installed here: pip install torch"
+
+
+def test_its_function_gets_the_arrays_in_its_own_order(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "# RawKernel\ndef solve(weights, image, out):\n    out[0] = (image[0], weights[0])\n"
+    )
+    variant = variants.read("mine", tmp_path)
+    case = variant.problem.ragged[0]
+    arrays = {"x": ["x"], "w": ["w"], "y": [None]}
+    assert variant.prepare(case)(*arrays.values()) is None
+    assert arrays["y"] == [("x", "w")]

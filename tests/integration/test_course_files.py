@@ -256,14 +256,15 @@ def test_a_compiler_that_fails_leaves_nothing_of_the_emulator(tmp_path, counted_
 @needs_compiler
 def test_compiling_what_the_emulator_does_itself_is_not_a_variant_s_time(tmp_path, monkeypatch, request):
     """A slow machine's first check would end in the middle of it, and so would every other."""
-    made = emulation.build_emulator(tmp_path / "made")
+    made, for_races = emulation.build_emulator(tmp_path / "made"), emulation.build_emulator(tmp_path / "made", True)
     calls = request.getfixturevalue("counted_compiler")
     # What was made before stands for what this compiler would make of the emulator's files.
     (tmp_path / "compiler").write_text(f"""#!/bin/sh
 for last; do :; done
 echo "$PPID $*" >> {tmp_path / "calls"}
+case "$*" in *EMULATOR_RACES*) made={for_races} ;; *) made={made} ;; esac
 case "$*" in
-    *" -c "*|*"c++-header"*) cp {made}/$(basename "$last") "$last" ;;
+    *" -c "*|*"c++-header"*) cp $made/$(basename "$last") "$last" ;;
     *) exec {COMPILER} "$@" ;;
 esac
 """)
@@ -276,8 +277,8 @@ esac
     here = {kind: [call.split()[0] == str(os.getpid()) for call in calls() if re.search(kind, call)]
             for kind in (" -c |c\\+\\+-header", " -include ")}  # fmt: skip
     itself, variants_own = here.values()
-    assert itself == [True] * (1 + len(emulation.OWN))
-    assert variants_own == [False]  # in the process whose time is limited
+    assert itself == [True] * (2 + len(emulation.OWN) + len(emulation.own_sources(races=True)))
+    assert variants_own == [False, False]  # in the process whose time is limited
 
 
 def test_with_another_option_the_emulator_is_compiled_anew(tmp_path, counted_compiler, monkeypatch):

@@ -5,7 +5,7 @@ import yaml
 
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import cuda_ast, launch_reader
+from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.problems import networks
 from warpbook.problems import problem as problems
@@ -456,4 +456,4 @@ def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
     for of, text, _ in OTHERS.values():
         (tmp_path / "problem.py").write_text((problems.FOLDER / of / "problem.py").read_text())
         facts = launch_reader.read(text, "", HostNames(problems.find(of))).facts
-        assert yaml.safe_load(launch_reader.yaml_lines(facts)) == facts
+        assert yaml.safe_load(inferred_facts.yaml_lines(facts)) == facts

@@ -7,6 +7,7 @@ from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
 from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader
 from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import networks
 from warpbook.problems import problem as problems
 from warpbook.report import excerpts
@@ -457,3 +458,9 @@ def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
         (tmp_path / "problem.py").write_text((problems.FOLDER / of / "problem.py").read_text())
         facts = launch_reader.read(text, "", HostNames(problems.find(of))).facts
         assert yaml.safe_load(inferred_facts.yaml_lines(facts)) == facts
+
+
+def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
+    text = (FILES / "two_kernels.cu").read_text().replace("cudaMalloc(&columns", "allocate(&columns")
+    with pytest.raises(UnreadableLaunch, match=r"nothing tells which array `columns` is.*say each launch in `steps`"):
+        launch_reader.read(text)

@@ -16,7 +16,14 @@ class LaunchSequence:
         self._known = {*self._names.arrays, *self._names.optional}
 
     def infer(self) -> InferredLaunch:
-        """The facts. Raises UnreadableLaunch."""
+        """The facts. Raises UnreadableLaunch with the remedy."""
+        try:
+            return self._infer()
+        except UnreadableLaunch as unread:
+            remedy = "say each launch in `steps`, or write a launcher in Python"
+            raise UnreadableLaunch(f"{unread}; {remedy}") from None
+
+    def _infer(self) -> InferredLaunch:
         variables = self._variables()
         arrays = self._roles(variables)
         scratch: dict[str, str | int] = {}

@@ -413,7 +413,9 @@ class LaunchInference:
             self._to_be_launched = True
         self._arrays_found = dict(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
-        names = {place: name if name == UNKNOWN else name + self.offset(place) for place, name in names.items()}
+        names = {
+            place: UNKNOWN if name in ("", UNKNOWN) else name + self.offset(place) for place, name in names.items()
+        }
         return names | dict.fromkeys(absent, launches.NULL)
 
     @property
